@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# pip compiles on one core, and tests of packages, too. A file that does not compile is for another Python.
+COMPILE = $(BIN)/python -m compileall -qq -j 2 -x '/tests/' \
+	$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') src || true
 
 .PHONY: setup demo browser test fast test-all lint docs bench pictures clean
 
@@ -14,6 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev]'
+	$(COMPILE)
 	touch $(READY)
 
 demo: $(READY)
@@ -43,9 +47,10 @@ fast:
 test-all: lint browser
 	$(BIN)/pytest -n 3 --dist worksteal
 
-# A broken link or a page that no menu has ends it. The site is in build/site.
+# A broken link, a page that no menu has or an undocumented public name ends it. The site is in build/site.
+# Not --quiet: it hides warnings from --strict, too.
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/noise.py

@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.learn_sage_load import WAYS, Need, release_times
+from benchmarks.learn_sage_pictures import needed_picture, release_picture, violations_picture
 from benchmarks.query_data import Figures, heading, say
 from lapwing.learn.confidence_bounds import mean_ceiling, share_floor
 from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import Category, Column, LinearRegression, LogisticRegression, Real
 from lapwing.learn.validation import ValidationRows, ValidationVerdict, eta_share
 from lapwing.learn.validators import AccuracyValidator, LossValidator
-from lapwing.plots.learn import needed_picture, release_picture, violations_picture
 from lapwing.plots.style import save
 
 ETA, DELTA, SHARE = Fraction(1, 20), Fraction(1, 10**8), 10

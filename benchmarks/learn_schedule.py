@@ -115,7 +115,7 @@ def run(path: Path, *, attempts: int, workers: int, of_attempt: int) -> tuple[li
                 nonlocal worked
                 start = time.perf_counter()
                 with reading:
-                    read = row_questions.read_rows(dataset, question, chosen, version=version)
+                    read = row_questions.read_rows(dataset, question, chosen)
                 low, high = features.target_bounds
                 model = LinearRegression(
                     epsilon=Fraction(1, 20), delta=Fraction(1, 10**8), columns=features.declared,

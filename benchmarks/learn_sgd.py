@@ -133,7 +133,7 @@ class Side:
         self.drawn = StepNoise(self.grid.mechanism(Fraction(NOISE)), steps=1 << 20)
 
     def _lapwing(self) -> None:
-        sums = self.gradients.room(single=self.grid.single_up_to >= BATCH)
+        sums = self.gradients.reused_sum(single=self.grid.single_up_to >= BATCH)
         present = torch.ones(self.page, dtype=torch.bool, device=self.x.device)
         for start in range(0, BATCH, self.page):
             x, y = self.x[start : start + self.page], self.y[start : start + self.page]

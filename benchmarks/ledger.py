@@ -352,7 +352,9 @@ def postgres_clients(folder: Path) -> bool:
     """Eight clients on disjoint accounts against bare BEGIN-UPDATE-COMMIT by the same driver."""
     url = postgres.fresh_url()
     files = {"keys": folder / "pg.keys", "anchor": folder / "pg.anchor"}
-    with Ledger.create(url, curator=folder / "pg.curator", **files) as ledger:
+    with Ledger.create(
+        url, curator=folder / "pg.curator", keys=files["keys"], anchor=files["anchor"]
+    ) as ledger:
         for k in range(SERVERS):
             open_account(ledger, f"account {k}")
     plain = url.partition("#")[0]

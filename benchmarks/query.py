@@ -47,15 +47,13 @@ from benchmarks.query_data import (
 from benchmarks.query_error import error_figures
 from benchmarks.query_peers import compare_peers
 from lapwing.ledger.charging import charge
-from lapwing.ledger.gate import Gate
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import estimate
 from lapwing.sql.noising import add_noise
-from lapwing.sql.releasing import charged_read
+from lapwing.sql.policy_ledger import row_key
 from lapwing.sql.truncated.open_sources import open_sources
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import prepared_folder
-from lapwing.sql.truncated.reader import row_key
 
 BOUND = 5
 ABOVE_ALL = 100  # more rows than any person has
@@ -137,8 +135,7 @@ def around_the_engine(figures: Figures, dataset: Dataset) -> None:
     ]
     figures.note("planning", f"{ms(statistics.median(planning))} (median), {ms(planning[0])} (first)")
     plan = dataset.plan(sql, epsilon=LITTLE)
-    gate = Gate(dataset.ledger, principal="benchmark")
-    spending = charged_read(plan, gate, plan.request, "").spending
+    spending = dataset.session.charged_read(plan, plan.request, "").spending
     keys = map(str, numbers)
     (charging,) = figures.in_turns(
         lambda: charge(dataset.ledger, spending, principal="benchmark", key=next(keys)), repeats=40

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from lapwing.survey.credentials import BlindSigningKey, prepare_token
 from lapwing.survey.designing import Design, design
-from lapwing.survey.hosting import open_desk
+from lapwing.survey.hosting import open_service
 from lapwing.survey.report_store import ReportStore
 from lapwing.survey.service import SurveyService, open_report_store
 from lapwing.survey.survey_file import load
@@ -98,7 +98,7 @@ def requests(planned: Design, private: rsa.RSAPrivateKey, count: int) -> list[by
 
 def private_key(planned: Design) -> rsa.RSAPrivateKey:
     """The survey's own key: the owner's to sign with."""
-    open_desk(planned).close()  # makes it
+    open_service(planned).close()  # makes it
     [path] = Path(planned.survey.ledger).parent.glob("*.signing")
     found = serialization.load_pem_private_key(path.read_bytes(), password=None)
     assert isinstance(found, rsa.RSAPrivateKey)

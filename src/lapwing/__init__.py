@@ -7,7 +7,6 @@ program loads only the extras that it needs. More names of one part are in its p
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from lapwing.lazy import lazy_names
@@ -90,7 +89,11 @@ _find = lazy_names(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    return version("lapwing") if name == "__version__" else _find(name)
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 (slow)
+
+        return version("lapwing")
+    return _find(name)
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,10 @@
-"""Every error that Lapwing raises on purpose.
+"""Errors that Lapwing raises on purpose, each with a stable code.
 
 LapwingError
 ├── BadParameter       a public parameter (ε, δ, scale, bound …) is not acceptable
 │   ├── BadFile        a file that a person wrote has mistakes
-│   └── Refused        a question cannot be answered privately (lapwing.sql.binding.refusal)
+│   ├── Refused        a query cannot be answered privately (lapwing.sql.binding.refusal)
+│   └── InvalidCredential  a credential is not one of this survey (lapwing.survey.service)
 ├── BadValue           data handed to a mechanism is not of the promised form
 ├── NoEntropy          the operating system gave no randomness; nothing was drawn
 ├── Undecided          a random comparison stayed open beyond the documented bound
@@ -11,38 +12,60 @@ LapwingError
 ├── KeyReused          an idempotency key came again with another request
 ├── InProgress         a request with this key is still being worked on
 ├── WorkEnded          a request was charged, but its work ended without an answer
-├── Held               a question failed after its charge, and waits for the curator
-│   └── AllHeld        several did, and all questions of the analyst wait
-├── Aborted            a joint computation ended before all was opened; what was charged stays charged
-├── Tampered           a ledger or statement is not what it was: edited, truncated or restored
+├── Held               a query failed after its charge and is held for the curator
+│   └── AllHeld        several did, and all queries of the analyst are held
+├── Aborted            a joint computation ended early; charges stay
+├── ProtocolStopped    a member's protocol cannot continue (lapwing.parties.protocols.protocol)
+├── Tampered           a ledger or statement was edited, truncated or restored
 ├── Unavailable        a ledger could not be reached or written
 │   └── EngineFailed   an engine gave no answer (lapwing.engines.engine)
+│       └── TimedOut   the engine was stopped at its time limit
 ├── SessionOver        an interactive mechanism has ended, or it or a budget was copied or revived
-└── MissingExtra       an optional dependency is not installed
+├── MissingExtra       an optional dependency is not installed
+└── DoesNotFit, KeyTaken   internal to the ledger (lapwing.ledger.store)
 
+`docs/reference/errors.md` lists the codes. A code keeps its meaning for ever; wording may change.
 Messages may show public parameters. They never show data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 
 class LapwingError(Exception):
-    """Base of all errors raised on purpose by Lapwing. It comes whole out of a worker process."""
+    """Base of all errors that Lapwing raises on purpose. All attributes survive pickling.
+
+    `code` names the kind of error for programs: it stays the same where wording changes.
+
+    Example:
+        >>> import lapwing
+        >>> try:
+        ...     lapwing.explain("-1", "1e-6", 100)
+        ... except lapwing.LapwingError as error:
+        ...     print(error)
+        epsilon: must be above 0
+    """
+
+    code: ClassVar[str] = "lapwing-error"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (type(self), self.args), self.__dict__
+        return _unpickle, (type(self), self.args), self.__dict__
 
 
-def _again(kind: type[LapwingError], args: tuple[Any, ...]) -> LapwingError:
-    """Without `__init__`, which would want what the message was made of."""
+def _unpickle(kind: type[LapwingError], args: tuple[Any, ...]) -> LapwingError:
+    """Rebuild an error without `__init__`, whose arguments differ from `args`."""
     return kind.__new__(kind, *args)
 
 
 class BadParameter(LapwingError, ValueError):
-    """A public parameter is not acceptable. Raised before any data is read or noise drawn."""
+    """A public parameter is not acceptable. Raised before any data is read or noise drawn.
+
+    `name` is the parameter, `why` the reason.
+    """
+
+    code = "bad-parameter"
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -53,8 +76,10 @@ class BadParameter(LapwingError, ValueError):
 class BadFile(BadParameter):
     """A file that a person wrote, such as a policy, has mistakes.
 
-    `mistakes` has one line for each: file, line, key, what to write.
+    `mistakes` has one text for each: file, line, key, and the correction.
     """
+
+    code = "bad-file"
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         super().__init__("file", "; ".join(mistakes))
@@ -67,9 +92,13 @@ class BadFile(BadParameter):
 class BadValue(LapwingError, ValueError):
     """Data is not of the promised form. The message names the form, never the data."""
 
+    code = "bad-value"
+
 
 class NoEntropy(LapwingError, RuntimeError):
     """The operating system gave no usable randomness. There is no fallback."""
+
+    code = "no-entropy"
 
 
 class Undecided(LapwingError, RuntimeError):
@@ -78,9 +107,24 @@ class Undecided(LapwingError, RuntimeError):
     With working hardware this has probability below 2^-1000 per draw. Failing is the safe side.
     """
 
+    code = "undecided"
+
 
 class OverBudget(LapwingError):
-    """A charge does not fit: what was asked, what is left, what to do now."""
+    """A charge exceeds the budget that is left, and was not made.
+
+    `asked` and `left` are losses in words, `where` the account, `what_now` advice.
+
+    Example:
+        >>> import lapwing
+        >>> try:
+        ...     dataset.ask("SELECT COUNT(*) FROM visits", epsilon=20)
+        ... except lapwing.OverBudget as error:
+        ...     print(error.left)
+        ε 2.8 of 3
+    """
+
+    code = "over-budget"
 
     def __init__(self, asked: str, left: str, what_now: str, *, where: str = "") -> None:
         super().__init__(f"asked {asked}, but {left} is left{where and f' on {where}'}. {what_now}")
@@ -93,12 +137,16 @@ class OverBudget(LapwingError):
 class KeyReused(LapwingError):
     """The same idempotency key came with a different request. Nothing was charged."""
 
+    code = "key-reused"
+
     def __init__(self) -> None:
         super().__init__("this key was used for another request. Ask with a new key")
 
 
 class InProgress(LapwingError):
     """A request with this key was charged and is still being worked on. Nothing was charged now."""
+
+    code = "in-progress"
 
     def __init__(self) -> None:
         super().__init__(
@@ -113,6 +161,8 @@ class WorkEnded(LapwingError):
     Noise is drawn once: the work is never repeated under the same charge.
     """
 
+    code = "work-ended"
+
     def __init__(self) -> None:
         super().__init__(
             "a request with this key was charged, but its work ended without an answer. "
@@ -121,43 +171,49 @@ class WorkEnded(LapwingError):
 
 
 class Held(LapwingError):
-    """A question of this analyst failed after it was charged. It waits until the curator has looked.
+    """A query failed after it was charged. It is held until the curator clears it.
 
-    The reply never varies: why it failed may depend on one person's rows.
+    The text is the same for every cause: the cause may depend on one person's rows.
     """
+
+    code = "held"
 
     def __init__(self, position: int) -> None:
         super().__init__(
-            f"this question was charged, but could not be answered (receipt {position}). The charge stays, "
-            "and the question waits until the curator has looked at it: lapwing looked POLICY RECEIPT"
+            f"this query was charged, but could not be answered (receipt {position}). The charge stays, "
+            f"and the query is held until the curator clears it: lapwing clear-hold POLICY {position}"
         )
         self.position = position
 
 
 class AllHeld(Held):
-    """Several questions of this analyst failed after they were charged: all of the analyst's wait.
+    """Several queries of one analyst failed after they were charged. All queries of the analyst are held.
 
-    That a question fails may itself tell of one person's rows, and nobody has priced it.
+    A failure may itself reveal something about one person's rows, and no charge covers that.
     """
+
+    code = "all-held"
 
     def __init__(self, positions: Sequence[int]) -> None:
         receipts = " ".join(map(str, positions))
         LapwingError.__init__(
             self,
-            f"{len(positions)} questions of this analyst were charged, but could not be answered. All of "
-            "the analyst's questions wait until the curator has looked at these: "
-            f"lapwing looked POLICY {receipts}",
+            f"{len(positions)} queries of this analyst were charged, but could not be answered. All "
+            "queries of the analyst are held until the curator clears these: "
+            f"lapwing clear-hold POLICY {receipts}",
         )
         self.position = positions[-1]
         self.positions = tuple(positions)
 
 
 class Aborted(LapwingError):
-    """A joint computation ended before all was opened. What was charged stays charged.
+    """A joint computation ended before all sums were opened. Charges stay.
 
-    `missing` names the members who were missing, or who sent what cannot be; `was_charged` is false if it
-    ended before this member was; `opened` is the number of stages whose sums were opened before.
+    `missing` names the members that were missing or sent an impossible message. `was_charged` is false if
+    the run ended before this member was charged. `opened` is the number of stages whose sums were opened.
     """
+
+    code = "aborted"
 
     def __init__(
         self, why: str, missing: Sequence[str] = (), *, was_charged: bool = True, opened: int = 0
@@ -166,8 +222,8 @@ class Aborted(LapwingError):
         if not was_charged:
             rest = "Nothing was opened, and nothing was charged"
         else:
-            what = f"Sums that were opened before: {opened}" if opened else "Nothing was opened"
-            rest = f"{what}; what was charged stays charged"
+            sums = f"Sums that were opened before: {opened}" if opened else "Nothing was opened"
+            rest = f"{sums}; what was charged stays charged"
         super().__init__(f"{why}{names}. {rest}")
         self.why = why
         self.missing = tuple(missing)
@@ -176,7 +232,9 @@ class Aborted(LapwingError):
 
 
 class Tampered(LapwingError):
-    """A ledger, an anchor or a statement is not what it was. `found` says what differs."""
+    """A ledger, an anchor or a statement was changed. `found` lists the differences."""
+
+    code = "tampered"
 
     def __init__(self, found: Sequence[str]) -> None:
         super().__init__("; ".join(found))
@@ -184,15 +242,24 @@ class Tampered(LapwingError):
 
 
 class Unavailable(LapwingError):
-    """A ledger or its anchor could not be reached, read or written. What is unknown counts as spent."""
+    """A ledger or its anchor could not be reached, read or written.
+
+    A charge whose outcome is unknown counts as spent.
+    """
+
+    code = "unavailable"
 
 
 class SessionOver(LapwingError):
-    """An interactive mechanism has given its last answer, or this is a copy of it or of a budget."""
+    """An interactive mechanism has given its last answer, or it or a budget was copied or revived."""
+
+    code = "session-over"
 
 
 class MissingExtra(LapwingError, ImportError):
     """An optional dependency is not installed."""
+
+    code = "missing-extra"
 
     def __init__(self, extra: str, needed_for: str) -> None:
         super().__init__(f"{needed_for} needs an extra: pip install 'lapwing[{extra}]'")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from lapwing.core.selection import AboveThreshold
+from support.cases import each
 from support.exact_laws import SLACK, Law, above_threshold, courses, dec, log_ratio, middle, renyi, total
 from support.laws import follows
 from support.slowly import slow
@@ -47,7 +48,7 @@ def test_every_course_is_within_the_claimed_ratio(
             assert renyi(here, there, 4) <= claimed_at_4 + SLACK
 
 
-@pytest.mark.parametrize("positives", [1, 2])
+@each("positives", [1, 2])
 def test_noes_before_yeses_reach_the_claimed_ratio(positives: int) -> None:
     epsilon = Fraction(2)
     terms = AboveThreshold.for_epsilon(epsilon, sensitivity=1, positives=positives)

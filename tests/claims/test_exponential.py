@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lapwing.core.selection import Exponential
+from support.cases import each
 from support.exact_laws import SLACK, Rational, dec, exponential, log_ratio, middle, renyi
 from support.laws import follows
 from support.streams import SeededStream
@@ -25,8 +26,8 @@ def moved(scores: tuple[int, ...], move: tuple[int, ...], sensitivity: Rational)
     return [Fraction(s) + m * Fraction(sensitivity) for s, m in zip(scores, move, strict=True)]
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("sensitivity", [Fraction(1), Fraction(1, 3)])
+@each("epsilon", EPSILONS)
+@each("sensitivity", [Fraction(1), Fraction(1, 3)])
 def test_every_choice_is_within_the_claimed_ratio(epsilon: Fraction, sensitivity: Fraction) -> None:
     mechanism = Exponential.for_epsilon(epsilon, sensitivity=sensitivity)
     assert mechanism.loss.pure == epsilon
@@ -40,14 +41,14 @@ def test_every_choice_is_within_the_claimed_ratio(epsilon: Fraction, sensitivity
             )
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@each("epsilon", EPSILONS)
 def test_a_hopeless_candidate_reaches_the_claimed_ratio(epsilon: Fraction) -> None:
     gap = int(60 / epsilon)
     found = log_ratio(exponential([0, -gap], epsilon / 2), exponential([-1, 1 - gap], epsilon / 2))
     assert dec(epsilon) - Decimal("1e-9") < found <= dec(epsilon) + SLACK
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@each("epsilon", EPSILONS)
 def test_renyi_divergence_is_within_the_curve_of_a_bounded_range(epsilon: Fraction) -> None:
     loss = Exponential.for_epsilon(epsilon, sensitivity=1).loss
     for scores in SCORES:

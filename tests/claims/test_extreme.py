@@ -14,6 +14,7 @@ import pytest
 from lapwing.core.losses import Relation
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.errors import BadParameter, BadValue
+from support.cases import each
 from support.exact_laws import SLACK, Law, dec, exponential, log_ratio, middle, quantile, renyi
 from support.laws import follows
 from support.slowly import slow
@@ -55,10 +56,10 @@ def law_of(data: Data, rank: int, greatest: bool, rate: Fraction, grid: range = 
     return {grid[0] + i: law[i] for i in range(len(grid))}
 
 
-@pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("greatest", [True, False])
-@pytest.mark.parametrize("rank", [0, 1, 2, None])
+@each("relation", Relation)
+@each("rows", [1, 2])
+@each("greatest", [True, False])
+@each("rank", [0, 1, 2, None])
 def test_every_answer_is_within_the_claimed_ratio(
     rank: int | None, greatest: bool, rows: int, relation: Relation
 ) -> None:
@@ -78,7 +79,7 @@ def test_every_answer_is_within_the_claimed_ratio(
         assert renyi(laws[one], laws[other], 2) <= claimed + SLACK
 
 
-@pytest.mark.parametrize("greatest", [True, False])
+@each("greatest", [True, False])
 def test_the_sensitivity_of_the_score_is_exactly_the_most_it_moves(greatest: bool) -> None:
     for relation in Relation:
         worst = max(
@@ -90,7 +91,7 @@ def test_the_sensitivity_of_the_score_is_exactly_the_most_it_moves(greatest: boo
         assert worst == 1
 
 
-@pytest.mark.parametrize("kind", ["max", "median", "decile"])
+@each("kind", ["max", "median", "decile"])
 def test_all_groups_together_lose_what_one_may(kind: str) -> None:
     """One unit's two rows anywhere in two groups: the pair of choices stays within one loss of ε."""
     epsilon, rows = Fraction(3, 2), 2
@@ -174,14 +175,14 @@ def test_counted_values_give_the_same_answer_as_rows(build: str, monkeypatch: py
         assert mechanism.sample_counts(points, counts) == one
 
 
-@pytest.mark.parametrize("counts", [[1], [1, -1], [1, 1 << 41], [1 << 40, 1 << 40], [0.5, 1]])
+@each("counts", [[1], [1, -1], [1, 1 << 41], [1 << 40, 1 << 40], [0.5, 1]])
 def test_counts_of_another_form_are_refused(counts: list[Any]) -> None:
     mechanism = Extreme.for_epsilon(1, greatest=True, first=0, last=9, rows=1)
     with pytest.raises(BadValue):
         mechanism.sample_counts([1, 2], counts)
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         dict(first=5), dict(last=1 << 62), dict(rows=0), dict(miss=0), dict(miss=1), dict(epsilon=0),

@@ -19,6 +19,7 @@ from lapwing.core.losses import Pure, Relation, SequentialComposition
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import Exponential
 from lapwing.errors import OverBudget
+from support.cases import each
 from support.exact_laws import (
     SLACK,
     Law,
@@ -44,7 +45,7 @@ def response(truth: Decimal, answer: int) -> Law:
 # 1
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1)])
+@each("epsilon", [Fraction(1, 10), Fraction(1)])
 def test_fact_1_pure_privacy_bounds_the_probability_of_every_event(epsilon: Fraction) -> None:
     mechanism = Laplace.for_epsilon(epsilon, l1=1)
     one, other = (laplace(mechanism.scale, count, 6, 12) for count in (8, 9))
@@ -106,7 +107,7 @@ def test_fact_3_two_coins_are_exactly_ln_3_private() -> None:
     assert 0 <= dec(mechanism.loss.epsilon) - LN_3 < Decimal("1e-20"), "and the claim is rounded up"
 
 
-@pytest.mark.parametrize("questions", [1, 2, 5])
+@each("questions", [1, 2, 5])
 def test_fact_3_m_questions_cost_m_ln_3(questions: int) -> None:
     yes, no = response(dec(Fraction(3, 4)), 1), response(dec(Fraction(3, 4)), 0)
     found = log_ratio(independent(*[yes] * questions), independent(*[no] * questions))
@@ -134,8 +135,8 @@ def test_fact_3_two_times_the_mean_less_a_half_is_unbiased() -> None:
 # 4
 
 
-@pytest.mark.parametrize("options", [2, 4])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
+@each("options", [2, 4])
+@each("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_fact_4_general_randomized_response_is_unbiased_and_its_variance_is_the_formula(
     epsilon: Fraction, options: int
 ) -> None:
@@ -170,7 +171,7 @@ def test_fact_4_estimates_from_many_reports_lie_within_six_standard_errors(
 # 6
 
 
-@pytest.mark.parametrize("l1", [1, 4])
+@each("l1", [1, 4])
 def test_fact_6_independent_laplace_draws_protect_a_whole_vector(l1: int) -> None:
     epsilon = Fraction(3, 2)
     scale = Laplace.for_epsilon(epsilon, l1=l1).scale
@@ -182,7 +183,7 @@ def test_fact_6_independent_laplace_draws_protect_a_whole_vector(l1: int) -> Non
         assert abs(log_ratio(home, away) - dec(epsilon)) < SLACK
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3), Fraction(50)])
+@each("scale", [Fraction(1, 2), Fraction(3), Fraction(50)])
 def test_fact_6_the_mean_of_the_absolute_noise_is_about_the_scale(scale: Fraction) -> None:
     """For whole noise exactly 2q / (1 - q²), q = e^(-1/b): b up to O(1/b)."""
     reach = int(scale * 80) + 2
@@ -314,8 +315,8 @@ def test_fact_10_m_uses_cost_m_epsilon_and_the_filter_ends_there_without_delta()
         account.admit(charge)
 
 
-@pytest.mark.parametrize("strategy", ["bold if winning", "bold if losing", "always bold", "timid first"])
-@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-4"), ("3", "1e-6"), ("0.5", "0.01")])
+@each("strategy", ["bold if winning", "bold if losing", "always bold", "timid first"])
+@each(("epsilon", "delta"), [("1", "1e-4"), ("3", "1e-6"), ("0.5", "0.01")])
 def test_fact_10_the_filter_never_promises_more_than_holds_for_an_adaptive_analyst(
     strategy: str, epsilon: str, delta: str
 ) -> None:

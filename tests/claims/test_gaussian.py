@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lapwing.core.gaussian import Gaussian
+from support.cases import each
 from support.exact_laws import SLACK, Law, dec, excess, gaussian, independent, log_ratio, middle, renyi
 from support.laws import follows
 from support.streams import SeededStream
@@ -21,8 +22,8 @@ def shifted(sigma: Fraction, centre: int) -> Law:
     return gaussian(sigma, centre, -reach, reach)
 
 
-@pytest.mark.parametrize("sigma", SIGMAS)
-@pytest.mark.parametrize("distance", [1, 2, 3])
+@each("sigma", SIGMAS)
+@each("distance", [1, 2, 3])
 def test_divergence_is_that_of_the_continuous_law(sigma: Fraction, distance: int) -> None:
     loss = Gaussian(sigma, Fraction(distance**2), 1).loss
     reach = int(sigma * 17) + 60
@@ -36,8 +37,8 @@ def test_divergence_is_that_of_the_continuous_law(sigma: Fraction, distance: int
             assert found >= claimed - SLACK, "for whole orders the normaliser cancels exactly"
 
 
-@pytest.mark.parametrize("sigma", [Fraction(1), Fraction(23, 10)])
-@pytest.mark.parametrize("shift", [(1, 1), (2, 1), (-2, 2)])
+@each("sigma", [Fraction(1), Fraction(23, 10)])
+@each("shift", [(1, 1), (2, 1), (-2, 2)])
 def test_divergence_of_vectors_depends_on_the_l2_distance_only(
     sigma: Fraction, shift: tuple[int, int]
 ) -> None:
@@ -47,8 +48,8 @@ def test_divergence_of_vectors_depends_on_the_l2_distance_only(
     assert abs(sum(apart) - middle(loss.renyi(Fraction(2)))) < Decimal("1e-20")
 
 
-@pytest.mark.parametrize("sigma", SIGMAS)
-@pytest.mark.parametrize("distance", [1, 2])
+@each("sigma", SIGMAS)
+@each("distance", [1, 2])
 def test_delta_of_scalars_is_the_exact_sum_over_outputs(sigma: Fraction, distance: int) -> None:
     mechanism = Gaussian(sigma, Fraction(distance**2), 1)
     for epsilon in ("0.01", "0.5", "1", "3"):
@@ -60,7 +61,7 @@ def test_delta_of_scalars_is_the_exact_sum_over_outputs(sigma: Fraction, distanc
         assert max(found) >= claimed - SLACK, "for scalars the claim is exact"
 
 
-@pytest.mark.parametrize(
+@each(
     ("sigma", "shift"),
     [
         (Fraction(3, 2), (1, 1)),
@@ -85,8 +86,8 @@ def test_delta_of_vectors_covers_the_double_sum_over_outputs(
         assert claimed < Decimal(1)
 
 
-@pytest.mark.parametrize("delta", ["1e-3", "1e-9"])
-@pytest.mark.parametrize("epsilon", ["0.5", "2"])
+@each("delta", ["1e-3", "1e-9"])
+@each("epsilon", ["0.5", "2"])
 def test_noise_for_a_budget_keeps_it_and_a_little_less_noise_would_not(epsilon: str, delta: str) -> None:
     mechanism = Gaussian.for_budget(epsilon, delta, l2_squared=1, dimension=1)
     kept = excess(shifted(mechanism.sigma, 0), shifted(mechanism.sigma, 1), Fraction(epsilon))
@@ -95,7 +96,7 @@ def test_noise_for_a_budget_keeps_it_and_a_little_less_noise_would_not(epsilon: 
     assert excess(shifted(less, 0), shifted(less, 1), Fraction(epsilon)) > dec(Fraction(delta))
 
 
-@pytest.mark.parametrize("rho", ["0.001", "0.5", "3"])
+@each("rho", ["0.001", "0.5", "3"])
 def test_noise_for_rho_costs_at_most_rho(rho: str) -> None:
     mechanism = Gaussian.for_rho(rho, l2_squared=2, dimension=3)
     assert mechanism.loss.concentrated.rho <= Fraction(rho)

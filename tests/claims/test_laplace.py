@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lapwing.core.laplace import Laplace
+from support.cases import each
 from support.exact_laws import (
     SLACK,
     Law,
@@ -32,8 +33,8 @@ def shifted(scale: Fraction, shift: tuple[int, ...], reach: int) -> Law:
     return independent(*(laplace(scale, centre, -reach, reach) for centre in shift))
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("l1", [1, 2, 3])
+@each("scale", SCALES)
+@each("l1", [1, 2, 3])
 def test_loss_is_distance_over_scale(scale: Fraction, l1: int) -> None:
     claimed = Laplace(scale, l1).loss.pure
     assert claimed == Fraction(l1) / scale
@@ -48,8 +49,8 @@ def test_loss_is_distance_over_scale(scale: Fraction, l1: int) -> None:
     assert abs(worst - claimed) < Fraction(SLACK), "and some pair of neighbours reaches it"
 
 
-@pytest.mark.parametrize("epsilon", ["0.1", "1", "7/3"])
-@pytest.mark.parametrize("l1", [1, 5])
+@each("epsilon", ["0.1", "1", "7/3"])
+@each("l1", [1, 5])
 def test_the_scale_for_epsilon_gives_exactly_epsilon(epsilon: str, l1: int) -> None:
     mechanism = Laplace.for_epsilon(epsilon, l1=l1)
     found = log_ratio(laplace(mechanism.scale, 0, 0, l1), laplace(mechanism.scale, l1, 0, l1))

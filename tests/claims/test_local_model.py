@@ -22,6 +22,7 @@ from lapwing.core.laplace import Laplace
 from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.intervals import support_chance_of
 from lapwing.survey.randomizers import KaryResponse
+from support.cases import each
 from support.estimated import by_name, designed
 from support.exact_laws import dec, exp, ln
 from support.streams import SeededStream
@@ -81,8 +82,8 @@ def test_fact_3_the_estimate_of_a_survey_is_twice_the_mean_less_a_half(tmp_path:
 # 4
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(4)])
-@pytest.mark.parametrize("options", [2, 5])
+@each("epsilon", [Fraction(1, 10), Fraction(1), Fraction(4)])
+@each("options", [2, 5])
 def test_fact_4_the_truth_has_the_greatest_odds_that_epsilon_allows(
     epsilon: Fraction, options: int
 ) -> None:
@@ -92,7 +93,7 @@ def test_fact_4_the_truth_has_the_greatest_odds_that_epsilon_allows(
     assert dec(choice.inside / choice.outside) <= exp(epsilon)
 
 
-@pytest.mark.parametrize("options", [2, 5])
+@each("options", [2, 5])
 def test_fact_4_shares_are_unbiased_with_the_variance_of_the_formula(options: int) -> None:
     """One respondent, by the exact law of the coins: no false alarm."""
     choice = KaryResponse.for_epsilon(1, options=options)
@@ -110,7 +111,7 @@ def test_fact_4_shares_are_unbiased_with_the_variance_of_the_formula(options: in
 # 5
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), log_up(3), Fraction(5)])
+@each("epsilon", [Fraction(1, 10), Fraction(1), log_up(3), Fraction(5)])
 def test_fact_5_a_prior_of_a_half_ends_between_the_exact_bounds(epsilon: Fraction) -> None:
     """Whatever is sent, belief stays in [1 / (e^ε + 1), e^ε / (e^ε + 1)]; two options reach both ends."""
     low, high = 1 / (exp(epsilon) + 1), exp(epsilon) / (exp(epsilon) + 1)

@@ -1,6 +1,7 @@
 """Facts 5 and 14: what members who trust only themselves can have, between the curator and the local model.
 
-The exact view tests of all protocols are in tests/parties/test_views.py. Fact 5 for surveys, with its exact
+The exact view tests of all protocols are in tests/parties/protocols/test_protocols_views.py. Fact 5 for
+surveys, with its exact
 posterior bound, is in test_local_model.py.
 """
 
@@ -21,6 +22,7 @@ from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.simulation import run_in_memory
+from support.cases import each
 from support.streams import SeededStream
 from support.views import NOTHING_LOST, Basis, all_schedules, coalitions, leaked, noise_law, worst_loss
 
@@ -45,7 +47,7 @@ def deviation(epsilon: float) -> float:
 # 14
 
 
-@pytest.mark.parametrize("members", [1, 2, 3])
+@each("members", [1, 2, 3])
 def test_fact_14_every_view_of_all_but_one_member_is_epsilon_private(members: int) -> None:
     """m = 1 is the curator: the view of the relay alone. Else t = m - 1, for all who allow it."""
     setting = setting_of(members, members - 1, modulus=5)
@@ -81,7 +83,7 @@ def test_fact_14_the_noise_of_the_honest_members_is_one_whole_noise_without_the_
         assert all(abs(float(a - b)) < 1e-14 for a, b in zip(total, whole, strict=True))
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), log_up(3)])
+@each("epsilon", [Fraction(1, 2), Fraction(1), log_up(3)])
 def test_fact_14_as_many_members_as_rows_are_the_local_model(epsilon: Fraction) -> None:
     """All others together see a row's randomized report, and reports at its two answers are within e^ε."""
     response = RandomizedResponse.for_epsilon(epsilon)
@@ -96,7 +98,7 @@ def test_fact_14_as_many_members_as_rows_are_the_local_model(epsilon: Fraction) 
         assert leaked(world, rehearsal, coalition) == own, "just the reports, each for itself"
 
 
-@pytest.mark.parametrize(
+@each(
     ("letter", "members", "coalition", "losses", "expected"),
     [
         ("A", 1, 0, 0, 1.357),
@@ -145,7 +147,7 @@ def test_fact_14_runs_have_that_error(
 # 5
 
 
-@pytest.mark.parametrize("people", [1, 2, 4])
+@each("people", [1, 2, 4])
 def test_fact_5_whoever_sees_local_reports_is_left_with_this_much_doubt(people: int) -> None:
     """Fair coins as truths, reports at ln 3: the best estimate of the count has a variance of n 3/16.
 

@@ -17,6 +17,7 @@ from flint import arb, arb_poly
 from lapwing.core.exact import ball, lower, precision, upper
 from lapwing.core.gaussian import GaussianShares, unevenness
 from lapwing.core.laplace import LaplaceShares
+from support.cases import each
 from support.laws import difference_law, follows, laplace_law, polya_law
 from support.streams import SeededStream
 
@@ -59,8 +60,8 @@ def worst(law: list[arb], shift: int) -> arb:
     return max((abs(ratio.log()) for ratio in ratios), key=upper)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("of", [2, 3, 7])
+@each("scale", SCALES)
+@each("of", [2, 3, 7])
 def test_of_shares_are_exactly_one_discrete_laplace_noise(scale: Fraction, of: int) -> None:
     with precision(BITS):
         one_sided = arb_poly(polya(Fraction(1, of), scale, 60))
@@ -75,8 +76,8 @@ def test_of_shares_are_exactly_one_discrete_laplace_noise(scale: Fraction, of: i
             assert upper(law[k].rad()) < TINY
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize(("of", "contributors"), [(2, 3), (2, 4), (3, 5), (1, 3), (5, 6)])
+@each("scale", SCALES)
+@each(("of", "contributors"), [(2, 3), (2, 4), (3, 5), (1, 3), (5, 6)])
 def test_more_shares_than_planned_never_hurt(scale: Fraction, of: int, contributors: int) -> None:
     with precision(BITS):
         claimed = ball(LaplaceShares(scale, 1, of).loss.pure)
@@ -86,8 +87,8 @@ def test_more_shares_than_planned_never_hurt(scale: Fraction, of: int, contribut
             assert found < shift * claimed or found.overlaps(shift * claimed)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize(("of", "present"), [(2, 1), (3, 2), (3, 1), (10, 9)])
+@each("scale", SCALES)
+@each(("of", "present"), [(2, 1), (3, 2), (3, 1), (10, 9)])
 def test_one_honest_share_fewer_breaks_the_claim_by_exactly_as_much_as_is_said(
     scale: Fraction, of: int, present: int
 ) -> None:
@@ -107,8 +108,8 @@ def test_half_of_the_shares_at_one_would_be_one_point_six_eight() -> None:
     assert shares.loss_with(2) == shares.loss_with(3) == 1
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("r", [Fraction(1, 10), Fraction(1, 2), Fraction(2, 3), Fraction(9, 10)])
+@each("scale", SCALES)
+@each("r", [Fraction(1, 10), Fraction(1, 2), Fraction(2, 3), Fraction(9, 10)])
 def test_less_than_a_whole_noise_falls_off_log_convexly(scale: Fraction, r: Fraction) -> None:
     """Why the worst ratio is at 0, and why many cells are worse than one."""
     with precision(BITS):
@@ -131,7 +132,7 @@ def test_a_vector_with_too_few_shares_loses_most_in_many_cells() -> None:
         assert upper(in_two_cells) - TINY <= shares.loss_with(1) <= upper(in_two_cells) + Fraction(1, 10**9)
 
 
-@pytest.mark.parametrize("sized_for", [2, 3])
+@each("sized_for", [2, 3])
 def test_M4_a_coalition_subtracts_its_own_noise(sized_for: int) -> None:
     """m = 3, t = 1. The view is the opened sum and the coalition's share, jointly; its law is exact.
 
@@ -194,9 +195,9 @@ def renyi(law: list[arb], shift: int, order: Fraction) -> arb:
     return moment.log() / ball(order - 1)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(4, 5), Fraction(1), Fraction(3, 2)])
-@pytest.mark.parametrize("of", [2, 3, 6])
-@pytest.mark.parametrize("shift", [1, 2])
+@each("sigma", [Fraction(4, 5), Fraction(1), Fraction(3, 2)])
+@each("of", [2, 3, 6])
+@each("shift", [1, 2])
 def test_divergence_of_summed_gaussian_shares_is_below_the_claim(
     sigma: Fraction, of: int, shift: int
 ) -> None:
@@ -209,8 +210,8 @@ def test_divergence_of_summed_gaussian_shares_is_below_the_claim(
             assert upper(found) > claimed * Fraction(7, 10), "and the claim is not far off"
 
 
-@pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2)])
-@pytest.mark.parametrize("shares", [2, 3, 6])
+@each("sigma", [Fraction(1, 2), Fraction(3, 4), Fraction(1), Fraction(3, 2)])
+@each("shares", [2, 3, 6])
 def test_the_sum_differs_from_a_discrete_gaussian_by_no_more_than_is_paid_for(
     sigma: Fraction, shares: int
 ) -> None:
@@ -229,8 +230,8 @@ def test_the_sum_differs_from_a_discrete_gaussian_by_no_more_than_is_paid_for(
             assert ranged > lower(paid) * Fraction(99, 100), "for two shares it is tight"
 
 
-@pytest.mark.parametrize("sigma", [Fraction(1, 2), Fraction(1), Fraction(2)])
-@pytest.mark.parametrize("shares", [2, 10, 200])
+@each("sigma", [Fraction(1, 2), Fraction(1), Fraction(2)])
+@each("shares", [2, 10, 200])
 def test_what_is_paid_is_less_than_the_published_bound(sigma: Fraction, shares: int) -> None:
     """Kairouz, Liu and Steinke (2021) pay τ √k with τ = 10 Σ exp(-2π²σ² j / (j + 1))."""
     with precision(BITS):
@@ -241,16 +242,16 @@ def test_what_is_paid_is_less_than_the_published_bound(sigma: Fraction, shares: 
         assert listed < 2 * tau
 
 
-@pytest.mark.parametrize("sigma", [Fraction(2, 5), Fraction(1, 2), Fraction(4, 5)])
+@each("sigma", [Fraction(2, 5), Fraction(1, 2), Fraction(4, 5)])
 def test_narrow_shares_lose_more_than_a_gaussian_of_their_variance(sigma: Fraction) -> None:
-    """So the correction is needed; where it is large the shares are refused (see tests/mechanisms)."""
+    """So the correction is needed; where it is large the shares are refused (see tests/core)."""
     with precision(BITS):
         found = renyi(gaussian_sum(sigma, 2, 18), 1, Fraction(3))
         assert lower(found) > 3 / (2 * 2 * sigma * sigma)
 
 
-@pytest.mark.parametrize(("sigma", "of"), [(Fraction(1), 2), (Fraction(3, 2), 3), (Fraction(2), 5)])
-@pytest.mark.parametrize("epsilon", ["0.5", "1", "2"])
+@each(("sigma", "of"), [(Fraction(1), 2), (Fraction(3, 2), 3), (Fraction(2), 5)])
+@each("epsilon", ["0.5", "1", "2"])
 def test_delta_of_summed_gaussian_shares_covers_the_sum_over_outputs(
     sigma: Fraction, of: int, epsilon: str
 ) -> None:
@@ -269,7 +270,7 @@ def test_delta_of_summed_gaussian_shares_covers_the_sum_over_outputs(
         assert both <= GaussianShares(sigma, Fraction(2), 2, of).delta(epsilon)
 
 
-@pytest.mark.parametrize("of", [2, 5])
+@each("of", [2, 5])
 def test_M4_gaussian_shares_that_are_known_do_not_count(of: int) -> None:
     shares = GaussianShares.for_rho("1/8", l2_squared=1, dimension=1, of=of)
     with precision(BITS):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from lapwing.core.selection import NoisyMax
+from support.cases import each
 from support.exact_laws import SLACK, Law, dec, log_ratio, middle, noisy_max, renyi, total
 from support.laws import follows
 from support.streams import SeededStream
 
 
-@pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1), 1), (Fraction(4), 1), (Fraction(6), 2)])
+@each(("epsilon", "sensitivity"), [(Fraction(1), 1), (Fraction(4), 1), (Fraction(6), 2)])
 def test_every_winner_is_within_the_claimed_ratio(epsilon: Fraction, sensitivity: int) -> None:
     mechanism = NoisyMax.for_epsilon(epsilon, sensitivity=sensitivity)
     assert mechanism.loss.pure == epsilon

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lapwing.core.partition_selection import PartitionSelection
+from support.cases import each
 from support.exact_laws import SLACK, Law, dec, excess, exp, keep_probabilities, middle
 from support.laws import between
 from support.streams import SeededStream
@@ -25,8 +26,8 @@ def claimed(selection: PartitionSelection, up_to: int) -> list[Decimal]:
     return [Decimal(selection.keep_probability(n)(200).str(60, radius=False)) for n in range(up_to + 1)]
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-@pytest.mark.parametrize("keys", [1, 3])
+@each(("epsilon", "delta"), BUDGETS)
+@each("keys", [1, 3])
 def test_neighbouring_counts_are_within_epsilon_and_delta(epsilon: str, delta: str, keys: int) -> None:
     selection = PartitionSelection.for_budget(epsilon, delta, keys=keys)
     each = Fraction(epsilon) / keys, Fraction(delta) / keys
@@ -40,8 +41,8 @@ def test_neighbouring_counts_are_within_epsilon_and_delta(epsilon: str, delta: s
     assert abs(excess(two_outcomes(keep[1]), two_outcomes(keep[0]), each[0]) - dec(each[1])) < SLACK
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-@pytest.mark.parametrize("keys", [1, 3])
+@each(("epsilon", "delta"), BUDGETS)
+@each("keys", [1, 3])
 def test_every_probability_is_the_greatest_that_the_inequalities_allow(
     epsilon: str, delta: str, keys: int
 ) -> None:
@@ -52,7 +53,7 @@ def test_every_probability_is_the_greatest_that_the_inequalities_allow(
         assert abs(found - greatest) < Decimal("1e-40")
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@each(("epsilon", "delta"), BUDGETS)
 def test_the_turns_of_the_closed_form_are_where_the_recurrence_turns(epsilon: str, delta: str) -> None:
     e, d = Fraction(epsilon), Fraction(delta)
     first, last = PartitionSelection.for_budget(e, d, keys=1)._turns()
@@ -101,7 +102,7 @@ def test_shown_keys_are_as_frequent_as_the_law_says(
         assert low <= float(p) <= high
 
 
-@pytest.mark.parametrize(
+@each(
     ("epsilon", "delta"),
     [("1", "1e-310"), ("0.5", "1e-330"), ("1000", "1e-6"), ("1e-9", "1e-12"), ("2", "1e-900")],
 )

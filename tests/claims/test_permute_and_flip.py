@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lapwing.core.selection import PermuteAndFlip
+from support.cases import each
 from support.exact_laws import SLACK, dec, exponential, log_ratio, middle, permute_and_flip, renyi, total
 from support.laws import follows
 from support.streams import SeededStream
@@ -23,7 +24,7 @@ def moved(scores: tuple[int, ...], move: tuple[int, ...]) -> list[int]:
     return [s + m for s, m in zip(scores, move, strict=True)]
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@each("epsilon", EPSILONS)
 def test_every_choice_is_within_the_claimed_ratio(epsilon: Fraction) -> None:
     mechanism = PermuteAndFlip.for_epsilon(epsilon, sensitivity=1)
     assert mechanism.loss.pure == epsilon
@@ -45,7 +46,7 @@ def test_every_choice_is_within_the_claimed_ratio(epsilon: Fraction) -> None:
     assert worst > dec(epsilon) - Decimal("1e-9")
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@each("epsilon", EPSILONS)
 def test_renyi_divergence_is_within_the_curve_of_any_pure_mechanism(epsilon: Fraction) -> None:
     loss = PermuteAndFlip.for_epsilon(epsilon, sensitivity=1).loss
     for order in (Fraction(101, 100), Fraction(2), Fraction(10)):

@@ -39,6 +39,7 @@ from lapwing.core.budget import (
 from lapwing.core.conversions import renyi_cap
 from lapwing.core.losses import Approximate, GaussianNoise, LaplaceNoise, Loss, Pure
 from lapwing.errors import OverBudget
+from support.cases import each
 from support.slowly import first
 
 STEP = 0.05
@@ -367,7 +368,7 @@ def test_asking_only_whether_something_is_left_is_violated() -> None:
     assert against_the_portfolio(Terms.of("1", "0"), mechanisms) <= FLOATS
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@each(("epsilon", "delta"), BUDGETS)
 def test_the_best_order_in_hindsight_admits_more_than_it_may(epsilon: str, delta: str) -> None:
     """Every order with the whole of δ, the best one chosen afterwards: no theorem allows that."""
     terms = Terms.of(epsilon, delta)
@@ -393,10 +394,8 @@ def second_opinion(terms: Terms, events: list[tuple[DpEvent, int]]) -> float:
     return min(found)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [("1", "1e-6"), ("3", "1e-6"), ("0.3", "1e-9"), ("8", "1e-5")]
-)
-@pytest.mark.parametrize("sigma", [20, 100, 700])
+@each(("epsilon", "delta"), [("1", "1e-6"), ("3", "1e-6"), ("0.3", "1e-9"), ("8", "1e-5")])
+@each("sigma", [20, 100, 700])
 def test_case_N8_a_second_accountant_draws_the_line_at_the_same_place(
     epsilon: str, delta: str, sigma: int
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lapwing.core.losses import Relation
 from lapwing.core.order_statistics import Quantile
+from support.cases import each
 from support.exact_laws import SLACK, Law, dec, log_ratio, middle, quantile, renyi
 from support.laws import follows
 from support.slowly import slow
@@ -36,9 +37,9 @@ def neighbours(one: Data, other: Data, relation: Relation, rows: int) -> bool:
     return not (gone and new) and gone.total() + new.total() <= rows
 
 
-@pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("fraction", FRACTIONS)
+@each("relation", Relation)
+@each("rows", [1, 2])
+@each("fraction", FRACTIONS)
 def test_every_answer_is_within_the_claimed_ratio(
     fraction: Fraction, rows: int, relation: Relation
 ) -> None:
@@ -58,8 +59,8 @@ def test_every_answer_is_within_the_claimed_ratio(
         assert renyi(laws[one], laws[other], 2) <= claimed + SLACK
 
 
-@pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("fraction", FRACTIONS)
+@each("relation", Relation)
+@each("fraction", FRACTIONS)
 def test_the_sensitivity_of_the_score_is_exactly_the_most_it_moves(
     fraction: Fraction, relation: Relation
 ) -> None:

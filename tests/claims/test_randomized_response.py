@@ -10,6 +10,7 @@ import pytest
 from flint import arb
 
 from lapwing.core.randomized_response import RandomizedResponse
+from support.cases import each
 from support.exact_laws import SLACK, Law, dec, exp, independent, log_ratio, middle, renyi, total
 from support.laws import follows
 from support.streams import SeededStream
@@ -28,8 +29,8 @@ def as_decimal(ball: arb) -> Decimal:
     return Decimal(ball.str(60, radius=False))
 
 
-@pytest.mark.parametrize("options", [2, 3, 7])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(5)])
+@each("options", [2, 3, 7])
+@each("epsilon", [Fraction(1, 100), Fraction(1), Fraction(5)])
 def test_every_report_is_within_the_claimed_ratio(epsilon: Fraction, options: int) -> None:
     mechanism = RandomizedResponse.for_epsilon(epsilon, options=options)
     assert mechanism.loss.pure == epsilon
@@ -46,7 +47,7 @@ def test_every_report_is_within_the_claimed_ratio(epsilon: Fraction, options: in
             assert found >= middle(mechanism.loss.renyi(order)) - SLACK
 
 
-@pytest.mark.parametrize(("truth", "options"), [("3/4", 2), ("0.51", 2), ("0.999999", 2), ("0.3", 4)])
+@each(("truth", "options"), [("3/4", 2), ("0.51", 2), ("0.999999", 2), ("0.3", 4)])
 def test_a_rational_truth_costs_its_log_odds_rounded_up(truth: str, options: int) -> None:
     mechanism = RandomizedResponse.for_truth(truth, options=options)
     exact = log_ratio(*(response(dec(Fraction(truth)), options, answer) for answer in (0, 1)))

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
-import pytest
-
 from lapwing.core import sensitivity
 from lapwing.core.losses import Relation
 from lapwing.core.sensitivity import Sensitivity
+from support.cases import each
 
 Row = Fraction
 Statistic = Callable[[Sequence[Row]], list[Fraction]]
@@ -59,17 +58,17 @@ def points(low: int | str, high: int | str) -> list[Fraction]:
     return [bottom, (2 * bottom + top) / 3, top]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5])
-@pytest.mark.parametrize("relation", Relation)
+@each("rows", [1, 2, 5])
+@each("relation", Relation)
 def test_a_count_moves_by_the_rows_of_one_unit(rows: int, relation: Relation) -> None:
     meets = [Fraction(0), Fraction(1)]
     found = worst(steps(meets, rows, relation, others=1), lambda data: [sum(data, Fraction(0))])
     reaches(found, sensitivity.count(rows=rows))
 
 
-@pytest.mark.parametrize(("low", "high"), BOUNDS)
-@pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("rows", [1, 2, 3])
+@each(("low", "high"), BOUNDS)
+@each("relation", Relation)
+@each("rows", [1, 2, 3])
 def test_a_total_moves_by_exactly_what_is_said(
     low: int | str, high: int | str, relation: Relation, rows: int
 ) -> None:
@@ -77,15 +76,15 @@ def test_a_total_moves_by_exactly_what_is_said(
     reaches(found, sensitivity.total(low=low, high=high, relation=relation, rows=rows))
 
 
-@pytest.mark.parametrize(("low", "high"), BOUNDS)
-@pytest.mark.parametrize(("n", "rows"), [(1, 1), (3, 1), (4, 2), (3, 3)])
+@each(("low", "high"), BOUNDS)
+@each(("n", "rows"), [(1, 1), (3, 1), (4, 2), (3, 3)])
 def test_a_mean_moves_by_exactly_what_is_said(low: int | str, high: int | str, n: int, rows: int) -> None:
     found = worst(same_size_steps(points(low, high), n, rows), lambda data: [sum(data, Fraction(0)) / n])
     reaches(found, sensitivity.mean(low=low, high=high, n=n, rows=rows))
     assert found[0] == rows * (Fraction(high) - Fraction(low)) / n
 
 
-@pytest.mark.parametrize(("n", "rows"), [(1, 1), (5, 1), (5, 2)])
+@each(("n", "rows"), [(1, 1), (5, 1), (5, 2)])
 def test_a_proportion_moves_by_rows_over_n(n: int, rows: int) -> None:
     found = worst(same_size_steps([Fraction(0), Fraction(1)], n, rows), lambda d: [sum(d, Fraction(0)) / n])
     reaches(found, sensitivity.proportion(n=n, rows=rows))
@@ -96,8 +95,8 @@ def variance(data: Sequence[Row]) -> Fraction:
     return sum(((x - mean) ** 2 for x in data), Fraction(0)) / len(data)
 
 
-@pytest.mark.parametrize(("low", "high"), BOUNDS)
-@pytest.mark.parametrize(("n", "rows"), [(1, 1), (2, 1), (3, 1), (5, 1), (4, 2), (5, 3), (3, 3)])
+@each(("low", "high"), BOUNDS)
+@each(("n", "rows"), [(1, 1), (2, 1), (3, 1), (5, 1), (4, 2), (5, 3), (3, 3)])
 def test_a_variance_moves_by_no_more_than_is_said(
     low: int | str, high: int | str, n: int, rows: int
 ) -> None:
@@ -108,7 +107,7 @@ def test_a_variance_moves_by_no_more_than_is_said(
         assert found == claimed, "for one row the claim is tight"
 
 
-@pytest.mark.parametrize(("n", "rows"), [(1, 1), (2, 1), (3, 1), (6, 1), (4, 2), (3, 3)])
+@each(("n", "rows"), [(1, 1), (2, 1), (3, 1), (6, 1), (4, 2), (3, 3)])
 def test_a_deviation_moves_by_no_more_than_is_said(n: int, rows: int) -> None:
     claimed = sensitivity.deviation(low=0, high=1, n=n, rows=rows).l1
     greatest = 0.0
@@ -119,9 +118,9 @@ def test_a_deviation_moves_by_no_more_than_is_said(n: int, rows: int) -> None:
         assert greatest >= float(claimed) - 1e-12
 
 
-@pytest.mark.parametrize("bins", [2, 3, 6])
-@pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("rows", [1, 2])
+@each("bins", [2, 3, 6])
+@each("relation", Relation)
+@each("rows", [1, 2])
 def test_a_histogram_moves_by_the_same_whatever_the_number_of_bins(
     bins: int, relation: Relation, rows: int
 ) -> None:
@@ -132,8 +131,8 @@ def test_a_histogram_moves_by_the_same_whatever_the_number_of_bins(
     reaches(found, sensitivity.histogram(relation=relation, rows=rows))
 
 
-@pytest.mark.parametrize("relation", Relation)
-@pytest.mark.parametrize("rows", [1, 2])
+@each("relation", Relation)
+@each("rows", [1, 2])
 def test_several_sums_over_the_same_rows_move_by_no_more_than_is_said(
     relation: Relation, rows: int
 ) -> None:

@@ -11,13 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lapwing.cli.budget import budget_json
 from lapwing.core.budget import Terms
 from lapwing.core.losses import Approximate, Relation, Repeated
 from lapwing.ledger import Ledger, Slices, Unit, register
-from lapwing.ledger.budget_history import overview, remaining_exactly
+from lapwing.ledger.budget_history import overview, overview_json, remaining_exactly
 from lapwing.ledger.gate import Gate
-from lapwing.ledger.ledger import recover
+from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from support.events import GAUSSIAN, eventful
 from support.ledgers import Home, open_account, open_sliced, release, spending
@@ -128,7 +127,7 @@ def test_losses_add_for_whoever_is_in_several_accounts(file_home: Home, shell: S
     ledger = file_home.create()
     open_account(ledger, "visits")
     register(ledger, "clinic", origin="hospital", account="visits", units=["p1"])
-    assert budget_json(overview(ledger))["losses_add"] is False
+    assert overview_json(overview(ledger))["losses_add"] is False
     open_account(ledger, "survey", epsilon=2, delta=0)
     register(ledger, "office", origin="town", account="survey", units=["p1"])
     ledger.close()

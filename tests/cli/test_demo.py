@@ -191,12 +191,12 @@ STOPPED = """
 import signal, sys, threading, time
 from pathlib import Path
 from types import SimpleNamespace
-from lapwing.cli import demo
+from lapwing.cli import demo_parties as demo
 
 def forever(*_, **__):
     time.sleep(1000)
 
-demo.take_part_in_run = forever
+demo._take_part = forever
 main = threading.main_thread().ident
 threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
 members = [SimpleNamespace(name="north"), SimpleNamespace(name="south")]

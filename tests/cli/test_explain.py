@@ -10,7 +10,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from lapwing.core.explanation import Explanation, explain, percent_down, percent_up, rounded_up
+from lapwing.core.chances import odds_up, percent_down, percent_up
+from lapwing.core.explanation import Explanation, explain
 from lapwing.errors import BadParameter
 
 EPSILONS = ["0.01", "0.1", "0.5", "1", "3", "10"]
@@ -171,7 +172,7 @@ def test_percentages_are_rounded_the_safe_way(share: float, up: str, down: str) 
 
 
 def test_odds_are_rounded_up() -> None:
-    assert rounded_up(Fraction(16487, 10000)) == "1.65"
-    assert rounded_up(Fraction(14841, 100)) == "149"
-    assert rounded_up(Fraction(22026, 1)) == "22,026"
-    assert rounded_up(Fraction(10**12 + 1)) == "1.01e12"
+    assert odds_up(Fraction(16487, 10000)) == "1.65"
+    assert odds_up(Fraction(14841, 100)) == "149"
+    assert odds_up(Fraction(22026, 1)) == "22,026"
+    assert odds_up(Fraction(10**12 + 1)) == "1.01e12"

@@ -14,6 +14,7 @@ from lapwing.cli import ledger as show_ledger
 from lapwing.cli.console import working
 from lapwing.ledger.request_log import log_lines
 from lapwing.ledger.spending import Target
+from support.cases import each
 from support.events import eventful
 from support.ledgers import Home, open_account, open_sliced, release
 from support.shell import Shell, at
@@ -181,9 +182,7 @@ def _filled(arguments: list[str], home: Home) -> list[str]:
     return [real.get(argument, argument) for argument in arguments]
 
 
-@pytest.mark.parametrize(
-    "arguments", BAD, ids=lambda arguments: " ".join(arguments).replace("\x1b", "ESC")[:70]
-)
+@each("arguments", BAD)
 def test_what_is_asked_wrongly_changes_nothing(arguments: list[str], used: Home, shell: Shell) -> None:
     marks, files = _marks(used), set(used.keys.parent.iterdir())
     done = shell("ledger", *_filled(arguments, used))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.cli.party import example, init
+from lapwing.cli.party import init
+from lapwing.cli.party_simulation import example
 from lapwing.cli.show_party import show_verified
 from lapwing.core.laplace import LaplaceShares
 from lapwing.errors import Aborted
@@ -287,7 +288,7 @@ def test_what_nobody_signed_is_not_told_as_a_fact(capsys: pytest.CaptureFixture[
     )
     show_verified(found, Path("a.transcript"))
     told = " ".join(capsys.readouterr().out.split())
-    assert 'The writer of this file says that the run stopped: "south cheated�[2J"' in told
+    assert 'The writer of this file says that the run stopped: "south cheated\\u001b[2J"' in told
     assert "Left, and signed why: east: I leave." in told
     assert "the last rounds; nobody signs why it stopped" in told.replace("- ", "")
 

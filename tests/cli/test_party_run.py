@@ -11,19 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapwing.cli import joining, main
-from lapwing.cli.joining import members_without_result, next_relayed_run, runs_folder
-from lapwing.cli.party import bound, example, init
-from lapwing.cli.show_party import replace_unprintable
+from lapwing.cli import main
+from lapwing.cli.console import printable, tell
+from lapwing.cli.party import init
+from lapwing.cli.party_simulation import example
 from lapwing.errors import Unavailable
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.draft import found_consortium, read_draft
 from lapwing.parties.identity import MemberKeys
+from lapwing.parties.joining import contribution_for, open_statistic
 from lapwing.parties.journals import ClosedRound, MemberJournal, RelayJournal, RunEnding
 from lapwing.parties.messages import ReadyMessage
 from lapwing.parties.posts import Parcel
 from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.run_configuration import RunConfiguration
+from lapwing.parties.run_status import members_without_result, next_relay_run, runs_folder
 from support.shell import Shell
 
 MEMBERS = ("east", "north", "south")
@@ -46,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         init(name, folder=folder / name)
     keys = [MemberKeys.open(folder / name) for name in MEMBERS]
     file = read_draft(wish)
-    with bound(file.statistic, folder / "north" / "visits.toml") as (_, statistic):
+    with open_statistic(file.statistic, folder / "north" / "visits.toml", tell=tell) as (_, statistic):
         consortium = found_consortium(file, [one.card for one in keys], statistic)
     for one in keys:
         consortium = consortium.signed(one)
@@ -61,13 +63,17 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def table(number: int) -> RunConfiguration:
-    return Consortium.read(Path(FILE)).table(number)
+def config(number: int) -> RunConfiguration:
+    return Consortium.read(Path(FILE)).run_configuration(number)
+
+
+def runs(name: str) -> Path:
+    return runs_folder(MemberKeys.open(Path(name)))
 
 
 def journal(name: str, number: int) -> MemberJournal:
-    at = table(number)
-    return MemberJournal(runs_folder(Path(name)) / f"{at.label}.journal", at, MEMBERS.index(name))
+    at = config(number)
+    return MemberJournal(MemberJournal.path_of(runs(name), at), at, MEMBERS.index(name))
 
 
 def part(name: str, *more: object) -> tuple[object, ...]:
@@ -76,9 +82,9 @@ def part(name: str, *more: object) -> tuple[object, ...]:
 
 def charge(name: str, number: int) -> None:
     """As in a run of this number, whose journal is then lost."""
-    consortium, at = Consortium.read(Path(FILE)), table(number)
-    with bound(dict(consortium.statistic), Path(name, "visits.toml")) as (data, statistic):
-        joining.contribution(consortium, at, statistic, data)(0, ())
+    consortium, policy = Consortium.read(Path(FILE)), Path(name, "visits.toml")
+    with open_statistic(consortium.statistic, policy, tell=tell) as (data, statistic):
+        contribution_for(consortium, number, statistic, data)(0, ())
 
 
 @pytest.fixture
@@ -90,7 +96,7 @@ def nobody_comes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         waited.append(at.number)
         raise Unavailable("nobody came")
 
-    monkeypatch.setattr("lapwing.parties.member.take_part", wait)
+    monkeypatch.setattr("lapwing.parties.joining.take_part", wait)
     return waited
 
 
@@ -153,10 +159,10 @@ def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
 ) -> None:
     served: list[int] = []
     monkeypatch.setattr(
-        "lapwing.parties.relay_server.serve_relay", lambda at, *_, **__: served.append(at.number)
+        "lapwing.parties.joining.serve_relay", lambda at, *_, **__: served.append(at.number)
     )
     waiting = ["north", "south"]
-    monkeypatch.setattr(joining, "members_without_result", lambda *_: tuple(waiting))
+    monkeypatch.setattr("lapwing.parties.joining.members_without_result", lambda *_: tuple(waiting))
     for name in ("north", "east"):
         finish(name)
     done = shell(*part("north", "--json"))
@@ -170,26 +176,26 @@ def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
 
 
 def test_the_relay_remembers_who_may_have_missed_the_end(folder: Path) -> None:
-    consortium, at, runs = Consortium.read(Path(FILE)), table(1), runs_folder(Path("north"))
-    assert (next_relayed_run(consortium, runs), members_without_result(at, runs)) == (1, ())
-    memory = RelayJournal(runs, at)
+    consortium, at, kept = Consortium.read(Path(FILE)), config(1), runs("north")
+    assert (next_relay_run(consortium, kept), members_without_result(at, kept)) == (1, ())
+    memory = RelayJournal(kept, at)
     memory.begin({i: ReadyMessage(at.run_id, i, b"") for i in range(3)})
     for number, there in enumerate((3, 2, 2)):  # who was lost on the way is not forgotten
         memory.close_round(ClosedRound(0, number, {i: Parcel(b"", {}) for i in range(there)}, {}))
-    assert next_relayed_run(consortium, folder) == 1
+    assert next_relay_run(consortium, folder) == 1
     memory.end({1}, [])
     memory.close()
-    assert (next_relayed_run(consortium, runs), members_without_result(at, runs)) == (2, ("east", "south"))
+    assert (next_relay_run(consortium, kept), members_without_result(at, kept)) == (2, ("east", "south"))
 
 
 def test_of_a_run_that_stopped_nobody_missed_the_end(folder: Path) -> None:
-    consortium, at, runs = Consortium.read(Path(FILE)), table(1), runs_folder(Path("north"))
-    memory = RelayJournal(runs, at)
+    consortium, at, kept = Consortium.read(Path(FILE)), config(1), runs("north")
+    memory = RelayJournal(kept, at)
     memory.begin({i: ReadyMessage(at.run_id, i, b"") for i in range(3)})
     memory.close_round(ClosedRound(0, 0, {}, {}))
     memory.end((), [])
     memory.close()
-    assert (next_relayed_run(consortium, runs), members_without_result(at, runs)) == (2, ())
+    assert (next_relay_run(consortium, kept), members_without_result(at, kept)) == (2, ())
 
 
 def test_a_relay_is_refused_before_it_says_that_it_relays(shell: Shell, folder: Path) -> None:
@@ -205,11 +211,12 @@ def test_a_relay_says_which_end_it_could_show_again(
     monkeypatch.setattr(
         "lapwing.parties.relay_server.serve_relay", lambda at, *_, **__: served.append(at.number)
     )
-    memory = RelayJournal(runs_folder(Path("north")), table(1))
+    memory = RelayJournal(runs("north"), config(1))
     memory.end((), [])
     memory.close()
     monkeypatch.setattr(
-        joining, "members_without_result", lambda at, _: ("east",) if at.number == 1 else ()
+        "lapwing.parties.run_status.members_without_result",
+        lambda at, _: ("east",) if at.number == 1 else (),
     )
     done = shell("party", "relay", FILE, "--me", "north")
     assert (done.code, served) == (0, [2])
@@ -227,7 +234,7 @@ def test_nothing_that_others_wrote_reaches_the_terminal_as_an_order(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second layer: even if a document with such a text could be read."""
-    assert replace_unprintable("ε 1, für alle\x1b[2J\n") == "ε 1, für alle�[2J�"
+    assert printable("ε 1, für alle\x1b[2J\n") == "ε 1, für alle\\u001b[2J "
     monkeypatch.setattr("lapwing.parties.consortium._require_printable", lambda _: None)
     monkeypatch.setattr("lapwing.parties.consortium.parse_address", lambda _: None)
     monkeypatch.setattr("lapwing.parties.run_configuration.parse_address", lambda _: ("x", 1))

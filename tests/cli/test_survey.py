@@ -156,8 +156,8 @@ def test_a_check_can_be_read_by_programs(shell: Shell, small: Path) -> None:
 
 def test_a_check_shows_what_the_server_shows(shell: Shell, small: Path) -> None:
     opened = open_survey(small)
-    expected = fingerprint(opened.desk.digest, opened.desk.key.public)
-    opened.desk.close()
+    expected = fingerprint(opened.service.digest, opened.service.key.public)
+    opened.service.close()
     told = shell.good("survey", "check", small).out
     assert f"The fingerprint of this survey and its key: {expected}\n" in told
     assert shell.good("survey", "check", small, "--json").json["fingerprint"] == expected

@@ -89,6 +89,7 @@ def test_a_second_name_spends_nothing_of_its_own(file_home: Home, tmp_path: Path
         assert said(first, "go\n") == "10"
 
 
+# Case C4.
 def test_a_ledger_of_two_names_is_not_opened(file_home: Home, tmp_path: Path) -> None:
     other = beside(ready(file_home), tmp_path / "other", os.link)
     for path in (other, file_home.where):
@@ -128,6 +129,7 @@ def can_mount() -> bool:
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs the right to mount")
+# Case C4.
 def test_a_file_that_is_mounted_twice_is_opened_by_one_path(file_home: Home, tmp_path: Path) -> None:
     """A mount has no second name, so the link count says nothing."""
     other = beside(ready(file_home), tmp_path / "other", lambda _, new: new.touch())

@@ -13,7 +13,7 @@ import pytest
 from lapwing.errors import BadParameter, LapwingError, OverBudget, Tampered
 from lapwing.ledger import CuratorKey, Ledger
 from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
-from lapwing.ledger.ledger import recover
+from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from support.attackers import Crime, committed
 from support.ledgers import SQLITE, Home, open_account, release, spending

@@ -218,7 +218,7 @@ def test_what_a_relay_says_of_others_is_never_signed_by_a_member(group: Flock) -
     with lying(group, lie), pytest.raises(Aborted) as aborted:
         south.play()
     assert "the relay says: east is bankrupt" in str(aborted.value)
-    [notice] = south.shown().notices
+    [notice] = south.shown().leave_messages
     assert notice.is_signed_by(group.table.cards[1])
     assert b"bankrupt" not in signed[0]
     assert "director" not in notice.why
@@ -293,7 +293,7 @@ class TestAnUnexpectedError:
             with pytest.raises(Aborted, match="an error of its own, TypeError") as aborted:
                 south.play()
             assert "stays charged" in str(aborted.value)
-        assert heard == [FrameKind.NOTICE]
+        assert heard == [FrameKind.LEAVE]
         assert "SECRET" not in group.transcript(1).read_text()
         with pytest.raises(Aborted, match="an error of its own"):  # by the journal: nobody is asked
             south.play()

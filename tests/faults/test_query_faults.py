@@ -143,7 +143,7 @@ def test_Q6_differencing_is_paid_twice(opened: Ask) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT * FROM visits",  # Q2, Q10
+        "SELECT * FROM visits",  # cases Q2, Q10
         "SELECT who, name FROM visits",
         "SELECT ANY_VALUE(name), FIRST(name), LIST(name), STRING_AGG(name, ',') FROM visits",
         "SELECT HISTOGRAM(stay) FROM visits",
@@ -151,16 +151,16 @@ def test_Q6_differencing_is_paid_twice(opened: Ask) -> None:
         "SELECT COUNT(*) FROM pg_stats",  # E6
         "SELECT COUNT(*) FROM pg_catalog.pg_class",
         "SELECT COUNT(*) FROM information_schema.columns",
-        "SELECT COUNT(*) FROM '~/visits.parquet'",  # E8
+        "SELECT COUNT(*) FROM '~/visits.parquet'",  # case E8
         "SELECT COUNT(*) FROM read_csv('/etc/passwd')",  # E1
         "SELECT COUNT(*) FROM query('SELECT 1')",  # E2
         "SELECT COUNT(*) FROM dataset",  # E3: a name of this process
         "SET enable_external_access = true",  # E4
         "SELECT COUNT(*) FROM visits WHERE reflect('java.lang.System', 'exit') = 1",  # E9
-        "SELECT COUNT(*) FROM visits WHERE sleep_ms(300) = 1",  # X3
+        "SELECT COUNT(*) FROM visits WHERE sleep_ms(300) = 1",  # case X3
         "SELECT COUNT(*) FROM visits WHERE pg_sleep(1) IS NULL",
         "SELECT COUNT(*) FROM visits WHERE error(name) = 'x'",  # X2
-        "CREATE FUNCTION f AS 1",  # X5
+        "CREATE FUNCTION f AS 1",  # case X5
         "SELECT COUNT(*) FROM visits WHERE ctid = '(0,1)'",
         "EXPLAIN ANALYZE SELECT COUNT(*) FROM visits",
     ],

@@ -22,7 +22,7 @@ from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.estimates import estimate
 from lapwing.sql.noising import add_noise, divide_budget
 from lapwing.sql.truncated.reader import Reader
-from query.test_neighbours import require_close
+from sql.truncated.test_reader_neighbours import require_close
 from support.clinic import clinic_catalog, people, write_clinic
 from support.sql_grammar import question
 

@@ -71,6 +71,7 @@ REPEATED = (ROOT / "README.md", ROOT / "docs" / "tutorials" / "incomes.md")  # t
 
 
 @pytest.mark.parametrize("code", _blocks("python", pages=REPEATED))
+# Case C7.
 def test_a_page_that_is_run_again_charges_nothing(code: str, folder: Path) -> None:
     """Not one entry comes to the ledger."""
     seen = []

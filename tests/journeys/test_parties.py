@@ -136,20 +136,18 @@ def test_who_does_not_come_is_named_and_nothing_was_charged(shell: Shell, tmp_pa
 
 CRASHING = """
 import os
-from fractions import Fraction
 from pathlib import Path
-from lapwing.cli.joining import take_part_in_run
 from lapwing.parties.consortium import Consortium
-from lapwing.parties.identity import Keys
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.joining import join_run, open_statistic
 
 def watch(event):
     if (event.kind, event.round) == ("closed", "deal"):
         os._exit(9)
 
-take_part_in_run(
-    Consortium.read(Path("joint-wards.consortium")), Keys.open(Path("south")), Path("south/visits.toml"),
-    number=None, confidence=Fraction(95, 100), listen=None, watch=watch, tell=print,
-)
+consortium, keys = Consortium.read(Path("joint-wards.consortium")), MemberKeys.open(Path("south"))
+with open_statistic(consortium.statistic, Path("south/visits.toml"), tell=print) as (data, statistic):
+    join_run(consortium, keys, data, statistic, confidence="0.95", watch=watch, tell=print)
 """
 
 

@@ -23,6 +23,7 @@ from lapwing.learn.table_input import (
     read_numbers,
     read_table,
 )
+from support.cases import each
 
 HUGE = 2**53 + 1  # no float
 WANTED = "must have another form"
@@ -54,8 +55,8 @@ def read(cells: Any) -> list[tuple[Any, int]]:
     return list(zip(numbers, read_codes(cells, PLACES).tolist(), strict=True))
 
 
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: type(odd).__name__)
-@pytest.mark.parametrize("clean", [[0, 1, HUGE], [True, False], [0.25, 1.0], ["a", "1"]], ids=repr)
+@each("odd", ODD)
+@each("clean", [[0, 1, HUGE], [True, False], [0.25, 1.0], ["a", "1"]])
 def test_one_odd_cell_changes_no_other(clean: list[Any], odd: Any) -> None:
     together = [*clean, odd]
     assert read(read_column(together, WANTED))[:-1] == read(read_column(clean, WANTED))
@@ -65,10 +66,8 @@ def test_one_odd_cell_changes_no_other(clean: list[Any], odd: Any) -> None:
     assert read(series[0])[:-1] == read(series[1])
 
 
-@pytest.mark.parametrize(
-    "clean", [[0, 1, HUGE], [True, False, True], [0.25, 1.0, 3.0], ["a", "1", "b"]], ids=repr
-)
-@pytest.mark.parametrize("kind", [list, pd.Series, pa.array, pl.Series, torch.tensor])
+@each("clean", [[0, 1, HUGE], [True, False, True], [0.25, 1.0, 3.0], ["a", "1", "b"]])
+@each("kind", [list, pd.Series, pa.array, pl.Series, torch.tensor])
 def test_a_column_reads_the_same_in_every_container(clean: list[Any], kind: Any) -> None:
     if kind is torch.tensor and isinstance(clean[0], str):
         return
@@ -88,7 +87,7 @@ def test_a_missing_cell_in_a_nullable_column_changes_no_other() -> None:
     assert read(read_column(pl.Series([HUGE, None]), WANTED)) == [(float(HUGE), 2), (None, UNKNOWN)]
 
 
-@pytest.mark.parametrize("kind", [pd.DataFrame, pa.table, pl.DataFrame])
+@each("kind", [pd.DataFrame, pa.table, pl.DataFrame])
 def test_a_column_of_a_table_does_not_change_another(kind: Any) -> None:
     """Through one common type, whole numbers beside a float, or a missing one, would be floats."""
     table = read_table(kind({"a": [HUGE, 1], "b": [0.5, None], "c": ["x", "y"]}), WANTED)
@@ -113,7 +112,7 @@ def test_what_is_no_number_is_missing_and_what_is_too_large_is_far() -> None:
     assert [number for number, _ in read(cells)] == [math.inf, -math.inf, -math.inf, math.inf, None, None]
 
 
-@pytest.mark.parametrize("kind", ["longdouble", "f8", "f2", "u8", "i1", "?"])
+@each("kind", ["longdouble", "f8", "f2", "u8", "i1", "?"])
 def test_no_number_warns(kind: str) -> None:
     largest = np.array(["1e4000", "-1e4000", "nan"], np.longdouble)
     with np.errstate(all="ignore"):
@@ -121,16 +120,14 @@ def test_no_number_warns(kind: str) -> None:
     assert read_numbers(array).dtype == np.float64
 
 
-@pytest.mark.parametrize(
-    "rows", [[[1, 2], [3]], [[1], 2], [1, 2], [], "text", 3, np.zeros(3), ["ab", "cd"], {"a": [1]}]
-)
+@each("rows", [[[1, 2], [3]], [[1], 2], [1, 2], [], "text", 3, np.zeros(3), ["ab", "cd"], {"a": [1]}])
 def test_a_table_of_another_form_is_refused_without_numbers(rows: Any) -> None:
     with pytest.raises(BadValue) as caught:
         read_table(rows, WANTED)
     assert not any(letter.isdigit() for letter in str(caught.value))
 
 
-@pytest.mark.parametrize("values", [[[1], [2]], np.zeros((2, 2)), 3, "text", None])
+@each("values", [[[1], [2]], np.zeros((2, 2)), 3, "text", None])
 def test_a_column_of_another_form_is_refused(values: Any) -> None:
     with pytest.raises(BadValue, match=WANTED):
         read_column(values, WANTED)
@@ -141,7 +138,7 @@ def test_a_table_of_one_column_is_a_column() -> None:
     assert read_column(pd.DataFrame({"a": [1, 2]}), WANTED).tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
+@each(
     "units",
     [[1, 2, 3], [1, 2, None], np.zeros(3), np.zeros((3, 1), int), np.arange(2), np.array(["a", "b", "c"]),
      pd.Series([1, 2, 3], dtype="Int64"), pa.array([1, 2, 3])],

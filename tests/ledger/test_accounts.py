@@ -11,6 +11,7 @@ from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import CuratorKey, Slices, Unit
 from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, open_sliced, release
+from support.raised import named
 
 
 def test_an_account_is_as_it_was_opened(home: Home) -> None:
@@ -184,7 +185,7 @@ class TestRaising:
         ledger = home.create()
         open_account(ledger)
         stranger = CuratorKey.create(tmp_path / "stranger")
-        with pytest.raises(BadParameter, match="curator"):
+        with pytest.raises(BadParameter, check=named("curator")):
             ledger.raise_budget("visits", epsilon=9, delta=0, curator=stranger)
         assert len(ledger.accounts()) == 1
 
@@ -241,7 +242,7 @@ class TestRaising:
 def test_slices_by_data_do_not_hold_where_data_is_replaced(file_home: Home) -> None:
     """Whoever is replaced could leave one block and enter another, and both would have paid."""
     ledger = file_home.create()
-    with pytest.raises(BadParameter, match="neighbours replace a unit"):
+    with pytest.raises(BadParameter, check=named("slices")):
         open_account(ledger, relation=Relation.REPLACE, slices=Slices.UNITS, rule="month")
     open_account(ledger, relation=Relation.REPLACE, slices=Slices.IDENTITIES, rule="invitation")
 
@@ -249,7 +250,7 @@ def test_slices_by_data_do_not_hold_where_data_is_replaced(file_home: Home) -> N
 def test_a_loss_about_another_relation_or_unit_is_refused(home: Home) -> None:
     ledger = home.create()
     open_account(ledger)
-    with pytest.raises(BadParameter, match="relation"):
+    with pytest.raises(BadParameter, check=named("relation")):
         release(ledger, "0.1", relation=Relation.REPLACE)
-    with pytest.raises(BadParameter, match="unit"):
+    with pytest.raises(BadParameter, check=named("unit")):
         release(ledger, "0.1", unit=Unit.ROW)

@@ -28,6 +28,7 @@ from support.contributing import HISTOGRAM, MEDIAN, OTHER_RUN, contribution, lef
 from support.joint import laplace, member, plain
 from support.postgres import server
 from support.private_tables import policy_of, table_of, whole
+from support.raised import named
 
 
 def entries(path: Path) -> int:
@@ -112,9 +113,9 @@ def test_stages_are_charged_together_and_read_one_by_one(tmp_path: Path) -> None
             found.append(OpenedSum(brings(stage, found), (0,)))
             assert before - left(dataset.ledger) == 1
         assert len(found) == 5
-        with pytest.raises(BadParameter, match="stage"):
+        with pytest.raises(BadParameter, check=named("stage")):
             brings(5, found)
-        with pytest.raises(BadParameter, match="stage"):
+        with pytest.raises(BadParameter, check=named("stage")):
             brings(2, found[:1])
 
 

@@ -18,6 +18,7 @@ from lapwing.parties.joint_noise import member_loss
 from lapwing.parties.statistics import statistic_of
 from support.contributing import HISTOGRAM, MEDIAN, VECTOR, contribution
 from support.joint import gaussian, laplace, member
+from support.raised import named
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
@@ -36,9 +37,9 @@ def test_what_does_not_cover_the_numbers_is_refused_at_birth(noise: str, tmp_pat
                 contribution(statistic, dataset, bad, loss=Pure(Fraction(9)))
         with pytest.raises(BadParameter, match="less than"):
             contribution(statistic, dataset, shares, loss=Pure(Fraction(1, 2)))
-        with pytest.raises(BadParameter, match="run"):
+        with pytest.raises(BadParameter, check=named("run")):
             contribution(statistic, dataset, run="run")
-        with pytest.raises(BadParameter, match="largest"):
+        with pytest.raises(BadParameter, check=named("largest")):
             contribution(statistic, dataset, largest=0)
     assert not (tmp_path / "lapwing.ledger").exists()
 

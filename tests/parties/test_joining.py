@@ -12,11 +12,10 @@ from lapwing.errors import BadParameter
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.draft import found_consortium, read_draft
 from lapwing.parties.identity import MemberKeys
-from lapwing.parties.joining import (
-    RunResult,
+from lapwing.parties.joining import RunResult, contribution_for, join_run
+from lapwing.parties.run_status import (
     charges_of,
     find_run,
-    join_run,
     members_without_result,
     next_relay_run,
     runs_folder,
@@ -64,8 +63,10 @@ def join(group: Group, number: int | None = None) -> list[RunResult]:
     consortium, keys, data = group
 
     def part(i: int) -> RunResult:
-        status = find_run(consortium, keys[i], number, was_charged=charges_of(data[i]))
-        return join_run(consortium, keys[i], data[i], status, confidence=Fraction(95, 100))
+        statistic = statistic_of(consortium.statistic, data[i])
+        return join_run(
+            consortium, keys[i], data[i], statistic, number=number, confidence=Fraction(95, 100)
+        )
 
     with ThreadPoolExecutor(len(keys)) as pool:
         return list(pool.map(part, range(len(keys))))
@@ -89,12 +90,12 @@ def test_members_get_the_same_answer_once_charged_and_again_for_nothing(group: G
 
 def test_a_run_that_was_charged_and_has_no_journal_is_passed_over(group: Group) -> None:
     consortium, keys, data = group
-    lost = consortium.run_configuration(1).run_id
-    status = find_run(consortium, keys[0], None, was_charged=lambda run: run == lost)
+    statistic = statistic_of(consortium.statistic, data[0])
+    contribution_for(consortium, 1, statistic, data[0])(0, ())
+    status = find_run(consortium, keys[0], None, was_charged=charges_of(data[0]))
     assert (status.config.number, status.lost) == (2, (1,))
-    asked = find_run(consortium, keys[0], 1, was_charged=lambda run: run == lost)
     with pytest.raises(BadParameter, match="has no journal of it"):
-        join_run(consortium, keys[0], data[0], asked, confidence=Fraction(95, 100))
+        join_run(consortium, keys[0], data[0], statistic, number=1, confidence="0.95")
 
 
 def test_a_stranger_cannot_join(group: Group, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger, budget_history
 from lapwing.ledger.budget_history import BudgetHistory, grant_of
 from lapwing.ledger.gate import Gate
-from lapwing.ledger.ledger import recover
+from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from lapwing.plots import save, spending
 from lapwing.plots.spending import MOST_LINES, equal_blocks

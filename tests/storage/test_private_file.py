@@ -7,11 +7,19 @@ import stat
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Barrier, Thread
 from typing import BinaryIO
 
 import pytest
 
-from lapwing.storage.private_file import new_private_file, replaced_private_file, touch_private_file
+from lapwing.errors import BadParameter
+from lapwing.storage.private_file import (
+    new_private_file,
+    read_key_file,
+    replaced_private_file,
+    touch_private_file,
+    write_key_file,
+)
 
 
 def mode_of(path: Path) -> int:
@@ -71,3 +79,36 @@ def test_touching_keeps_what_is_there(tmp_path: Path) -> None:
     path.write_bytes(b"content")
     touch_private_file(path)
     assert path.read_bytes() == b"content"
+
+
+def test_threads_that_replace_one_file_leave_one_of_their_contents(tmp_path: Path) -> None:
+    path, together = tmp_path / "file", Barrier(8)
+    contents = [bytes([65 + k]) * 100_000 for k in range(8)]
+
+    def write(content: bytes) -> None:
+        with replaced_private_file(path) as file:
+            together.wait()
+            file.write(content)
+
+    threads = [Thread(target=write, args=(content,)) for content in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_bytes() in contents
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_key_files_are_written_once_and_read_only_if_nobody_else_can(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    write_key_file(path, b"secret", "key")
+    assert (read_key_file(path, "key"), mode_of(path)) == (b"secret", 0o600)
+    with pytest.raises(BadParameter, match="never overwritten"):
+        write_key_file(path, b"other", "key")
+    path.chmod(0o640)
+    with pytest.raises(BadParameter, match="chmod 600"):
+        read_key_file(path, "key")
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(BadParameter, match="not a plain file"):
+        read_key_file(tmp_path / "pipe", "key")
+    assert path.read_bytes() == b"secret"

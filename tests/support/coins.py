@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from lapwing.survey.randomize import ODDS, CoinSource, Recipe
+from lapwing.survey.randomize import CoinSource
+from lapwing.survey.randomizers import ODDS, Recipe
 
 Step = tuple[str, int, int]  # ("odds", T, 0 or 1) or ("below", N, which)
 Law = dict[bytes, Fraction]

@@ -1,4 +1,4 @@
-"""Stores of reports for tests, in either database, and desks in front of them."""
+"""Stores of reports for tests, in either database, and services in front of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def small(report: bytes) -> None:
         raise BadValue("a report has as many ones as it says")
 
 
-def desk(
+def service_of(
     store: ReportStore, rule: StoppingRule | None = None, check: Callable[[bytes], None] = small
 ) -> SurveyService:
     return SurveyService(store, key(), DIGEST, SIZE, check, rule or StoppingRule(), today=lambda: TODAY)

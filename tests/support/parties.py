@@ -80,8 +80,8 @@ def flock(
     return Flock(root, table, keys)
 
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["__main__", "support.parties_process"])
+_FORK_GUARD = multiprocessing.get_context("forkserver")
+_FORK_GUARD.set_forkserver_preload(["__main__", "support.parties_process"])
 TESTS = str(Path(__file__).parent.parent)
 
 
@@ -105,9 +105,9 @@ class Process:
         self.member = member
         self._stderr = flock.root / f"stderr-{member}-{len(list(flock.root.glob('stderr-*')))}"
         self._stderr.touch()
-        self._pipe, theirs = _FORKS.Pipe()
+        self._pipe, theirs = _FORK_GUARD.Pipe()
         _start_forking()
-        self._process = _FORKS.Process(target=run, args=(spec, theirs, self._stderr), daemon=True)
+        self._process = _FORK_GUARD.Process(target=run, args=(spec, theirs, self._stderr), daemon=True)
         self._process.start()
         theirs.close()
 

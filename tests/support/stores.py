@@ -11,7 +11,7 @@ from lapwing.errors import Unavailable
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.postgres_store import PostgresStore
-from lapwing.ledger.schema import COSTS, MIGRATIONS, columns
+from lapwing.ledger.schema import COSTS, columns
 from lapwing.ledger.store import Debit, Posting
 from support.postgres import sql
 
@@ -74,7 +74,7 @@ def opened(
     store = PostgresStore(url, create=create)
     try:
         if create:
-            store.migrate(MIGRATIONS)
+            store.migrate()
             numbers = [(10 * k + b, k + 1) for k in range(2) for b in range(1, 10)]
             store.write(lambda tx: tx.run_many(BLOCK, [block_row(*each) for each in numbers]))
             store.write(lambda tx: tx.run_many(BUDGET, [budget_row(*each) for each in numbers]))

@@ -20,7 +20,8 @@ from lapwing.survey.credentials import BlindSigningKey
 from lapwing.survey.report_store import StoppingRule
 from lapwing.survey.service import SurveyService, open_report_store
 from lapwing.survey.web_app import CONTENT_SECONDS, create_app
-from lapwing.web.serving import ConnectionLimits, serve
+from lapwing.web.connections import ConnectionLimits
+from lapwing.web.serving import serve
 from support.collecting import DIGEST, SIZE, private_key, small
 
 PUBLIC = {"name": "test", "title": "A test", "report_size": SIZE, "questions": []}
@@ -141,11 +142,11 @@ def main(order: dict[str, Any]) -> None:
     store = open_report_store(order["where"], digest=DIGEST, report_size=SIZE)
     until = date.fromisoformat(order["until"]) if "until" in order else None
     rule = StoppingRule(order.get("stop_after"), until)
-    desk = SurveyService(store, BlindSigningKey.load(order["key"]), DIGEST, SIZE, small, rule)
+    service = SurveyService(store, BlindSigningKey.load(order["key"]), DIGEST, SIZE, small, rule)
     tls = {name: Path(order[name]) for name in ("certificate", "tls_key") if name in order}
     patience = order.get("patience", CONTENT_SECONDS)
     serve(
-        create_app(desk, PUBLIC, has_tls=bool(tls), patience=patience),
+        create_app(service, PUBLIC, has_tls=bool(tls), patience=patience),
         limits=ConnectionLimits(**order.get("limits", {})),
         host="127.0.0.1",
         port=order.get("port", 0),

@@ -155,8 +155,8 @@ class Site:
         self.design = design(load(self.file))
         opened = open_survey(self.file)  # makes the key and the store
         self._spare = [new_invitation() for _ in range(60)]
-        opened.desk.reports.admit(self._spare)
-        opened.desk.close()
+        opened.service.reports.admit(self._spare)
+        opened.service.close()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "support.survey_site", str(self.file), str(self.port)],
             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,

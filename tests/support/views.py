@@ -13,7 +13,7 @@ coordinate has values and coins of its own. Two kinds of worlds use this:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, wraps
@@ -48,6 +48,28 @@ def with_precision(compute: Callable[_P, _T]) -> Callable[_P, _T]:
             return compute(*args, **kwargs)
 
     return computed
+
+
+@dataclass(frozen=True)
+class ObservedMessage:
+    """One message that the adversary sees: public (`recipient` is None), or to one of its members."""
+
+    round: int
+    sender: int
+    recipient: int | None
+    content: bytes
+
+
+def view(run: SimulatedRun, coalition: Iterable[int]) -> list[ObservedMessage]:
+    """All messages that a coalition and the relay see, without their own values and coins."""
+    members = sorted(set(coalition))
+    seen = []
+    for number, spoken in enumerate(run.rounds):
+        for sender, post in sorted(spoken.posts.items()):
+            seen.append(ObservedMessage(number, sender, None, post.public))
+            private = post.private or {}
+            seen += [ObservedMessage(number, sender, i, private[i]) for i in members if i in private]
+    return seen
 
 
 @dataclass(frozen=True)
@@ -120,7 +142,7 @@ class World(ABC):
 
     def seen(self, rehearsal: SimulatedRun, coalition: Collection[int]) -> NDArray[np.int64]:
         """The view: one row for every number in it, one column for every coordinate."""
-        content = b"".join(seen.content for seen in rehearsal.view(coalition))
+        content = b"".join(seen.content for seen in view(rehearsal, coalition))
         return np.frombuffer(content, dtype="<u8").astype(np.int64).reshape(-1, self.length)
 
 

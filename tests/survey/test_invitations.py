@@ -21,6 +21,7 @@ from lapwing.survey.report_store import IntakeResult, ReportStore, invitation_ha
 from lapwing.survey.service import open_report_store
 from lapwing.survey.survey_file import load
 from support import postgres
+from support.raised import named
 from support.survey_files import write_survey
 
 SHARED = '[ledger]\nurl = "shared.ledger"\n'
@@ -170,7 +171,7 @@ class TestPeople:
         for given in wrong:
             with pytest.raises(BadParameter):
                 invite(made, ledger, reports, **given)
-        with pytest.raises(BadParameter, match="or a count"):
+        with pytest.raises(BadParameter, check=named("invite")):
             invite(made, ledger, reports, people=["ann"], count=3)
 
 

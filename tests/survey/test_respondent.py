@@ -14,7 +14,7 @@ import pytest
 
 from lapwing.errors import BadParameter, BadValue, OverBudget, Tampered
 from lapwing.survey.designing import design
-from lapwing.survey.odds import odds_in_words, sent_in_words
+from lapwing.survey.message_words import odds_in_words, sent_in_words
 from lapwing.survey.offered import read_offered, survey_digest
 from lapwing.survey.respondent import Respondent
 from lapwing.survey.survey_file import load

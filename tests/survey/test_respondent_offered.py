@@ -12,7 +12,7 @@ import pytest
 from lapwing.errors import BadValue
 from lapwing.survey.credentials import PublicKey
 from lapwing.survey.designing import LARGEST_SURVEY, design
-from lapwing.survey.odds import odds_in_words
+from lapwing.survey.message_words import odds_in_words
 from lapwing.survey.offered import (
     canonical_json,
     fingerprint,
@@ -99,7 +99,7 @@ def test_windows_beyond_the_calendar_are_told_all_the_same(tmp_path: Path, low: 
         + f'\n[[questions]]\nname = "d"\ntext = "?"\nkind = "date"\nlow = {low}\nhigh = {high}\n'
     )
     question = read_offered(public_of(tmp_path, content)).questions[1]
-    assert question.recipe["kind"] == "window"
+    assert question.randomizer.kind == "window"
     first = odds_in_words(question)[0]
     assert "between 0001-01-01" in first or "and 9999-12-31" in first
 

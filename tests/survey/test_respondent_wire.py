@@ -18,6 +18,7 @@ from lapwing.survey.respondent import Respondent
 from lapwing.survey.survey_client import SurveyAddress, SurveyClient
 from lapwing.survey.survey_file import load
 from support.hostile_server import Hostile, hostile
+from support.raised import named
 from support.survey_site import one_question
 
 YES = {"shop": "yes"}
@@ -202,7 +203,7 @@ def test_a_survey_must_be_what_its_digest_says(server: Hostile) -> None:
     ],
 )  # fmt: skip
 def test_addresses_that_cannot_be_are_told_plainly(url: str) -> None:
-    with pytest.raises(BadParameter, match="url"):
+    with pytest.raises(BadParameter, check=named("url")):
         SurveyAddress.of(url)
 
 

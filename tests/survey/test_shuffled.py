@@ -13,10 +13,9 @@ import pytest
 from scipy.stats import binom
 
 from lapwing.core.exact import log_up
-from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers import KaryResponse
-from lapwing.survey.shuffled import excess, general_law, law_of, mixture_law, shuffled_epsilon
+from lapwing.survey.randomizers import KaryResponse, Randomizer, from_recipe
+from lapwing.survey.shuffled import BlanketPiece, excess, general_law, law_of, shuffled_epsilon
 
 ODDS = 1 << 48
 DELTA = Fraction(1, 10**6)
@@ -24,16 +23,8 @@ Seen = dict[tuple[int, ...], Fraction]
 Matrix = list[list[Fraction]]  # a row for each answer: the probabilities of its messages
 
 
-class Recipe:
-    """Any recipe, also of no randomizer that can be made. What it loses is for the test to know."""
-
-    loss = Pure(Fraction(1, 100))
-
-    def __init__(self, **recipe: Any) -> None:
-        self._recipe = recipe
-
-    def recipe(self) -> dict[str, Any]:
-        return self._recipe
+def made(**recipe: Any) -> Randomizer:
+    return from_recipe(recipe)
 
 
 def shuffled_law(rows: list[list[Fraction]]) -> Seen:
@@ -75,7 +66,7 @@ def ratio_of(matrix: Matrix) -> Fraction:
 def test_the_bound_is_never_below_the_truth_for_few_reports(k: int, favoured: int, n: int) -> None:
     matrix = choice_matrix(k, favoured)
     local = log_up(ratio_of(matrix))
-    law = law_of({"kind": "choice", "options": k, "favoured": favoured})
+    law = law_of(made(kind="choice", options=k, favoured=favoured))
     assert law is not None
     for part in (0, 1, 3, 7):
         epsilon = local * part / 8
@@ -158,7 +149,7 @@ SHAPES = [
 @pytest.mark.parametrize(("recipe", "matrix"), SHAPES)
 def test_the_bound_of_a_protocol_is_never_below_its_truth(recipe: dict[str, Any], matrix: Matrix) -> None:
     local = log_up(ratio_of(matrix))
-    law = law_of(recipe | {"favoured": 5 << 45})
+    law = law_of(made(**recipe, favoured=5 << 45))
     assert law is not None
     for part in (0, 2, 5):
         epsilon = local * part / 8
@@ -215,18 +206,18 @@ def test_a_tiny_delta_is_no_trouble() -> None:
 
 @pytest.mark.parametrize("recipe", [recipe for recipe, _ in SHAPES])
 def test_a_known_protocol_hides_at_least_as_well_as_any(recipe: dict[str, Any]) -> None:
-    one = Recipe(**recipe, favoured=5 << 45)
+    one = made(**recipe, favoured=5 << 45)
     assert shuffled_epsilon(2, 5_000, DELTA, one) <= shuffled_epsilon(2, 5_000, DELTA)
 
 
 def test_ten_options_hide_better_than_two() -> None:
     truth = Fraction(math.e / (math.e + 9))
-    ten = Recipe(kind="choice", options=10, favoured=int(truth * ODDS))
+    ten = made(kind="choice", options=10, favoured=int(truth * ODDS))
     assert shuffled_epsilon(1, 10_000, DELTA, ten) < Fraction(65, 100) * shuffled_epsilon(1, 10_000, DELTA)
 
 
 def test_one_question_at_random_hides_among_all_who_got_it() -> None:
-    two = Recipe(kind="choice", options=2, favoured=3 << 46)
+    two = made(kind="choice", options=2, favoured=3 << 46)
     local = log_up(3)
     alone, drawn = (shuffled_epsilon(local, 10_000, DELTA, parts) for parts in (two, [two] * 4))
     fewer = shuffled_epsilon(local, 2_500, DELTA, two)
@@ -236,15 +227,20 @@ def test_one_question_at_random_hides_among_all_who_got_it() -> None:
 
 def test_mixtures_fall_back_where_a_part_is_not_known() -> None:
     local = log_up(9)
-    known = Recipe(kind="duchi", steps=10, none=1, favoured=3 << 46)
-    unary = Recipe(kind="unary", options=4, one=1 << 47, zero=1 << 46)
+    known = made(kind="duchi", steps=10, none=1, favoured=3 << 46)
+    unary = made(kind="unary", options=4, one=1 << 47, zero=1 << 46)
     plain = shuffled_epsilon(local, 1_000, DELTA)
     assert shuffled_epsilon(local, 1_000, DELTA, [known, unary]) == plain
     window = {"kind": "window", "steps": 10, "stride": 1, "width": 5, "none": 1, "favoured": 3 << 46}
-    hybrid = Recipe(kind="hybrid", odds=1 << 47, window=window, duchi=known.recipe())
-    words = Recipe(kind="prefixes", letters=2, levels=[1, 2], inner=[known.recipe(), window])
+    hybrid = made(kind="hybrid", odds=1 << 47, window=window, duchi=known.recipe())
     assert shuffled_epsilon(local, 1_000, DELTA, hybrid) < plain
-    assert shuffled_epsilon(local, 1_000, DELTA, words) == shuffled_epsilon(local, 1_000, DELTA, hybrid)
+    drawn = [from_recipe(window), known]
+    assert shuffled_epsilon(local, 1_000, DELTA, hybrid) == shuffled_epsilon(local, 1_000, DELTA, drawn)
+    one = made(kind="subset", options=32, chosen=1, favoured=1 << 46)
+    two = made(kind="hadamard", bits=11, options=1024, favoured=3 << 46)
+    words = made(kind="prefixes", letters=2, levels=[1, 2], inner=[one.recipe(), two.recipe()])
+    local = words.loss.epsilon
+    assert shuffled_epsilon(local, 1_000, DELTA, words) == shuffled_epsilon(local, 1_000, DELTA, [one, two])
 
 
 def test_a_randomizer_that_loses_more_is_refused() -> None:
@@ -255,18 +251,17 @@ def test_a_randomizer_that_loses_more_is_refused() -> None:
             shuffled_epsilon(log_up(3), 100, DELTA, parts)
 
 
-@pytest.mark.parametrize("rare", [1, 1 << 46])
-def test_where_the_own_messages_are_the_rare_ones_only_the_general_law_is_known(rare: int) -> None:
-    """Such coins tell a lot: "no excess" would be wrong."""
-    upside_down = {"kind": "choice", "options": 2, "favoured": rare}
-    assert law_of(upside_down) is None
-    assert mixture_law([upside_down, {"kind": "choice", "options": 2, "favoured": 3 << 46}]) is None
-    window = {"kind": "window", "steps": 10, "stride": 1, "width": 5, "none": 0, "favoured": 3 << 46}
-    duchi = {"kind": "duchi", "steps": 10, "none": 0, "favoured": rare}
-    assert law_of({"kind": "hybrid", "odds": 1 << 47, "window": window, "duchi": duchi}) is None
-    even = law_of({"kind": "choice", "options": 2, "favoured": 1 << 47})
-    assert even is not None
-    assert excess(even, Fraction(0), 5, DELTA) == 0, "coins that tell nothing have none"
+@pytest.mark.parametrize("rare", [1, 1 << 46, 1 << 47])
+def test_a_coin_whose_own_messages_are_not_the_likelier_ones_cannot_be_made(rare: int) -> None:
+    """Such coins tell a lot, or nothing: the pieces of two levels would be wrong for them."""
+    for recipe in ({"kind": "choice", "options": 2}, {"kind": "duchi", "steps": 10, "none": 0}):
+        with pytest.raises(BadParameter, match="likelier than by chance"):
+            made(**recipe, favoured=rare)
+
+
+def test_coins_that_tell_nothing_have_no_excess() -> None:
+    even = (BlanketPiece(Fraction(1), Fraction(1), Fraction(1)),)
+    assert excess(even, Fraction(0), 5, DELTA) == 0
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def _words(randomizer: PrefixResponse, word: int, suspected: int = 0) -> Draw:
         rows = randomizer.sample(np.full(size, word))
         seen = rows[:, 0].astype(np.int64) * 2
         for place, inner in enumerate(randomizer.inner):
-            prefix = int(randomizer.prefix(np.array([suspected]), place)[0])
+            prefix = int(randomizer.part_answers(np.array([suspected]), place)[0])
             oracle: FrequencyOracle = inner
             seen[rows[:, 0] == place] += oracle.membership(randomizer.messages_of(rows, place), prefix)
         return seen

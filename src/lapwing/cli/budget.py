@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
@@ -56,7 +55,7 @@ def budget(
     anchor: AnchorAt = None,
 ) -> None:
     """Show what is left of every account and block, and what the accounts promise together."""
-    from lapwing.ledger.budget_history import overview
+    from lapwing.ledger.budget_history import overview, overview_json
 
     check_plot(plot)
     with opened_ledger(where, keys, anchor) as ledger:
@@ -64,7 +63,7 @@ def budget(
         if plot is not None:
             write_plot(plot, _drawn(ledger, found), quiet=True)
     if as_json:
-        print_json(budget_json(found))
+        print_json(overview_json(found))
     else:
         show_budget(found)
         if plot is not None:
@@ -79,87 +78,6 @@ def _drawn(ledger: Ledger, found: LedgerOverview) -> Figure:
         raise BadParameter("plot", "shows one account: name it with --account")
     with working("drawing"):
         return spending(BudgetHistory.of(ledger, found.families[0].label))
-
-
-def budget_json(found: LedgerOverview) -> dict[str, Any]:
-    """Return plain values with stable names. Promises are rounded up, budgets left are rounded down."""
-    accounts = len(found.families) + len(found.not_shown)
-    return {
-        "ledger": found.ledger,
-        "accounts": [_family(family) for family in found.families],
-        "accounts_not_shown": list(found.not_shown),
-        "losses_add": accounts > 1,
-        "data_sets": [
-            {"name": data.label, "version": data.version, "accounts": list(data.accounts)}
-            for data in found.data_sets
-        ],
-        "signed_by_curator": [
-            {
-                "entry": line.number,
-                "time": line.time,
-                "kind": line.kind,
-                "accounts": list(line.accounts),
-                "what": line.what,
-            }
-            for line in found.declared
-            if line.kind != "policy"
-        ],
-        "changed_after_check": [
-            {"entry": line.number, "time": line.time, "accounts": list(line.accounts)}
-            for line in found.declared
-            if line.kind == "policy"
-        ],
-    }
-
-
-def _family(family: FamilyOverview) -> dict[str, Any]:
-    epsilon, delta = family.total
-    return {
-        "account": family.label,
-        "unit": family.unit,
-        "relation": family.relation,
-        "slices": family.slices,
-        "rule": family.rule,
-        "epsilon": float_up(epsilon),
-        "delta": float_up(delta),
-        "delta_set_aside": {
-            "answers_that_may_fail": float_up(family.set_aside.failures),
-            "runs_priced_as_one": float_up(family.set_aside.whole_runs),
-            "renyi_filters": float_up(family.set_aside.filters),
-        },
-        "is_raised": len(family.accounts) > 1,
-        "parts": [
-            {"number": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.accounts
-        ],
-        "worst_cases": [
-            {"periods": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.in_periods
-        ],
-        "open_reservations": list(family.reservations),
-        "blocks": [
-            {
-                "block": block.label,
-                "part": block.account,
-                "is_open": block.is_open,
-                "epsilon_left": _float_down(block.epsilon),
-                "delta_left": _float_down(block.delta),
-                "epsilon_left_after_lapse": _float_down(block.epsilon_after_lapse),
-                "epsilon_at_first": _float_down(block.epsilon_at_first),
-                "delta_at_first": _float_down(block.delta_at_first),
-            }
-            for block in family.blocks
-        ],
-    }
-
-
-def float_up(value: Fraction) -> float:
-    """Return the least float whose text is not below the value."""
-    near = float(value)
-    return near if Fraction(repr(near)) >= value else math.nextafter(near, math.inf)
-
-
-def _float_down(value: Fraction) -> float:
-    near = float(value)  # people read its text, so the text is compared
-    return near if Fraction(repr(near)) <= value else math.nextafter(near, 0.0)
 
 
 REQUESTS_SHOWN = 20
@@ -247,6 +165,8 @@ def _total(one: PrincipalTotal) -> Sequence[Any]:
 
 
 def _number(value: Fraction | None) -> float | None:
+    from lapwing.ledger.budget_history import float_up
+
     return None if value is None else float_up(value)
 
 
@@ -312,7 +232,7 @@ def show_requests(found: Sequence[LoggedRequest]) -> None:
 
 def show_totals(totals: Sequence[PrincipalTotal]) -> None:
     """Show the requests of each analyst, added up."""
-    from lapwing.ledger.request_log import short_up
+    from lapwing.core.exact import short_up
 
     with console() as out:
         if not totals:
@@ -522,12 +442,12 @@ def _pair(epsilon: Fraction, delta: Fraction) -> str:
 
 
 def _up(value: Fraction) -> str:
-    from lapwing.ledger.request_log import short_up
+    from lapwing.core.exact import short_up
 
     return short_up(value)
 
 
 def _down(value: Fraction) -> str:
-    from lapwing.ledger.request_log import short_down
+    from lapwing.core.exact import short_down
 
     return short_down(value)

@@ -6,10 +6,9 @@ Output is rich on a terminal, and plain text of fixed width elsewhere.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -22,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lapwing.errors import BadParameter, Unavailable
+from lapwing.storage.private_file import PUBLIC, new_private_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,18 +182,16 @@ def require_ledger(where: str, keys: Path | None) -> None:
 
 
 @contextmanager
-def new_file(path: Path, *, option: str, mode: int = 0o666) -> Iterator[IO[bytes]]:
+def new_file(path: Path, *, option: str, mode: int = PUBLIC) -> Iterator[IO[bytes]]:
     """Create a file and yield it for writing. Raise BadParameter if it exists or cannot be written."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    except FileExistsError:
-        raise BadParameter(option, f"{path} exists: nothing is written over") from None
-    except OSError as error:
-        raise BadParameter(option, f"{path} cannot be written ({error.strerror})") from None
-    with open(file, "wb") as writing:
-        yield writing
-        writing.flush()
-        os.fsync(writing.fileno())
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(new_private_file(path, mode=mode))
+        except FileExistsError:
+            raise BadParameter(option, f"{path} exists: nothing is written over") from None
+        except OSError as error:
+            raise BadParameter(option, f"{path} cannot be written ({error.strerror})") from None
+        yield file
 
 
 def write_new(path: Path, text: str, *, option: str) -> None:

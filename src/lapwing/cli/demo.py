@@ -5,51 +5,29 @@ Everything happens in temporary folders, with real noise, real ledgers and real 
 
 from __future__ import annotations
 
-import os
-import socket
-import sys
-from concurrent.futures import Future
-from fractions import Fraction
 from pathlib import Path
-from shutil import rmtree
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.text import Text
 
-from lapwing.cli.console import console, heading, indented, points, table, tell
-from lapwing.cli.joining import JoinedRun, take_part_in_run
+from lapwing import Answer, Dataset, LapwingError, OverBudget
+from lapwing import open as open_dataset
+from lapwing.cli.console import console, heading, indented, points, table
+from lapwing.cli.demo_parties import tell_party
 from lapwing.cli.query import show_answer
-from lapwing.core.explanation import short
-from lapwing.errors import LapwingError, MissingExtra, OverBudget
+from lapwing.core.exact import short
+from lapwing.errors import MissingExtra
 from lapwing.examples import clinic
-from lapwing.examples.clinic import state_in
-from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
 from lapwing.examples.rides import ARRIVING, PIPELINES, RIDES_POLICY, write_rides
 from lapwing.examples.visits import write_visits
-from lapwing.parties.consortium import Consortium
-from lapwing.parties.draft import found_consortium, read_draft
-from lapwing.parties.identity import MemberKeys
-from lapwing.parties.messages import ignore_progress
-from lapwing.parties.requirements import JointRequirements
-from lapwing.parties.simulation import simulate
-from lapwing.parties.statistics import statistic_of
-from lapwing.parties.transcript import VerifiedTranscript, verify_transcript
-from lapwing.sql.answers import Answer
-from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
-from lapwing.survey.designing import Design, design
-from lapwing.survey.estimating import estimate
-from lapwing.survey.respondent import Respondent
-from lapwing.survey.shuffled import shuffled_epsilon
-from lapwing.survey.survey_file import load
+from lapwing.survey import Respondent, Survey, shuffled_epsilon
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lapwing.learn.stream import Stream
+    from lapwing.learn import Stream
 
 _TRUTH = "truth (only because\nthis data is invented)"
 BY_WARD = "SELECT ward, COUNT(*) AS visits, AVG(stay) AS days FROM visits GROUP BY ward"
@@ -83,7 +61,7 @@ def show_demo() -> None:
 
 def tell_query() -> None:
     """Show private SQL: an answer, the same question again, a join, and refusals."""
-    with TemporaryDirectory(prefix="lapwing-demo-") as folder, state_in(Path(folder, "state")):
+    with TemporaryDirectory(prefix="lapwing-demo-") as folder, clinic.state_in(Path(folder, "state")):
         write_visits(Path(folder))
         with open_dataset(Path(folder, "visits.toml"), analyst="the demo") as visits:
             visits.tell = lambda _: None  # remarks about a ledger that is soon gone
@@ -145,40 +123,40 @@ def tell_survey() -> None:
         first, *more = (_survey(Path(folder), number) for number in range(9))
         with console() as out:
             heading(out, "A survey in the local model: each device throws two coins, nobody is trusted")
-            indented(out, first.survey.questions[0].text)
+            indented(out, first.questionnaire.questions[0].text)
             points(out, [*_estimated(first), *_device(Path(folder, "device"), [first, *more])])
 
 
-def _survey(folder: Path, number: int) -> Design:
+def _survey(folder: Path, number: int) -> Survey:
     file = folder / f"sleep{number}.toml"
     file.write_text(SURVEY.format(name=f"sleep {number}"))
-    return design(load(file))
+    return Survey.load(file)
 
 
-def _estimated(made: Design) -> list[str]:
-    reports = made.simulate({"pill": np.repeat([0, 1], [TRULY_A, PEOPLE - TRULY_A])})
-    found = estimate(made, reports).answers[0].tables[0].estimates[0]
+def _estimated(survey: Survey) -> list[str]:
+    reports = survey.simulate({"pill": np.repeat([0, 1], [TRULY_A, PEOPLE - TRULY_A])})
+    found = survey.estimate(reports).answers[0].tables[0].estimates[0]
     assert found.respondents is not None
-    low, high = found.respondents.low, found.respondents.high
+    low, high, epsilon = found.respondents.low, found.respondents.high, survey.design.epsilon
     return [
         f"{PEOPLE:,} reports (invented people, real coins): {np.sum(reports[:, 1] == 0):,} say A.",
         f"The estimate, 2 · mean - 1/2, is {found.value:.1%} ({low:.1%} to {high:.1%}); the truth is "
         f"{TRULY_A / PEOPLE:.0%}.",
-        f"Each report costs its respondent ln 3 = {float(made.epsilon):.4f}; if a shuffler hides it among "
-        f"{PEOPLE:,} honest ones, {float(shuffled_epsilon(made.epsilon, PEOPLE, '1e-6')):.4f} (δ 1e-6).",
+        f"Each report costs its respondent ln 3 = {float(epsilon):.4f}; if a shuffler hides it among "
+        f"{PEOPLE:,} honest ones, {float(shuffled_epsilon(epsilon, PEOPLE, '1e-6')):.4f} (δ 1e-6).",
     ]
 
 
-def _device(folder: Path, surveys: list[Design]) -> list[str]:
+def _device(folder: Path, surveys: list[Survey]) -> list[str]:
     """Let one device answer survey after survey, until it refuses."""
     device = Respondent(folder)
     public = surveys[0].public()
     report = device.answer(public, {"pill": "A"})
     same = "the same bytes" if device.answer(public, {"pill": "B"}) == report else "OTHER BYTES"
     lines = [f"One device answers, and changes its mind: {same} are sent again, and nothing is charged."]
-    for answered, made in enumerate(surveys):
+    for answered, survey in enumerate(surveys):
         try:
-            device.answer(made.public(), {"pill": "A"})
+            device.answer(survey.public(), {"pill": "A"})
         except OverBudget:
             spent, lifetime = float(device.spent), float(device.lifetime)
             said = (
@@ -188,128 +166,11 @@ def _device(folder: Path, surveys: list[Design]) -> list[str]:
     raise AssertionError("the device must refuse one of them")
 
 
-SURE = Fraction(95, 100)
-INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
-
-
-def tell_party() -> None:
-    """Show a joint count of three members in three threads, each with its own keys, data and ledger."""
-    with (
-        TemporaryDirectory(prefix="lapwing-demo-", ignore_cleanup_errors=True) as name,
-        state_in(Path(name, "state")),
-    ):
-        folder = Path(name)
-        write_hospitals(folder)
-        wish = folder / WISH
-        wish.write_text(
-            wish.read_text(encoding="utf-8").replace("7443", str(_free_port())), encoding="utf-8"
-        )
-        keys = [MemberKeys.create(member, folder / member) for member in MEMBERS]
-        consortium = _signed(wish, keys, folder / MEMBERS[0] / POLICY)
-        for member in MEMBERS:  # makes the ledgers now, so that members tell nothing about new ones
-            with open_dataset(folder / member / POLICY) as data:
-                assert data.ledger.id
-        results = _together(consortium, keys, folder)
-        _show_joint(consortium, results, verify_transcript(results[-1].transcript))
-
-
-def _signed(wish: Path, keys: list[MemberKeys], policy: Path) -> Consortium:
-    file = read_draft(wish)
-    with open_dataset(policy, analyst="the demo") as data:
-        consortium = found_consortium(file, [one.card for one in keys], statistic_of(file.statistic, data))
-    for one in keys:
-        consortium = consortium.signed(one)
-    return consortium
-
-
-def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> list[JoinedRun]:
-    """Run each member in a thread. If the demo is stopped, end the process at once.
-
-    The members wait for one another: the process must not wait for them.
-    """
-    results: list[Future[JoinedRun]] = [Future() for _ in keys]
-    try:
-        for one, result in zip(keys, results, strict=True):
-            Thread(target=_take_part, args=(consortium, one, folder, result), daemon=True).start()
-        return [result.result() for result in results]
-    except KeyboardInterrupt:
-        rmtree(folder, ignore_errors=True)
-        sys.stdout.flush()
-        os._exit(INTERRUPTED)
-
-
-def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: Future[JoinedRun]) -> None:
-    policy = folder / keys.name / POLICY
-    try:
-        done = take_part_in_run(
-            consortium,
-            keys,
-            policy,
-            number=None,
-            confidence=SURE,
-            listen=None,
-            watch=ignore_progress,
-            tell=tell,
-        )
-    except BaseException as error:
-        result.set_exception(error)
-    else:
-        result.set_result(done)
-
-
-def _show_joint(consortium: Consortium, results: list[JoinedRun], checked: VerifiedTranscript) -> None:
-    plan, answer = consortium.plan, results[0].answer
-    headings, cells = answer.table()
-    same = all(one.answer.to_json() == answer.to_json() for one in results)
-    with console() as out:
-        heading(out, "Three hospitals count together, and none sees another's rows")
-        indented(out, f"{answer.title}  (invented, in three files, of three owners)")
-        indented(out, f"Protocol {plan.protocol}, {plan.fit.name}. {plan.guarantee}")
-        out.print(table(*headings, right=range(len(headings)), rows=cells))
-        points(
-            out,
-            [
-                f"{'All three have the same numbers' if same else 'THE NUMBERS DIFFER'}, over mutual TLS, "
-                f"each after a charge to its own ledger ({results[0].left}).",
-                f"The public transcript verifies: {len(checked.members)} members signed every step, and "
-                "the sum follows from what they posted.",
-                *_lost(),
-            ],
-        )
-
-
-def _lost() -> list[str]:
-    """Show why a run that lost a member opens nothing."""
-    wish = JointRequirements(
-        members=3,
-        coalition=1,
-        losses=0,
-        adversary="unbounded",
-        protocol="auto",
-        epsilon=Fraction(1),
-        delta=Fraction(0),
-        people_at=1,
-        noise="laplace",
-    )
-    done = simulate(wish, (120, 45, 230), MEMBERS, lose={"south": "deal"})
-    (half, would), *_ = done.lessons
-    return [
-        f"If one fails before it has shared: {done.stopped}, and nothing is opened. With {half} of "
-        f"{done.plan.honest} honest noise shares the sum would reveal ε {would:.3g} instead of 1."
-    ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def tell_train() -> None:
     """Append four months of data, and train two pipelines."""
-    from lapwing.learn.stream import Stream
+    from lapwing.learn import Stream
 
-    with TemporaryDirectory(prefix="lapwing-demo-") as name, state_in(Path(name, "state")):
+    with TemporaryDirectory(prefix="lapwing-demo-") as name, clinic.state_in(Path(name, "state")):
         folder = Path(name)
         write_rides(folder)
         with console() as out:
@@ -326,10 +187,7 @@ def tell_train() -> None:
 
 def _run(stream: Stream, folder: Path, name: str, *, show: bool) -> None:
     from lapwing.cli.learning import show_outcome
-    from lapwing.learn.pipelines.model_card import model_card
-    from lapwing.learn.pipelines.pipeline_file import load_pipeline
-    from lapwing.learn.pipelines.run_files import load_model, write_outputs
-    from lapwing.learn.pipelines.training import train
+    from lapwing.learn import load_model, load_pipeline, model_card, train, write_outputs
 
     pipeline = load_pipeline(folder / name)
     runs = folder / "runs" / pipeline.name

@@ -65,7 +65,8 @@ def _whole(text: str) -> int:
 
 
 def _show(out: Console, it: Explanation) -> None:
-    from lapwing.core.explanation import percent_down, percent_up, short
+    from lapwing.core.chances import percent_down, percent_up
+    from lapwing.core.exact import short
 
     out.print(Text(f"ε {short(it.epsilon)}, δ {short(it.delta)}, {it.n:,} people", style="bold"))
     for found in it.warnings:

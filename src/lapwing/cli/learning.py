@@ -58,7 +58,7 @@ def append(
     as_json: AsJson = False,
 ) -> None:
     """Take new data in and open its blocks. What was taken in before is never changed."""
-    from lapwing.learn.stream import Stream
+    from lapwing.learn import Stream
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
     opened.dataset.tell = tell
@@ -102,7 +102,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show every block, what is left of it, and which are retired. It costs nothing."""
-    from lapwing.learn.stream import Stream
+    from lapwing.learn import Stream
 
     with os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
         found = stream.status(pipeline=pipeline)
@@ -113,8 +113,8 @@ def status(
 
 
 def _show_status(found: StreamStatus) -> None:
+    from lapwing.core.exact import short_down
     from lapwing.learn.stream_blocks import blocks_text
-    from lapwing.ledger.request_log import short_down
 
     version = "nothing was taken in yet" if found.version is None else f"version {found.version}"
     grid = Table(title=f"{found.name}: {version}; {found.sharing}")
@@ -184,7 +184,7 @@ def train(
         )
         logged = {}
         if mlflow is not None:
-            from lapwing.learn.pipelines.run_files import log_to_mlflow
+            from lapwing.learn import log_to_mlflow
 
             logged = {"mlflow_run": log_to_mlflow(card, files, mlflow)}
     if as_json:
@@ -204,12 +204,10 @@ def _train(
     threads: int | None,
     quiet: bool,
 ) -> tuple[TrainingOutcome, dict[str, Any], dict[str, Path]]:
-    from lapwing.learn.pipelines.model_card import model_card
-    from lapwing.learn.pipelines.pipeline_file import load_pipeline, raise_as_file_mistake
-    from lapwing.learn.pipelines.run_files import write_outputs
+    from lapwing.learn import Stream, load_pipeline, model_card, write_outputs
+    from lapwing.learn import train as run_pipeline
+    from lapwing.learn.pipelines.pipeline_file import raise_as_file_mistake
     from lapwing.learn.pipelines.training import check_pipeline
-    from lapwing.learn.pipelines.training import train as run_pipeline
-    from lapwing.learn.stream import Stream
 
     pipeline = load_pipeline(path)
     place = folder if folder is not None else path.with_name(f"{path.stem}.runs")

@@ -38,7 +38,7 @@ from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
     from lapwing.ledger import CuratorKey
-    from lapwing.ledger.ledger import LedgerPlace
+    from lapwing.ledger.ledger_place import LedgerPlace
     from lapwing.ledger.request_log import LogLine
     from lapwing.ledger.verification import VerifiedFile
 
@@ -72,7 +72,7 @@ def init(
 ) -> None:
     """Make a new ledger with new keys."""
     from lapwing.ledger import Ledger
-    from lapwing.ledger.ledger import LedgerPlace
+    from lapwing.ledger.ledger_place import LedgerPlace
 
     with os_errors_told():
         place = LedgerPlace.of(where, keys=keys, anchor=anchor)
@@ -270,7 +270,7 @@ def recover(
     anchor: AnchorAt = None,
 ) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
-    from lapwing.ledger import ledger as recovery
+    from lapwing.ledger import recovery
 
     with os_errors_told():
         require_ledger(where, keys)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -37,7 +36,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"lapwing {version('lapwing')}")
+        from lapwing import __version__
+
+        print(f"lapwing {__version__}")
         raise typer.Exit
 
 

@@ -36,10 +36,10 @@ from lapwing.errors import BadParameter
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lapwing.parties.statistics import JointAnswer
     from lapwing.sql.answers import Answer
-    from lapwing.sql.cell_check import NoisyCheck, TableCheck
+    from lapwing.sql.cell_check import NoisyCheck
     from lapwing.sql.dataset import Dataset
+    from lapwing.sql.exact_check import TableCheck
     from lapwing.sql.plan import Plan
     from lapwing.sql.policy import Policy
 
@@ -260,7 +260,7 @@ def truncated(
 ) -> None:
     """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
     with opened_dataset(policy, analyst) as found:
-        answer = found.dropped(table, epsilon=epsilon, rows=rows, beyond=beyond)
+        answer = found.truncated(table, epsilon=epsilon, rows=rows, beyond=beyond)
         _show_answers(answer, None, plot=None, as_json=as_json)
 
 
@@ -270,7 +270,7 @@ def clear_hold(
 ) -> None:
     """Let questions that failed be asked again. The curator decides: why they failed may be private."""
     with opened_dataset(policy, "curator") as found:
-        found.looked(*receipts)
+        found.clear_hold(*receipts)
     for receipt in receipts:
         print(f"The question of receipt {receipt} may be asked again. Its charge stays.")
 
@@ -308,7 +308,7 @@ def show_answer(answer: Answer) -> None:
         show_rows(out, answer)
 
 
-def show_rows(out: Console, answer: Answer | JointAnswer) -> None:
+def show_rows(out: Console, answer: Answer) -> None:
     """Print the first rows of an answer, and its notes."""
     from lapwing.sql.answers import column_notes
 
@@ -353,7 +353,7 @@ def check(
             "read. If you keep it as safe as the data itself, add --into-a-file",
         )
     from lapwing.ledger import CuratorKey
-    from lapwing.sql.cell_check import check_exactly
+    from lapwing.sql.exact_check import check_exactly
 
     require_file(curator, "curator")
     key = CuratorKey.load(curator)

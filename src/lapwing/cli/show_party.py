@@ -15,18 +15,17 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lapwing.cli.console import console, heading, indented, points, table
-from lapwing.cli.joining import JoinedRun, charge_text
+from lapwing.cli.console import console, heading, indented, points, printable, table
 from lapwing.cli.query import show_rows
-from lapwing.ledger.request_log import pair_text
+from lapwing.core.loss_records import describe
+from lapwing.ledger.request_log import pair_text, price_in_words
 
 if TYPE_CHECKING:
     from lapwing.parties.consortium import Consortium
+    from lapwing.parties.joining import RunResult
     from lapwing.parties.joint_plan import JointPlan, ProtocolAlternative
     from lapwing.parties.messages import Progress, ProgressCallback
-    from lapwing.parties.simulation import Simulation
     from lapwing.parties.transcript import VerifiedTranscript
-    from lapwing.plots.parties import MeasuredErrors
 
 
 MOST_BLOCKS = 20
@@ -34,12 +33,9 @@ MOST_SUMS = 12
 SURE = Fraction(95, 100)
 
 
-def replace_unprintable(text: str) -> str:
-    """Replace characters that a terminal would obey in texts of others.
-
-    Files are checked when they are read; this is a second safeguard.
-    """
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+def charge_text(plan: JointPlan) -> str:
+    """Return the charge to one member's ledger, in words."""
+    return price_in_words(describe(plan.loss), (), Fraction(0))
 
 
 def bytes_text(count: int) -> str:
@@ -61,15 +57,15 @@ def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> 
 
 
 def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
-    wish = plan.requirements
-    out.print(Text(replace_unprintable(f"{name}: {title}"), style="bold"))
-    chosen = "chosen" if wish.protocol == "auto" else "as wished"
-    indented(out, f"{wish.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
-    heading(out, "What is promised")
-    indented(out, replace_unprintable(plan.guarantee))
+    needs = plan.requirements
+    out.print(Text(printable(f"{name}: {title}"), style="bold"))
+    chosen = "chosen" if needs.protocol == "auto" else "as asked"
+    indented(out, f"{needs.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
+    heading(out, "Guarantee")
+    indented(out, printable(plan.guarantee))
     points(out, plan.notes)
-    heading(out, "What it costs")
-    budget = pair_text(wish.epsilon, wish.delta if plan.noise == "gaussian" else Fraction(0))
+    heading(out, "Cost")
+    budget = pair_text(needs.epsilon, needs.delta if plan.noise == "gaussian" else Fraction(0))
     lines = [f"A person: {budget}, by all members together. Each member's own ledger: {charge_text(plan)}."]
     if not plan.is_local:
         lines.append(
@@ -78,10 +74,10 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
         )
         lines.append(f"{plan.noise.capitalize()} noise: {plan.why}.")
     points(out, lines)
-    if wish.members > 1:
-        heading(out, "What a person loses if more members belong together than planned")
+    if needs.members > 1:
+        heading(out, "Loss of a person if more members belong together than planned")
         indented(out, _together(plan))
-    heading(out, "Expected error of every number (before anything is made of it)")
+    heading(out, "Expected error of every opened number (before further computation)")
     errors = table("numbers", "of", "deviation", "within, 0.95 sure", right=(1, 2, 3))
     widths = plan.widths(SURE) if not plan.is_local else ()
     for place, (block, deviation) in enumerate(zip(plan.blocks, plan.deviations, strict=True)):
@@ -89,12 +85,12 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
             errors.add_row(f"… {len(plan.blocks) - MOST_BLOCKS} more", "", "", "")
             break
         within = f"± {widths[place]:,}" if widths else ""
-        errors.add_row(replace_unprintable(block.label), f"{block.length:,}", f"{deviation:,.4g}", within)
+        errors.add_row(printable(block.label), f"{block.length:,}", f"{deviation:,.4g}", within)
     out.print(errors)
     cost = plan.cost
     rounds = f"{cost.rounds} round{'s' if cost.rounds > 1 else ''}"
     stages = f" in {plan.stages} stages" if plan.stages > 1 else ""
-    heading(out, "What travels")
+    heading(out, "Traffic")
     indented(
         out,
         f"{rounds}{stages}, {cost.messages:,} messages. A member sends {bytes_text(cost.sent)} and gets "
@@ -108,13 +104,13 @@ def _together(plan: JointPlan) -> str:
 
     found, planned = epsilon_by_coalition(plan), plan.requirements.coalition
     if max(found.values()) <= plan.requirements.epsilon:
-        return "No more: every member hides alone."
+        return "No more than planned, whichever members belong together."
     texts = [
         f"{size} of {plan.requirements.members}{' (planned)' if size == planned else ''}"
         f": ε {float(epsilon):.3g}"
         for size, epsilon in found.items()
     ]
-    return "; ".join(texts) + ". Whoever owns or runs several members holds them together."
+    return "; ".join(texts) + ". Members with one owner or one operator belong together."
 
 
 def _alternative(one: ProtocolAlternative, chosen: str) -> list[str]:
@@ -129,7 +125,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
     """Show the consortium that a member is asked to sign."""
     with console() as out:
         _plan(out, consortium.plan, consortium.name, title)
-        heading(out, "Who takes part")
+        heading(out, "Members")
         members = table("member", "has signed", "fingerprint of its card")
         for card in consortium.cards:
             you = " (you)" if card.name == me else ""
@@ -137,7 +133,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
             members.add_row(f"{card.name}{you}", signed, card.fingerprint)
         out.print(members)
         lines = [
-            replace_unprintable(f"Relay: {consortium.host.name}, at {consortium.address}."),
+            printable(f"Relay: {consortium.host.name}, at {consortium.address}."),
             f"Deadlines: {consortium.lobby_seconds} s to come, {consortium.round_seconds} s a round.",
             f"Fingerprint of all this, to be compared with the others: {consortium.fingerprint}",
         ]
@@ -145,7 +141,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
         out.print()
 
 
-def show_result(result: JoinedRun) -> None:
+def show_result(result: RunResult) -> None:
     """Show the result of a run."""
     with console() as out:
         head = f"{result.consortium.name}, run {result.number}: {result.answer.title}"
@@ -170,6 +166,22 @@ def show_result(result: JoinedRun) -> None:
 def _print_unbroken(out: Console, text: str) -> None:
     """Print a line to be copied: it is never broken."""
     out.print(Text(text), soft_wrap=True)
+
+
+def result_json(result: RunResult) -> dict[str, Any]:
+    """Return plain values, for JSON."""
+    plan = result.consortium.plan
+    return {
+        **result.answer.to_json(),
+        "truncation": list(result.truncation),
+        "consortium": result.consortium.digest.hex(),
+        "run": result.number,
+        "protocol": plan.protocol,
+        "charged": None if result.is_replay else charge_text(plan),
+        "left": result.left,
+        "transcript": str(result.transcript),
+        "guarantee": plan.guarantee,
+    }
 
 
 def verified_json(found: VerifiedTranscript) -> dict[str, Any]:
@@ -202,91 +214,13 @@ def show_verified(found: VerifiedTranscript, path: Path) -> None:
             more = f" … ({len(opened.values):,} numbers)" if len(opened.values) > MOST_SUMS else ""
             lines.append(f"{which} follows from the posts of {', '.join(names)}: {sums}{more}.")
         if found.stopped is not None:
-            lines.append(
-                f'The writer of this file says that the run stopped: "{replace_unprintable(found.stopped)}"'
-            )
-        lines += [replace_unprintable(f"Left, and signed why: {one}.") for one in found.left]
+            lines.append(f'The writer of this file says that the run stopped: "{printable(found.stopped)}"')
+        lines += [printable(f"Left, and signed why: {one}.") for one in found.left]
         points(out, lines)
-        heading(out, "What is promised about the view")
-        indented(out, replace_unprintable(found.guarantee))
-        heading(out, "What no transcript can show")
+        heading(out, "Guarantee about everything that was seen")
+        indented(out, printable(found.guarantee))
+        heading(out, "Facts that no transcript can show")
         points(out, found.not_checked)
-
-
-def show_simulation(done: Simulation) -> None:
-    """Show all rounds of a simulated run."""
-    plan = done.plan
-    with console() as out:
-        head = f"{plan.requirements.members} members, protocol {plan.protocol} ({plan.fit.name})"
-        out.print(Text(head, style="bold"))
-        indented(out, plan.guarantee)
-        points(out, plan.notes)
-        heading(out, "What everybody has (made up), and what it would post: one noise share is added")
-        members = table("member", "count", "with its noise share", right=(1, 2))
-        for name, count, noised in zip(done.names, done.counts, done.noised, strict=True):
-            members.add_row(name, f"{count:,}", f"{noised:,}")
-        out.print(members)
-        heading(out, "Round by round")
-        rounds = table(
-            "round", "posted", "lost", "everybody reads", "each other member reads", right=(3, 4)
-        )
-        for step in done.steps:
-            posted, missing = ", ".join(step.posted), ", ".join(step.missing)
-            rounds.add_row(step.name, posted, missing, _bytes(step.public), _bytes(step.private))
-        out.print(rounds)
-        if done.opened is None:
-            indented(out, f"Nothing was opened: {done.stopped}. What was charged stays charged.")
-        else:
-            error = done.opened - done.truth
-            indented(
-                out,
-                f"Opened: {done.opened:,}. The true sum of {', '.join(done.contributors)} is "
-                f"{done.truth:,} (only because it is made up): {error:+,}, where 95 % are within "
-                f"± {done.width:,}.",
-            )
-        if len(done.lessons) > 1:
-            heading(out, "Why a sum with too few shares is never opened")
-            points(out, _lessons(done))
-
-
-def _bytes(count: int) -> str:
-    return f"{count} bytes" if count else ""
-
-
-def _lessons(done: Simulation) -> list[str]:
-    planned, epsilon = done.plan.honest, float(done.plan.requirements.epsilon)
-    return [
-        f"With {present} of {planned} honest noise shares in it, the sum would reveal ε {reached:.3g}"
-        + (", as planned." if present >= planned else f" instead of {epsilon:.3g}.")
-        for present, reached in done.lessons
-    ]
-
-
-def show_comparison(found: MeasuredErrors) -> None:
-    """Show the measured errors of all ways to count."""
-    with console() as out:
-        head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
-        out.print(Text(head, style="bold"))
-        names = list(found.by_size)
-        sizes = sorted({n for points in found.by_size.values() for n, _ in points})
-        titles = {
-            "curator": "one curator", "shared": "3 members,\n1 may collude",
-            "alone": "10 members,\n9 may collude", "everybody": "every person\na member",
-            "local": "local model",
-        }  # fmt: skip
-        shown = table("people", *(titles[name] for name in names), right=range(len(names) + 1))
-        for n in sizes:
-            shown.add_row(f"{n:,}", *(_percent(dict(found.by_size[name]).get(n)) for name in names))
-        out.print(shown)
-        heading(out, f"{found.people:,} people, divided among more and more members")
-        divided = table("members", "fewer than half may collude", "all but one may", right=(0, 1, 2))
-        for m, error in found.by_members["shared"]:
-            divided.add_row(str(m), _percent(error), _percent(dict(found.by_members["alone"]).get(m)))
-        out.print(divided)
-
-
-def _percent(error: float | None) -> str:
-    return "" if error is None else f"{100 * error:.3g}"
 
 
 _MARKS = {"waiting": ("…", "dim"), "here": ("✓", "green"), "posted": ("✓", "green"), "lost": ("✗", "red")}

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table
-from lapwing.core.explanation import short
+from lapwing.core.exact import short
 from lapwing.survey.designing import epsilon_text
 from lapwing.survey.questionnaire import NO_ANSWER
 from lapwing.survey.shuffled import ASSUMES, shuffled_epsilon
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import Console
 
-    from lapwing.plots.answers import Bar, EstimatePanel
+    from lapwing.plots.answers import Bar
     from lapwing.survey.designing import Design
     from lapwing.survey.estimating import (
         CrossTable,
@@ -204,9 +205,9 @@ def _cross(out: Console, cross: CrossTable) -> None:
     out.print(shown)
 
 
-def panels_of(found: SurveyEstimates) -> list[EstimatePanel]:
-    """Return the panels of a picture: one table of each question, over all reports or within groups."""
-    from lapwing.plots.answers import EstimatePanel
+def draw_estimates(made: Design, found: SurveyEstimates) -> Figure:
+    """Draw one table of each question, over all reports or within groups."""
+    from lapwing.plots.answers import EstimatePanel, estimates_picture
 
     def bar(interval: Interval | None) -> Bar | None:
         return None if interval is None else (interval.low, interval.high)
@@ -228,7 +229,8 @@ def panels_of(found: SurveyEstimates) -> list[EstimatePanel]:
                 from_zero=first.unit == "share",
             )
         )
-    return panels
+    title = f"{made.survey.title} ({found.reports:,} reports)"
+    return estimates_picture(panels, title=title, confidence=float(found.confidence))
 
 
 def _drawn(found: EstimateTable) -> tuple[bool, bool]:

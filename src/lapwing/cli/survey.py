@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,13 +30,7 @@ from lapwing.cli.console import (
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
     from lapwing.survey.designing import Design
-    from lapwing.survey.estimating import SurveyEstimates
-    from lapwing.survey.report_store import ReportStore, StoppingRule
 
 
 app = typer.Typer(
@@ -59,8 +52,7 @@ Reports = Annotated[
 
 def designed(file: Path) -> Design:
     """Return the design of a survey file."""
-    from lapwing.survey.designing import design
-    from lapwing.survey.survey_file import load
+    from lapwing.survey import design, load
 
     return design(load(file))
 
@@ -85,12 +77,13 @@ def example(folder: ExampleFolder = Path(".")) -> None:
 @app.command()
 def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     """Check a survey file. Every mistake is told with its line and what to write instead."""
+    from lapwing.survey.collection import existing_fingerprint
     from lapwing.survey.designing import epsilon_text
     from lapwing.survey.invitations import require_answerable
 
     found = designed(file)
     require_answerable(found)
-    shown = fingerprint_of(found)
+    shown = existing_fingerprint(found)
     if as_json:
         told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
         print_json({**told, "survey": found.public()})
@@ -106,16 +99,6 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
         print(f"The fingerprint of this survey and its key: {shown}")
 
 
-def fingerprint_of(made: Design) -> str | None:
-    """Return the fingerprint of the survey and its key, for respondents; None before the key is made."""
-    from lapwing.survey.offered import fingerprint
-    from lapwing.survey.service import existing_signing_key
-
-    survey = made.survey
-    key = existing_signing_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=made.digest)
-    return None if key is None else fingerprint(made.digest, key.public)
-
-
 @app.command()
 def plan(
     file: SurveyFile,
@@ -129,7 +112,7 @@ def plan(
 ) -> None:
     """Show each question's protocol, ε and expected error, and how many respondents a margin needs."""
     from lapwing.cli.show_survey import show_plan
-    from lapwing.survey.planning import plan as planned
+    from lapwing.survey import plan as planned
 
     made = planned(designed(file), n, margin=margin, confidence=confidence)
     if as_json:
@@ -165,20 +148,6 @@ def simulate(
         print(f"\nNext:\n  lapwing survey estimate {file} --reports {target}")
 
 
-def stored_reports(made: Design) -> tuple[NDArray[np.uint8], bool]:
-    """Return all reports in the survey's store, and whether each came with a credential."""
-    from lapwing.config.values import is_postgres
-    from lapwing.survey.report_store import read_all_reports
-
-    where = made.survey.reports
-    if not is_postgres(where) and not Path(where).is_file():
-        raise BadParameter(
-            "reports", f"there are none yet at {where}: serve the survey, or use --reports FILE"
-        )
-    with os_errors_told(), _reports(made) as kept:
-        return read_all_reports(kept), not kept.state().without_credential
-
-
 @app.command()
 def estimate(
     file: SurveyFile,
@@ -200,8 +169,9 @@ def estimate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate every question from the reports, with intervals."""
-    from lapwing.cli.show_survey import respondent_loss, show_estimates
-    from lapwing.survey.estimating import estimate as estimated
+    from lapwing.cli.show_survey import draw_estimates, respondent_loss, show_estimates
+    from lapwing.survey import estimate as estimated
+    from lapwing.survey.collection import stored_reports
     from lapwing.survey.report_file import read_reports
 
     pairs = [_pair(text) for text in cross or ()]
@@ -211,7 +181,8 @@ def estimate(
     check_plot(plot)
     made = designed(file)
     if reports is None:
-        found, with_credentials = stored_reports(made)
+        with os_errors_told():
+            found, with_credentials = stored_reports(made)
     else:
         found, with_credentials = read_reports(reports, made), False
     with working("estimating") as progress:
@@ -224,7 +195,7 @@ def estimate(
     else:
         show_estimates(made, result, privacy)
     if plot is not None:
-        write_plot(plot, _drawn(made, result), quiet=as_json)
+        write_plot(plot, draw_estimates(made, result), quiet=as_json)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -232,14 +203,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not comma or "," in other:
         raise BadParameter("cross", "must be two questions with a comma, such as place,content")
     return one.strip(), other.strip()
-
-
-def _drawn(made: Design, result: SurveyEstimates) -> Figure:
-    from lapwing.cli.show_survey import panels_of
-    from lapwing.plots.answers import estimates_picture
-
-    title = f"{made.survey.title} ({result.reports:,} reports)"
-    return estimates_picture(panels_of(result), title=title, confidence=float(result.confidence))
 
 
 @app.command()
@@ -262,17 +225,18 @@ def invite(
 ) -> None:
     """Issue invitations: each is charged its worst case now, answered or not. Prints one link each."""
     from lapwing.survey import invitations
+    from lapwing.survey.collection import opened_reports, read_people, require_base_address, shown_ledger
 
-    _require_base(base)
+    require_base_address(base)
     design = designed(file)
     invitations.require_answerable(design)  # before a ledger is made
-    people = None if to is None else _ids(to)
+    people = None if to is None else read_people(to)
     if design.warning:
         tell(f"Warning: {design.warning}")
     issued = 0
     with (
         os_errors_told(),
-        _reports(design) as reports,
+        opened_reports(design) as reports,
         invitations.open_ledger(design.survey, tell) as ledger,
         working("inviting") as progress,
     ):
@@ -287,35 +251,8 @@ def invite(
                 write("\n".join([*lines, ""]))
                 issued += len(batch)
     price = f"ε {float(design.epsilon):.4g}"
-    told = f"Issued {issued:,} invitations, each charged {price} in {_ledger(design)}."
+    told = f"Issued {issued:,} invitations, each charged {price} in {shown_ledger(design)}."
     print(told, file=sys.stderr if out is None else sys.stdout)
-
-
-def _require_base(base: str) -> None:
-    """Raise BadParameter unless links can begin with this address and nobody can read them on their way."""
-    from urllib.parse import urlsplit
-
-    from lapwing.web.serving import is_loopback
-
-    wrong = BadParameter("base", "must be an address such as https://survey.example.org")
-    if not base.isascii() or not base.isprintable() or set(base) & set(' ?#\\"<>@'):
-        raise wrong
-    try:
-        found = urlsplit(base)
-        host, _ = found.hostname, found.port
-    except ValueError:
-        raise wrong from None
-    if found.scheme not in ("https", "http") or not host:
-        raise wrong
-    if found.scheme == "http" and not is_loopback(host):
-        raise BadParameter("base", "must begin with https:// unless it is this machine (127.0.0.1)")
-
-
-def _ledger(design: Design) -> str:
-    """Return the ledger's name for people, never with a password."""
-    from lapwing.config.values import is_postgres
-
-    return "PostgreSQL" if is_postgres(design.survey.ledger) else design.survey.ledger
 
 
 @app.command()
@@ -332,8 +269,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the page and take reports, until you stop it. No address and no time is logged or stored."""
+    from lapwing.survey.collection import existing_fingerprint
     from lapwing.survey.hosting import open_survey
-    from lapwing.survey.offered import fingerprint
     from lapwing.web.serving import require_encrypted
     from lapwing.web.serving import serve as run
 
@@ -343,10 +280,9 @@ def serve(
         opened = open_survey(file)
 
     def ready(address: str) -> None:
-        state = opened.desk.reports.state()
+        state = opened.service.reports.state()
         print(f"{opened.design.survey.title}: {address}")
-        shown = fingerprint(opened.desk.digest, opened.desk.key.public)
-        print(f"The fingerprint of this survey and its key: {shown}")
+        print(f"The fingerprint of this survey and its key: {existing_fingerprint(opened.design)}")
         print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
 
     try:
@@ -362,7 +298,7 @@ def serve(
     except KeyboardInterrupt:
         pass
     finally:
-        opened.desk.close()
+        opened.service.close()
 
 
 @app.command()
@@ -376,85 +312,31 @@ def collect(
     as_json: AsJson = False,
 ) -> None:
     """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
-    from lapwing.survey import invitations, report_store
-    from lapwing.survey.report_file import read_reports
-    from lapwing.survey.report_store import IntakeResult
+    from lapwing.survey.collection import collect_file
 
     design = designed(file)
-    found = read_reports(reports, design)
-    design.unpack(found)  # raises if a report is impossible: then nothing of the file is taken
-    with (
-        os_errors_told(),
-        _reports(design) as kept,
-        invitations.open_ledger(design.survey, tell) as ledger,
-        working("collecting") as progress,
-    ):
-        new = report_store.not_yet_stored(
-            kept, report_store.offline_entries(found, report_store.pile_digest(reports), again=again)
-        )
-        new = new[: _room(design, kept)]
-        if new:
-            invitations.charge_uninvited(design, ledger, len(new), progress)
-        today = datetime.now(UTC).date()
-        verdicts = report_store.store_offline(kept, new, _rule(design), today)
-        taken = sum(verdict is IntakeResult.NEW for verdict in verdicts)
-        total = kept.state().reports
+    with os_errors_told(), working("collecting") as progress:
+        done = collect_file(design, reports, again=again, tell=tell, progress=progress)
     if as_json:
-        print_json({"file": len(found), "taken": taken, "reports": total})
+        print_json({"file": done.in_file, "taken": done.taken, "reports": done.stored})
         return
-    print(f"Took {taken:,} of {len(found):,} reports. There are {total:,} now.")
-    if taken < len(found):
+    print(f"Took {done.taken:,} of {done.in_file:,} reports. There are {done.stored:,} now.")
+    if done.taken < done.in_file:
         print("The others were collected before (the same content: see --again), or the survey is closed.")
 
 
 @app.command()
 def close(file: SurveyFile, *, as_json: AsJson = False) -> None:
     """Close the survey for ever, and remove every trace of the order in which reports came."""
-    design = designed(file)
-    with os_errors_told(), _reports(design) as kept:
+    from lapwing.survey.collection import opened_reports
+
+    with os_errors_told(), opened_reports(designed(file)) as kept:
         kept.close_survey()
         state, (admitted, used) = kept.state(), kept.invitations()
     if as_json:
         print_json({"reports": state.reports, "invitations": admitted, "signed": used, "closed": True})
         return
     print(f"Closed, with {state.reports:,} reports. Of {admitted:,} invitations {used:,} were used.")
-
-
-@contextmanager
-def _reports(design: Design) -> Iterator[ReportStore]:
-    from lapwing.survey.service import open_report_store
-
-    kept = open_report_store(design.survey.reports, digest=design.digest, report_size=design.report_size)
-    try:
-        yield kept
-    finally:
-        kept.close()
-
-
-def _rule(design: Design) -> StoppingRule:
-    from lapwing.survey.report_store import StoppingRule
-
-    return StoppingRule(design.survey.stop_after, design.survey.until)
-
-
-def _room(design: Design, kept: ReportStore) -> int | None:
-    """Return how many reports the stopping rule still admits; None for any number."""
-    state, rule = kept.state(), _rule(design)
-    if state.is_closed or rule.is_over(state.reports, datetime.now(UTC).date()):
-        return 0
-    return None if rule.stop_after is None else rule.stop_after - state.reports
-
-
-def _ids(path: Path) -> list[str]:
-    """Read one person a line; empty lines do not count."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise BadParameter("to", f"{path} is not a text file") from None
-    except (OSError, ValueError) as error:  # a name with NUL in it raises ValueError
-        why = getattr(error, "strerror", None) or "it is no name of a file"
-        raise BadParameter("to", f"{path} cannot be read ({why})") from None
-    return [line.strip() for line in lines if line.strip()]
 
 
 @contextmanager

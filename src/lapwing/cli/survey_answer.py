@@ -180,7 +180,7 @@ def _show(device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey,
 
     `shown` is the fingerprint, or None if it is not known.
     """
-    from lapwing.survey.odds import odds_in_words, promise_in_words
+    from lapwing.survey.message_words import odds_in_words, promise_in_words
     from lapwing.survey.offered import grouped_digits
 
     print(_clean(f"{offered.title}\n\n{offered.text}"))
@@ -298,7 +298,7 @@ def _write(path: Path, offered: OfferedSurvey, report: bytes, mark: bytes) -> No
 
 def _tell(offered: OfferedSurvey, report: bytes, *, mine: bool) -> None:
     """Say in words what was sent. Only after it was sent: the coin must not decide who takes part."""
-    from lapwing.survey.odds import sent_in_words
+    from lapwing.survey.message_words import sent_in_words
 
     if not mine:
         print("It was sent for another invitation, so what it says is not shown: one device, one person.")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from lapwing.errors import BadFile
 
@@ -58,9 +59,7 @@ class FileMistakes:
         return 1
 
 
-def read_toml(
-    path: Path, *, what: str, example: str, draft: str
-) -> tuple[Mapping[str, object], FileMistakes]:
+def read_toml(path: Path, *, what: str, example: str, draft: str) -> tuple[dict[str, Any], FileMistakes]:
     """Return the values of a TOML file, and the list for its mistakes. Decimals keep all their digits.
 
     For error messages, `what` the file should be, an `example` of its name, and the command that writes a

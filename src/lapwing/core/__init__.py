@@ -3,6 +3,7 @@
 The modules build on one another in this order, and each imports only earlier ones:
 
 exact               rationals, balls and safe rounding
+process_bound       objects that cannot be copied or forked
 random_stream       the only source of random bits
 exact_sampling      exact decisions and table lookups, from which all samplers are built
 laplace_sampler     geometric and discrete Laplace draws
@@ -31,17 +32,6 @@ if TYPE_CHECKING:
     from lapwing.core.fixed_run import FixedRun
     from lapwing.core.losses import GaussianNoise, LaplaceNoise, Pure, Relation, Repeated, SampledGaussian
 
-_HOMES = {
-    "FixedRun": "fixed_run",
-    "GaussianNoise": "losses",
-    "LaplaceNoise": "losses",
-    "PrivacyFilter": "budget",
-    "Pure": "losses",
-    "Relation": "losses",
-    "Repeated": "losses",
-    "SampledGaussian": "losses",
-    "Terms": "budget",
-}
 __all__ = [
     "FixedRun",
     "GaussianNoise",
@@ -53,4 +43,5 @@ __all__ = [
     "SampledGaussian",
     "Terms",
 ]
-__getattr__ = lazy_names(__name__, _HOMES)
+_ELSEWHERE = {"FixedRun": "fixed_run", "PrivacyFilter": "budget", "Terms": "budget"}
+__getattr__ = lazy_names(__name__, dict.fromkeys(__all__, "losses") | _ELSEWHERE)

@@ -15,17 +15,16 @@ Units: δ in 1e-18, ε and Rényi values in 1e-9. A bound that a loss does not h
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import NoReturn
 
 from lapwing.core.conversions import renyi_cap
-from lapwing.core.exact import Number, least_where, round_down, round_up, set_fields, whole
+from lapwing.core.exact import Number, least_from, least_where, round_down, round_up, set_fields, whole
 from lapwing.core.losses import ZERO, Loss, Pure, checked_delta, checked_epsilon
-from lapwing.errors import BadParameter, OverBudget, SessionOver
+from lapwing.core.process_bound import FORK_COUNTER, ProcessBound
+from lapwing.errors import BadParameter, OverBudget
 
 EPSILON_UNIT = 10**9
 DELTA_UNIT = 10**18
@@ -66,44 +65,6 @@ def price(loss: Loss, orders: tuple[int, ...]) -> Charge:
     return charge
 
 
-class _ForkCounter:
-    """The number of forks since this module was loaded, in this line of processes; needs no system call."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        os.register_at_fork(after_in_child=self._increment)
-
-    def _increment(self) -> None:
-        self.count += 1
-
-
-FORK_COUNTER = _ForkCounter()
-
-
-class ProcessBound:
-    """An object that must exist once: it can be neither saved, nor copied, nor continued in a forked child.
-
-    A copy would be a second budget, or a second set of answers.
-    """
-
-    def __init__(self) -> None:
-        self._forks = FORK_COUNTER.count
-        self._process = os.getpid()
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this is the process in which the object was made."""
-        return self._forks == FORK_COUNTER.count and self._process == os.getpid()
-
-    def require_here(self) -> None:
-        """Raise SessionOver in a forked child."""
-        if not self.is_here:
-            raise SessionOver(f"this {type(self).__name__} belongs to another process; start a new one")
-
-    def __reduce__(self) -> NoReturn:
-        raise SessionOver(f"a {type(self).__name__} cannot be saved or copied: start a new one")
-
-
 # The shares of δ: for δ₀ (paid once for all filters), for Σ(ε_b, δ_b), and for each order.
 SHARE_DELTA0 = Fraction(6, 100)
 SHARE_PAIR = Fraction(4, 100)
@@ -118,14 +79,10 @@ assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
     """Return the whole order at which most zCDP charges fit: where cap / order is greatest."""
 
-    def worth(order: int) -> Fraction:
+    def worth(order: int) -> Fraction:  # it rises, then falls
         return renyi_cap(order, epsilon, delta) / order
 
-    low, high = 2, LARGEST_CENTRE
-    while low < high:  # the worth rises, then falls
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if worth(middle) < worth(middle + 1) else (low, middle)
-    return low
+    return least_where(lambda order: worth(order) >= worth(order + 1), 1, LARGEST_CENTRE)
 
 
 def default_orders(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
@@ -157,18 +114,17 @@ class Terms:
         orders = tuple([whole(order, "orders", at_least=2) for order in self.orders])
         if len(orders) != len(SHARE_ORDERS) or tuple(sorted(set(orders))) != orders:
             raise BadParameter("orders", "must be five rising whole numbers")
-        object.__setattr__(self, "orders", orders)
         caps = [
             round_down(self.delta * SHARE_DELTA0, DELTA_UNIT),
             round_down(self.epsilon, EPSILON_UNIT),
             round_down(self.delta * SHARE_PAIR, DELTA_UNIT),
         ]
-        for order, share in zip(self.orders, SHARE_ORDERS, strict=True):
+        for order, share in zip(orders, SHARE_ORDERS, strict=True):
             # A filter with a cap below 0 never holds; -1 keeps even a free charge out of it.
             delta = self.delta * share
             cap = renyi_cap(order, self.epsilon, delta) if delta else Fraction(-1)
             caps.append(max(round_down(cap, EPSILON_UNIT), -1))
-        object.__setattr__(self, "caps", tuple(caps))
+        set_fields(self, orders=orders, caps=tuple(caps))
 
     @classmethod
     def of(cls, epsilon: Number, delta: Number) -> Terms:
@@ -217,10 +173,7 @@ class Terms:
         def exceeds(units: int) -> bool:
             return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is None
 
-        low, high = 0, 1
-        while not exceeds(high):
-            low, high = high, 2 * high
-        return Fraction(least_where(exceeds, low, high) - 1, EPSILON_UNIT)
+        return Fraction(least_from(exceeds) - 1, EPSILON_UNIT)
 
     def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
         """Return how many charges of this kind would be admitted one after another.
@@ -242,7 +195,7 @@ class Terms:
         return min(fit(DELTA0), best)
 
     def refusal(self, spent: tuple[int, ...], charge: Charge) -> OverBudget:
-        """Return the error for a charge that does not fit: the request, the rest, and what would pass."""
+        """Return the error for a charge that does not fit: the request, the rest, and what would fit."""
         if charge.costs[DELTA0] + spent[DELTA0] > self.caps[DELTA0]:
             asked = f"δ {_decimal_text(charge.costs[DELTA0], DELTA_UNIT)}"
             left = _decimal_text(max(self.caps[DELTA0] - spent[DELTA0], 0), DELTA_UNIT)

@@ -1,6 +1,7 @@
 """Safe conversions between losses and (ε, δ). Every result is rounded so that the statement stays true.
 
-**Rényi and zCDP losses.** Test: tests/privacy/test_convert.py, beside dp-accounting and direct integration.
+**Rényi and zCDP losses.** Test: tests/core/test_conversions.py, beside dp-accounting and direct
+integration.
 
 **Discrete Gaussian noise**, by the tightest of three bounds that hold:
 
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 from flint import arb
 
-from lapwing.core.exact import ball, least_where, lower, narrow, precision, upper
+from lapwing.core.exact import ball, least_from, lower, narrow, precision, upper
 from lapwing.core.losses import Loss, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 
@@ -293,11 +294,8 @@ def gaussian_epsilon(delta: Fraction, sigma: Fraction, l2_squared: Fraction, dim
     """Return the least ε (in 1e-9) at which the noise is proved to be (ε, δ)-private."""
 
     def is_private(units: int) -> bool:
+        if units > 10**12:
+            raise BadParameter("sigma", "is so small that ε would be above 1000")
         return gaussian_delta(Fraction(units, 10**9), sigma, l2_squared, dimension) <= delta
 
-    low, high = 0, 10**9
-    while not is_private(high):
-        low, high = high, high * 2
-        if high > 10**12:
-            raise BadParameter("sigma", "is so small that ε would be above 1000")
-    return Fraction(least_where(is_private, low, high), 10**9)
+    return Fraction(least_from(is_private, 10**9), 10**9)

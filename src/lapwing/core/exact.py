@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from numbers import Rational
 
@@ -113,10 +113,10 @@ def whole(value: int | Fraction, name: str, *, at_least: int = 0) -> int:
     return int(value)
 
 
-def set_fields(record: object, **checked: int | Fraction | None) -> None:
-    """Set fields of a frozen dataclass to checked numbers, during its `__post_init__`.
+def set_fields(record: object, **checked: object) -> None:
+    """Set fields of a frozen dataclass to checked values, during its `__post_init__`.
 
-    The numbers are Python integers and rationals. So nothing that is computed from the fields later can
+    Numbers are Python integers and rationals. So nothing that is computed from the fields later can
     overflow, even if the caller gave numpy integers or floats.
     """
     for name, value in checked.items():
@@ -132,6 +132,17 @@ def least_where(holds: Callable[[int], bool], low: int, high: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
+
+
+def least_from(holds: Callable[[int], bool], start: int = 1) -> int:
+    """Find the least whole number from 1 on where `holds` is true, by doubling from `start` and bisection.
+
+    `holds` must stay true once it is, and become true somewhere.
+    """
+    low, high = 0, start
+    while not holds(high):
+        low, high = high, 2 * high
+    return least_where(holds, low, high)
 
 
 def narrow(
@@ -213,3 +224,30 @@ def sqrt_up(value: Fraction | int) -> Fraction:
         return Fraction(*roots)
     with precision(128):
         return upper(ball(value).sqrt())
+
+
+def short(number: float) -> str:
+    """Return a number with three digits, and 1e-6 rather than 1e-06."""
+    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
+def short_up(value: Fraction, digits: int = 6, *, powers: range = range(-4, 7)) -> str:
+    """Return a value that is not negative as a decimal with that many digits, rounded up.
+
+    It has an exponent if its power of ten is not among `powers`.
+    """
+    return _short(value, digits, ROUND_CEILING, powers)
+
+
+def short_down(value: Fraction, digits: int = 4) -> str:
+    """Return a value that is not negative as a decimal with that many digits, rounded down."""
+    return _short(value, digits, ROUND_FLOOR, range(-4, 7))
+
+
+def _short(value: Fraction, digits: int, rounding: str, powers: range) -> str:
+    if not value:
+        return "0"
+    with localcontext(prec=digits, rounding=rounding):
+        number = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
+    power = number.adjusted()
+    return f"{number:f}" if power in powers else f"{number.scaleb(-power):f}e{power}"

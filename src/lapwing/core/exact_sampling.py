@@ -5,7 +5,7 @@
 Claim    `LazyUniform.below` is true with probability exactly p, for any real p in [0, 1].
 Because  U is compared with a ball around p. While the ball and the interval of U overlap, both are
          refined. The first decision is final, because later bits cannot leave the interval.
-Test     tests/noise/test_refine.py
+Test     tests/core/test_exact_sampling_refine.py
 
 The refinement is bounded: after `MOST_BITS` bits it raises `Undecided`, which has probability below
 2^-1000 for each draw. A tie on the first 64 bits has probability 3/2^64. So in practice no draw is
@@ -19,14 +19,14 @@ Because  x = 16 a + i / 1024 + r with |r| <= 2^-11 (all exact in floats). The tw
          correctly rounded exponentials, and 1 - r + r^2/2 - r^3/6 is off by at most r^4/24 < 2^-48.
          Six rounded operations add less than 2^-50. Only IEEE addition, multiplication and table
          lookup are used, so nothing depends on a mathematical library. The coins use `coins_near`.
-Test     tests/noise/test_decay.py
+Test     tests/core/test_exact_sampling_decay.py
 
 **Inversion**: sampling from a table of cumulative probabilities.
 
 Claim    symbol s is drawn with probability exactly cdf(s) - cdf(s - 1), s = 0, 1, 2, ...
 Because  s is the number of thresholds cdf(0), cdf(1), ... at or below a uniform U. The leading bits
          of U decide that, except next to a threshold; there `LazyUniform` refines U exactly.
-Test     tests/noise/test_inversion.py
+Test     tests/core/test_exact_sampling_inversion.py
 
 There are two ways to the same law. *Words*: one 64-bit word per draw, found by binary search.
 *Guide*: the leading 16 bits select one of 65,536 buckets. A bucket that contains no threshold
@@ -39,7 +39,7 @@ the amount of work reveals nothing about the values.
 Claim    P[i] = counts[i] exp(rate scores[i]) / sum over j of counts[j] exp(rate scores[j]).
 Because  i is the number of cumulative shares at or below a uniform U. Floats with a proven error
          decide unless U is within that error of a share; then balls of all weights decide.
-Test     tests/noise/test_choice.py
+Test     tests/core/test_exact_sampling_choice.py
 
 It takes one pass over all weights and one binary search, whichever index is chosen.
 """
@@ -209,7 +209,20 @@ def _powers(base: arb, count: int) -> NDArray[np.float64]:
 
 
 def exp_neg(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return exp(-x) for x >= 0, with a relative error of at most 2^-47, and 0 for x above 700."""
+    """Return exp(-x) for x >= 0, with a relative error of at most 2^-47, and 0 for x above 700.
+
+    Args:
+        x: the exponents, none below 0.
+
+    Returns:
+        exp(-x), element by element.
+
+    Example:
+        >>> import numpy as np
+        >>> from lapwing.noise import exp_neg
+        >>> exp_neg(np.array([0.0, 1000.0]))
+        array([1., 0.])
+    """
     coarse, fine = _tables()
     capped = np.minimum(x, LARGEST_EXPONENT)
     nearest = np.rint(capped * _STEPS)

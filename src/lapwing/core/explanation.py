@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 
 from lapwing.core.budget import DELTA_UNIT, Terms
-from lapwing.core.exact import Number, exact, exp_up
+from lapwing.core.chances import odds_up, percent_up, posterior, posterior_text
+from lapwing.core.exact import Number, exact, exp_up, short
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Loss, checked_delta, checked_epsilon
@@ -134,20 +134,18 @@ def _float_up(value: Fraction) -> float:
 
 def _guess(prior: Fraction, factor: Fraction) -> Guess:
     """Return the bounds of a belief. Odds change by at most e^ε either way; `factor` is e^ε rounded up."""
-    top = factor * prior / (factor * prior + 1 - prior)
-    bottom = prior / (prior + factor * (1 - prior))
+    top, bottom = posterior(prior, factor), posterior(prior, 1 / factor)
     low = float(bottom)
     low = low if Fraction(low) <= bottom else math.nextafter(low, 0.0)
     return Guess(float(prior), low, min(_float_up(top), 1.0))
 
 
 def _odds(epsilon: Fraction, factor: Fraction) -> str:
-    even = _guess(Fraction(1, 2), factor)
     if epsilon > 50:
         return "a guess at even odds may become certainty: such an ε promises next to nothing"
     return (
-        f"a guess at even odds (1 : 1) can rise to at most {rounded_up(factor)} : 1, "
-        f"that is from 50 % to at most {percent_up(even.at_most)}"
+        f"a guess at even odds (1 : 1) can rise to at most {odds_up(factor)} : 1, "
+        f"that is from 50 % to at most {posterior_text(factor)}"
     )
 
 
@@ -211,37 +209,3 @@ def _warnings(epsilon: Fraction, delta: Fraction, n: int, counts: tuple[NoisyCou
             "Take a larger ε, or ask about more people."
         )
     return found
-
-
-def short(number: float) -> str:
-    """Return a number with three digits, and 1e-6 rather than 1e-06."""
-    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
-
-
-def rounded_up(value: Fraction) -> str:
-    """Return at least three digits, rounded up."""
-    with localcontext(prec=60, rounding=ROUND_CEILING):
-        number = Decimal(value.numerator) / Decimal(value.denominator)
-        last = number.adjusted() - 2
-        if last > 6:
-            digits = number.quantize(Decimal(1).scaleb(last))
-            return f"{digits:.2e}".replace("e+", "e")
-        return f"{number.quantize(Decimal(1).scaleb(min(last, 0))):,f}"
-
-
-def percent_up(share: float) -> str:
-    """Return a share in per cent, rounded up, with enough digits to tell it from 0 % and 100 %."""
-    return _percent(share, ROUND_CEILING)
-
-
-def percent_down(share: float) -> str:
-    """Return a share in per cent, rounded down, with enough digits to tell it from 0 % and 100 %."""
-    return _percent(share, ROUND_FLOOR)
-
-
-def _percent(share: float, rounding: str) -> str:
-    per_cent = Decimal(repr(share)) * 100
-    gap = min(abs(per_cent), abs(100 - per_cent)) or Decimal(1)
-    digits = min(max(1 - gap.adjusted(), 1), 8)
-    text = f"{per_cent.quantize(Decimal(1).scaleb(-digits), rounding):,f}"
-    return f"{text.rstrip('0').rstrip('.')} %"

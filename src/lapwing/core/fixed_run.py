@@ -6,7 +6,7 @@ release by earlier answers. Inside one charge with fixed steps it is valid, and 
 dp-accounting (extra `pld`) composes. Its estimates are pessimistic on their grid, and its floating
 point error is covered by `FLOAT_DELTA` (measured, not proved). Its accountant miscounts repeated
 randomized response (version 0.6), so distributions are composed directly here.
-Test: tests/privacy/test_pld.py
+Test: tests/core/test_fixed_run.py
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from flint import arb
 
 from lapwing.core.conversions import SCALAR_UP_TO, rounded_gaussian
-from lapwing.core.exact import Number, exact, round_up, upper, whole
+from lapwing.core.exact import Number, exact, round_up, set_fields, upper, whole
 from lapwing.core.losses import (
     Approximate,
     BoundedRange,
@@ -132,7 +132,7 @@ class FixedRun(Loss):
             raise BadParameter("delta", "is too small for these steps: no finite ε follows")
         bound = Fraction(epsilon) * (1 + Fraction(1, 10**9)) + paid
         units = Fraction(round_up(bound, 10**9) + 1, 10**9)
-        object.__setattr__(self, "_pair", (units, self.delta))
+        set_fields(self, _pair=(units, self.delta))
 
     @classmethod
     def of(cls, *steps: tuple[Loss, int], delta: Number) -> FixedRun:

@@ -7,7 +7,7 @@ Because  small sigma: inversion over 0, 1, -1, 2, -2, ... with the exact normali
          x = start + offset (one more for the negative side, so that 0 occurs once) is kept with
          probability exp(-(x^2 - start^2) / (2 sigma^2)) <= 1. Kept values have the law above.
          large sigma, and many draws: `FlatGaussian`.
-Test     tests/noise/test_gaussian.py, tests/noise/test_flat.py
+Test     tests/core/test_gaussian_sampler.py, tests/core/test_gaussian_sampler_flat.py
 
 The small-sigma sampler does the same work for every value. The large-sigma sampler rejects about
 3 % of its candidates. Their number is independent of the values that are kept, so the running time
@@ -26,7 +26,7 @@ Because  the integers are divided into blocks of `width`. A block owns a whole n
          which balls decide.
          The rest is r = p minus both q. A block is drawn by inversion with weight r(inner), where inner is
          its end next to 0, then an integer of it uniformly, kept with probability r(x) / r(inner) <= 1.
-Test     tests/noise/test_flat.py
+Test     tests/core/test_gaussian_sampler_flat.py
 
 One draw in 40 to 70 comes from the second table, one in 500 to 1,000 from the rest (fewer below sigma 512).
 The same padded number of these is drawn each time, needed or not, and rejections are independent of the
@@ -288,6 +288,19 @@ class Lookup(NamedTuple):
 
     The upper half of word i is a slot. If it is below `used`, number i is starts[slot] + (word & mask). The
     other numbers are those of `spare`, one after the other. There are enough.
+
+    Attributes:
+        words: the random words, one for each number.
+        starts: the least number of each slot.
+        used: the number of slots in use.
+        mask: selects the lower bits of a word.
+        spare: the numbers of the words whose slot is not in use.
+
+    Example:
+        >>> from lapwing.noise import discrete_gaussian_lookup
+        >>> draws = discrete_gaussian_lookup(3, 1000)
+        >>> draws is None or len(draws.words) == 1000
+        True
     """
 
     words: NDArray[np.int32]

@@ -9,7 +9,7 @@ Claim    X, the sum of n shares of which `of` are one discrete Laplace noise at 
          X's moment generating function and q = exp(-1/t).
 Because  Σ_(k > w) e^(-z(k - w - 1)) is 1 / (1 - e^-z): the integral over one period selects the
          coefficients of M above w. docs/arguments/laplace_shares.md has the rest.
-Test     tests/mechanisms/test_laplace_shares.py, beside sums of the exact law
+Test     tests/core/test_laplace_shares.py, beside sums of the exact law
 
 The integral is a ball (flint's rigorous integration), so every width that is reported does hold.
 """
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from flint import acb, arb
@@ -209,7 +209,6 @@ _FINE = 1 << 16
 _LEFT_AT = 100
 _PATIENCE = 8
 MOST_WHOLES = 10_000  # more take seconds or minutes to integrate
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(160)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +342,12 @@ def _guess_width(scale: Fraction, wholes: Fraction, miss: Fraction) -> tuple[int
     return max(math.ceil(y * spacing - 0.5), 0), max(hazard, 1e-6) / spacing
 
 
+@cache
+def _legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the nodes and weights of Gauss-Legendre integration. They take 30 ms to compute."""
+    return np.polynomial.legendre.leggauss(160)
+
+
 def _log_tail(r: float, y: float) -> float:
     """Return ln P[X > y t] for wide noise: the integral with (1 - (z t)²)^-r for M and 1/z for the sum."""
     low, high = 0.0, 1.0
@@ -350,10 +355,11 @@ def _log_tail(r: float, y: float) -> float:
         x = (low + high) / 2
         low, high = (x, high) if 2 * r * x / (1 - x * x) < y + 1 / x else (low, x)
     half = min(40 / (y + 1), math.sqrt(math.expm1(min(80 / r, 30))) / 2)
-    path: NDArray[np.float64] = (_NODES + 1) * half
+    nodes, weights = _legendre()
+    path: NDArray[np.float64] = (nodes + 1) * half
     turn = complex(0.5, math.sqrt(0.75))
     z = x + path * turn
     at_start = math.log(1 - x) + math.log(1 + x)  # relative to this, nothing overflows
     values = np.exp(-r * (np.log(1 - z) + np.log(1 + z) - at_start) - (z - x) * y) / z * turn
-    found = float((values.imag * _WEIGHTS).sum()) * half / math.pi
+    found = float((values.imag * weights).sum()) * half / math.pi
     return math.log(max(found, 1e-300)) - r * at_start - x * y

@@ -8,7 +8,7 @@ Because  q^g is the product of q^(2^j) over the set binary digits j of g, so the
          independent: digit j is set with probability 1 / (1 + exp(2^j / t)). Let a coin C be set
          with probability q / (1 + q). Then X = G if C is clear, -1 - G if it is set, has the law
          above: P[C = 0] P[G = x] and P[C = 1] P[G = -1 - x] are both (1 - q) q^|x| / (1 + q).
-Test     tests/noise/test_laplace.py
+Test     tests/core/test_laplace_sampler.py
 
 Nothing is rejected and no loop has a length that depends on the value: every draw takes the same
 digits, coin included. Small batches compare one whole 64-bit word per digit. Large batches draw
@@ -24,7 +24,7 @@ Because  P(r, t) is the sum of N logarithmic variables, P[L = k] = q^k / (k lamb
          drawn by inversion. L is drawn from doubling blocks [2^b, 2^(b+1)): block b with weight
          q^(2^b), a place k in it uniformly, kept with probability (2^b / k) q^(k - 2^b). Kept values
          have the law above.
-Test     tests/noise/test_polya.py
+Test     tests/core/test_laplace_sampler_polya.py
 
 The number of logarithmic variables in a share is random, and the running time shows it. So shares are
 drawn in batches only.

@@ -262,7 +262,8 @@ def bernoulli_near(
         NoEntropy: If the operating system gives no fresh key.
 
     Example:
-        >>> half = exact_sampling.rational(Fraction(1, 2))
+        >>> from lapwing.core.exact_sampling import rational
+        >>> half = rational(Fraction(1, 2))
         >>> len(bernoulli_near(np.array([0.5, 0.5]), 2.0**-50, lambda i: half))
         2
     """

@@ -7,7 +7,7 @@ Claim    every byte is drawn under a key that no other process or thread uses, o
 Because  each thread holds its own key from the operating system. The key is dropped after a fork
          (noticed by a fork hook and by the process id) and after `REKEY_AFTER` bytes. Nothing ever
          seeds it. A key that this process or its parent has had recently is refused.
-Test     tests/noise/test_stream.py, tests/faults/test_randomness.py
+Test     tests/core/test_random_stream.py, tests/faults/test_randomness.py
 
 There is no seed here, and no setting that adds one. Tests use a `RandomStream` of their own.
 
@@ -17,7 +17,7 @@ Claim    every number of the range, and every order of the items, is equally lik
 Because  words beyond the last whole multiple of the range are drawn again (probability below
          range / 2^64). Sorting by distinct random keys is fair, and keys are drawn again when two
          are equal.
-Test     tests/noise/test_uniform.py
+Test     tests/core/test_random_stream_uniform.py
 
 How often something is drawn again is independent of the result.
 """

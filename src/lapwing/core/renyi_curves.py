@@ -2,7 +2,7 @@
 
 Each function returns D_order between the outputs on neighbouring data, order > 1, in nats.
 docs/arguments/renyi-curves.md has the proofs.
-Test: tests/privacy/test_curves.py compares every one with a direct sum over the output's law.
+Test: tests/core/test_renyi_curves.py compares every one with a direct sum over the output's law.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike
 
-from lapwing.core.budget import ProcessBound
 from lapwing.core.exact import Number, ball, positive, precision, set_fields, whole
 from lapwing.core.laplace import noise_width
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import LARGEST_EPSILON, BoundedRange, Pure, checked_epsilon
 from lapwing.core.noise import bernoulli_exp, discrete_laplace, exponential_choice, uniform_int
+from lapwing.core.process_bound import ProcessBound
 from lapwing.core.spread import BITS, checked_confidence, least_width, score_gap
 from lapwing.core.values import whole_scores, whole_values
 from lapwing.errors import BadParameter, BadValue, SessionOver

@@ -32,7 +32,9 @@ class Sensitivity:
         BadParameter: From `in_steps`, if the step is not above 0.
 
     Example:
-        >>> total(low=0, high=100, relation=Relation.ADD_REMOVE, rows=2).in_steps(5).l1
+        >>> from lapwing.core import Relation
+        >>> from lapwing.mechanisms import sensitivity
+        >>> sensitivity.total(low=0, high=100, relation=Relation.ADD_REMOVE, rows=2).in_steps(5).l1
         Fraction(40, 1)
     """
 

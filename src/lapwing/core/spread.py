@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from flint import arb
 
-from lapwing.core.exact import Number, ball, inside_unit, least_where, lower, precision, upper, whole
+from lapwing.core.exact import Number, ball, inside_unit, least_from, lower, precision, upper, whole
 
 BITS = 256
 
@@ -38,12 +38,7 @@ def least_width(tail: Callable[[int], arb], miss: Fraction) -> int:
         with precision(BITS):  # in balls: as a rational, exp(-10^11) would have a trillion digits
             return bool(tail(width) <= ball(miss))
 
-    if holds(0):
-        return 0
-    high = 1
-    while not holds(high):
-        high *= 2
-    return least_where(holds, high // 2, high)
+    return 0 if holds(0) else least_from(holds)
 
 
 def score_gap(rate: Fraction, candidates: int, confidence: Number) -> Fraction:

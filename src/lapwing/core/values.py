@@ -83,7 +83,7 @@ class Grid:
     Claim    `place` maps each value by itself, also a missing one, to a whole number between the ends.
     Because  missing values are replaced before clamping; clamping precedes rounding; and no step
              looks at another value. So one unit's rows change only that unit's whole numbers.
-    Test     tests/mechanisms/test_values.py
+    Test     tests/core/test_values.py
 
     Args:
         low: The least value; smaller values are clamped to it.

@@ -27,12 +27,14 @@ REPEAT_SECONDS = 0.05
 class EngineFailed(Unavailable):
     """The engine gave no answer. The text is the same for every cause: the cause may depend on one row."""
 
+    code = "engine-failed"
+
     def __init__(self) -> None:
         super().__init__("the engine could not answer")
 
 
 class TimedOut(EngineFailed):
-    """The engine was stopped at its time limit. The text is the same as that of any other failure."""
+    """The engine was stopped at its time limit. Text and code are those of any other failure."""
 
 
 @contextmanager

@@ -25,19 +25,20 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core import sensitivity as moves
-from lapwing.core.budget import Terms
-from lapwing.core.laplace import Laplace
-from lapwing.core.losses import Loss, Pure, Relation
-from lapwing.core.order_statistics import Quantile
-from lapwing.core.partition_selection import PartitionSelection
-from lapwing.core.randomized_response import RandomizedResponse
-from lapwing.core.selection import Exponential
-from lapwing.core.values import Grid
+from lapwing.core import Pure, Relation, Terms
+from lapwing.core.exact import short
+from lapwing.core.losses import Loss
 from lapwing.errors import OverBudget, Tampered
-from lapwing.ledger import Ledger, Unit
-from lapwing.ledger.gate import ChargedRelease, Gate, Release
-from lapwing.ledger.spending import Spending, Target
+from lapwing.ledger import ChargedRelease, Gate, Ledger, Release, Spending, Target, Unit
+from lapwing.mechanisms import (
+    Exponential,
+    Grid,
+    Laplace,
+    PartitionSelection,
+    Quantile,
+    RandomizedResponse,
+)
+from lapwing.mechanisms import sensitivity as moves
 
 ACCOUNT = "patients"
 PRINCIPAL = "the demo"
@@ -209,7 +210,7 @@ class DemoStep:
         """The ε, and the δ where there is one."""
         if not self.loss.pure:
             return "free"
-        delta = f", δ {float(self.loss.delta0):.0e}".replace("e-0", "e-") if self.loss.delta0 else ""
+        delta = f", δ {short(float(self.loss.delta0))}" if self.loss.delta0 else ""
         return f"ε {float(self.loss.pure):.4g}{delta}"
 
 

@@ -21,7 +21,7 @@ the analyst's quota alone.
 
 Claim    no rule can make the stream lose more than its own account allows.
 Because  the stream's account is charged for everything under every rule; rules only refuse more.
-Test     tests/learn/growing/test_sharing.py
+Test     tests/learn/test_budget_sharing.py
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated
 
-from lapwing.config.section import Section
+from pydantic import Field, PlainValidator
+
+from lapwing.config.file_table import FileTable, Text, needed, one_of, read_table
 from lapwing.config.toml_text import read_toml
 from lapwing.config.values import checked_label
 from lapwing.core.budget import Terms
@@ -103,48 +106,45 @@ def sharing_file(policy: Policy) -> Path:
     return policy.path.with_name(f"{policy.path.stem}.stream.toml")
 
 
+def _labels(found: object) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found) or not found:
+        raise ValueError('must be a list of names, such as ["durations", "tips"]')
+    return tuple([checked_label(one, "pipelines") for one in found])
+
+
+class SharingTable(FileTable):
+    """The table [sharing] of a stream file."""
+
+    rule: Annotated[Text, one_of((FIRST_COME, EQUAL_SHARES, UNLOCK))] | None = needed(
+        f'rule = "{FIRST_COME}"'
+    )
+    pipelines: Annotated[tuple[str, ...], PlainValidator(_labels)] | None = ()
+    versions: int | None = Field(0, ge=1, le=MOST_VERSIONS)
+    shares: int | None = Field(0, ge=1, le=MOST_PIPELINES)
+
+
+class StreamFile(FileTable):
+    """A stream file as it is written."""
+
+    sharing: SharingTable = needed(f'[sharing] with rule = "{FIRST_COME}"')
+
+
 def load_sharing_rule(policy: Policy) -> SharingRule:
     """Read the curator's rule. Without a file, the rule is first come."""
     path = sharing_file(policy)
     if not path.exists():
         return SharingRule()
     values, mistakes = read_toml(path, what="stream file", example=path.name, draft="a text editor")
-    root = Section.of(mistakes, (), values, ("sharing",))
-    section = None if root is None else root.below("sharing", ("rule", "pipelines", "versions", "shares"))
-    if root is not None and section is None and not root.has("sharing"):
-        root.missing("sharing", f'[sharing] with rule = "{FIRST_COME}"')
-    rule, pipelines, versions, shares = None, None, None, None
-    if section is not None:
-        if not section.has("rule"):
-            section.missing("rule", f'rule = "{FIRST_COME}"')
-        rule = section.one_of("rule", (FIRST_COME, EQUAL_SHARES, UNLOCK))
-        pipelines = _pipelines(section)
-        versions = section.whole("versions", least=1, most=MOST_VERSIONS)
-        shares = section.whole("shares", least=1, most=MOST_PIPELINES)
-        if rule == EQUAL_SHARES and not section.has("pipelines"):
-            section.missing("pipelines", 'pipelines = ["durations", "tips"]')
-        if rule == UNLOCK and not section.has("versions"):
-            section.missing("versions", "versions = 10: over how many a block's budget unlocks")
+    table = read_table(StreamFile, values, mistakes).sharing
+    if table.rule == EQUAL_SHARES:
+        table.require(pipelines='pipelines = ["durations", "tips"]')
+    if table.rule == UNLOCK:
+        table.require(versions="versions = 10: over how many a block's budget unlocks")
     mistakes.complain()
-    assert rule is not None
-    try:
-        return SharingRule(rule, pipelines or (), versions or 0, shares or 0)
-    except BadParameter as error:
-        assert section is not None
-        section.wrong(error.name, error.why)
-        mistakes.complain()
-        raise
-
-
-def _pipelines(section: Section) -> tuple[str, ...] | None:
-    found = section.values.get("pipelines")
-    if found is None:
-        return None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found) or not found:
-        section.wrong("pipelines", 'must be a list of names, such as ["durations", "tips"]')
-        return None
-    checked = [section.checked("pipelines", checked_label, one) for one in found]
-    return tuple(one for one in checked if one is not None)
+    made = table.attempt(lambda: SharingRule(**dict(table)))
+    mistakes.complain()
+    assert made is not None
+    return made
 
 
 def share_label(policy: Policy, pipeline: str) -> str:
@@ -165,10 +165,10 @@ class PipelineShare:
     taken: Costs
     is_open: bool
 
-    def target(self, labels: Sequence[str]) -> Target | None:
-        """Return the ledger target of the given blocks that are open, or None."""
+    def targets(self, labels: Sequence[str]) -> tuple[Target, ...]:
+        """Return the ledger target of those of the given blocks that are open; none if no block is."""
         there = tuple(label for label in labels if label in self.blocks)
-        return Target(self.label, there) if there else None
+        return (Target(self.label, there),) if there else ()
 
 
 def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: str) -> PipelineShare | None:

@@ -3,7 +3,7 @@
 Claim    the result is a released answer: using it costs nothing more.
 Because  it is asked through the data set's own questions (a search for bounds; a count by key, whose keys
          are selected privately), and the policy is changed by released values alone.
-Test     tests/learn/features/test_found.py
+Test     tests/learn/test_column_search.py
 
 A policy with a found column differs from the prepared one, so rows are then read and ranked from the
 source. To make this fast, write the found lines (`toml`) into the policy file and prepare it again.

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from lapwing.core.exact import ball, precision
+from lapwing.core.exact import ball, least_where, precision
 
 _BITS = 192
 _GRID = 1 << 80
@@ -28,7 +28,7 @@ def mean_ceiling(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) 
     Claim    for independent x_1, ..., x_n in [0, 1] with mean μ, P[μ > U(Σ x, Σ (1 - x))] <= risk.
     Because  P[Σ x <= n y] <= exp(-n KL(y, μ)) for y <= μ (Chernoff and Hoeffding), and U is the μ above the
              mean of the sample at which n KL = ln(1 / risk).
-    Test     tests/learn/validators/test_bounds.py::test_the_ceiling_of_a_mean_is_rarely_too_low
+    Test     tests/learn/test_confidence_bounds.py::test_the_ceiling_of_a_mean_is_rarely_too_low
     """
     rest, own = Fraction(of_rest), max(Fraction(of_x), Fraction(0))
     if rest <= 0:
@@ -42,16 +42,30 @@ def mean_ceiling(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) 
             mu = ball(Fraction(point, _GRID))
             return bool(seen - x * mu.log() - y * (1 - mu).log() >= wanted)
 
-        low, high = math.floor(own / (own + rest) * _GRID), _GRID
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if holds(middle) else (middle, high)
-    return Fraction(high, _GRID)
+        return Fraction(least_where(holds, math.floor(own / (own + rest) * _GRID), _GRID), _GRID)
 
 
 def mean_floor(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) -> Fraction:
     """Return the lower bound of a mean: 1 minus the ceiling of the mean of 1 - x."""
     return 1 - mean_ceiling(of_rest, of_x, risk)
+
+
+def noisy_mean_ceiling(of_x: int, of_rest: int, *, reach: int, most: int, risk: Fraction) -> Fraction:
+    """Return the ceiling of a mean from two noisy sums of steps, where each unit adds `most` in total.
+
+    It holds if neither noise moved its sum by more than `reach` in the wrong direction.
+    """
+    return mean_ceiling(Fraction(of_x + reach, most), Fraction(of_rest - reach, most), risk)
+
+
+def noisy_mean_floor(of_x: int, of_rest: int, *, reach: int, most: int, risk: Fraction) -> Fraction:
+    """Return the lower bound of the same mean."""
+    return 1 - noisy_mean_ceiling(of_rest, of_x, reach=reach, most=most, risk=risk)
+
+
+def clamped_share(of_x: int, of_rest: int) -> Fraction:
+    """Return of_x / (of_x + of_rest), clamped to 0 … 1. The sum must be above 0."""
+    return min(max(Fraction(of_x, of_x + of_rest), Fraction(0)), Fraction(1))
 
 
 def share_floor(hits: int, misses: int, risk: Fraction) -> Fraction:
@@ -61,7 +75,7 @@ def share_floor(hits: int, misses: int, risk: Fraction) -> Fraction:
     Because  it is at most the p at which P[Binomial(n, p) >= hits] = risk: that probability is bounded from
              above. Its logarithm rises and is concave in that of the odds (E[X | X >= hits] - E[X], its
              slope, falls), so Newton's steps from below stay below; and each is checked.
-    Test     tests/learn/validators/test_bounds.py::test_the_floor_of_a_share_is_clopper_and_pearsons
+    Test     tests/learn/test_confidence_bounds.py::test_the_floor_of_a_share_is_clopper_and_pearsons
     """
     if hits <= 0:
         return Fraction(0)

@@ -4,19 +4,19 @@ Claim    each row becomes numbers by itself, and every feature lies between -1 a
          holds.
 Because  a code is first clamped to its declared range, a missing value becomes a declared value or 0, and
          the rest is a public function of that one code.
-Test     tests/learn/features/test_feature.py
+Test     tests/learn/test_features_feature.py
 
 Claim    everything in the description of the features (names, bounds, classes, lengths) is known before a
          row is read.
 Because  it follows from the column types of a bound query and from what the caller declares.
-Test     tests/learn/features/test_features.py
+Test     tests/learn/test_features.py
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -42,15 +42,13 @@ class Feature:
     """One column as features. Its declared type decides what it becomes, never its values.
 
     `missing` is the code that stands for a missing value; None means that missing values become 0. With
-    `indicator`, one more feature is 1 where the value is missing. With `as_code`, a declared value becomes
-    one number: its position.
+    `indicator`, one more feature is 1 where the value is missing.
     """
 
     name: str
     kind: Kind
     missing: int | None = None
     indicator: bool = False
-    as_code: bool = False
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -58,18 +56,11 @@ class Feature:
         return code_range(self.name, self.kind)
 
     @property
-    def is_one_hot(self) -> bool:
-        """Whether each declared value becomes a feature of its own, 1 where the column has it."""
-        return isinstance(self.kind, Choice) and not self.as_code
-
-    @property
     def names(self) -> list[str]:
-        """The names of the features."""
-        if self.is_one_hot:
-            assert isinstance(self.kind, Choice)
+        """The names of the features. Each of several declared values is one, 1 where the column has it."""
+        named = [self.name]
+        if isinstance(self.kind, Choice):
             named = [f"{self.name} = {value}" for value in self.kind.values]
-        else:
-            named = [self.name]
         return [*named, *([f"{self.name} is missing"] if self.indicator else [])]
 
     def codes(self, column: CodedColumn) -> tuple[Wholes, NDArray[np.bool_]]:
@@ -84,7 +75,7 @@ class Feature:
         """Return the features, each between -1 and 1, with a length of at most 1 per row."""
         codes, known = self.codes(column)
         first, last = self.ends
-        if self.is_one_hot:
+        if isinstance(self.kind, Choice):
             placed = (codes[:, None] == np.arange(last + 1)) & known[:, None]
             found = placed.astype(np.float64)
         else:
@@ -98,7 +89,7 @@ class Feature:
     def declared(self) -> tuple[Column, ...]:
         """The declared types of the columns of `table`, for trainers that scale by themselves."""
         first, last = self.ends
-        if isinstance(self.kind, Choice | Truth) and not self.as_code:
+        if isinstance(self.kind, Choice | Truth):
             own: Column = Category(tuple(range(first, last + 1)))
         else:
             low, high = (code * kind_step(self.kind) for code in (first, max(last, first + 1)))
@@ -135,21 +126,20 @@ _MEANT: dict[type, str] = {
 
 
 def has_kind(kind: Kind, value: Any) -> bool:
-    """Tell whether a plain value has the type of a column. None has every type."""
+    """Tell whether a plain value has the type of a column. None and NaN have every type."""
     if isinstance(value, np.generic):
         value = value.item()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return True
     match kind:
-        case _ if value is None:
-            return True
         case Choice(values):
-            types = {type(one) for one in values}
-            return type(value) in types or (isinstance(value, float) and math.isnan(value))
+            return type(value) in {type(one) for one in values}
         case Numeric():
             return isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
         case Truth():
-            return isinstance(value, bool) or (isinstance(value, float) and math.isnan(value))
+            return isinstance(value, bool)
         case _:
-            return isinstance(value, date) or (isinstance(value, float) and math.isnan(value))
+            return isinstance(value, date)
 
 
 def code_range(name: str, kind: Kind) -> tuple[int, int]:
@@ -213,13 +203,11 @@ class Features:
     """The columns to learn from, in order, and the label to be learned.
 
     `label` is "" if there is none. There is at least one column or a label: a statistic has only a label.
-    With `bias`, the matrix has one more feature that is always 1.
     """
 
     columns: tuple[Feature, ...]
     label: str = ""
     label_kind: Kind | None = None
-    bias: bool = False
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -238,61 +226,44 @@ class Features:
         label: str | None,
         missing: Mapping[str, Any] | None = None,
         indicators: bool = True,
-        as_codes: Collection[str] = (),
-        bias: bool = False,
     ) -> Features:
         """Describe the features of a query's columns.
 
         `missing` gives, by column, the value that stands for missing ones; None stands for 0, the middle
         of the bounds. Every column that is not named there gets an indicator feature, unless `indicators`
-        is False or its declared values become features of their own (then all of them are 0). `as_codes`
-        names columns whose declared values have a natural order: each becomes one number.
+        is False or its declared values become features of their own (then all of them are 0).
         """
         kinds = dict(question.columns)
         declared = dict(missing or {})
-        unknown = ({label} if label else set()) | set(declared) | set(as_codes)
-        for name in unknown - set(kinds):
+        for name in (({label} if label else set()) | set(declared)) - set(kinds):
             raise BadParameter("features", f"the question has no column {name[:60]!r}")
         label_kind = kinds.pop(label) if label else None
-        columns = []
-        for name, kind in kinds.items():
-            as_code = name in as_codes
-            one_hot = isinstance(kind, Choice) and not as_code
-            columns.append(
-                Feature(
-                    name,
-                    kind,
-                    missing=_code(name, kind, declared.get(name)),
-                    indicator=indicators and name not in declared and not one_hot,
-                    as_code=as_code,
-                )
+        columns = tuple(
+            Feature(
+                name,
+                kind,
+                missing=_code(name, kind, declared.get(name)),
+                indicator=indicators and name not in declared and not isinstance(kind, Choice),
             )
-        return cls(tuple(columns), label or "", label_kind, bias)
+            for name, kind in kinds.items()
+        )
+        return cls(columns, label or "", label_kind)
 
     # The matrix: numbers between -1 and 1
 
     @property
     def names(self) -> list[str]:
         """The names of the features of the matrix."""
-        named = [name for column in self.columns for name in column.names]
-        return [*named, "1"] if self.bias else named
+        return [name for column in self.columns for name in column.names]
 
     @property
     def width(self) -> int:
         """The number of features of the matrix."""
         return len(self.names)
 
-    @property
-    def norm(self) -> float:
-        """The greatest length of a row of the matrix, rounded up. A column adds at most 1 to its square."""
-        return math.nextafter(math.sqrt(len(self.columns) + self.bias), math.inf)
-
     def matrix(self, rows: PrivateRows) -> Floats:
         """Return the features of all rows. The result is private."""
-        parts = [column.matrix(rows.columns[column.name]) for column in self.columns]
-        if self.bias:
-            parts.append(np.ones((len(rows), 1)))
-        return np.hstack(parts)
+        return np.hstack([column.matrix(rows.columns[column.name]) for column in self.columns])
 
     # The table: for Lapwing's trainers, with the declarations of its columns
 
@@ -336,32 +307,31 @@ class Features:
         """The declared bounds of a numeric label."""
         if self.label_kind is None or self.has_classes:
             raise BadParameter("label", "is no number: it has no bounds")
-        low, high = (
-            float(code * kind_step(self.label_kind)) for code in code_range(self.label, self.label_kind)
-        )
+        low, high = (float(code * kind_step(self.label_kind)) for code in self.label_feature.ends)
         return low, high
 
     def learnable(self, rows: PrivateRows) -> NDArray[np.bool_]:
         """Return a mask of the rows whose label is known. The result is private."""
-        return rows.columns[self._labelled].known
+        return rows.columns[self.label_feature.name].known
 
     def target(self, rows: PrivateRows) -> NDArray[Any]:
         """Return positions of classes, or numbers; -1 or NaN where the label is unknown.
 
         The result is private.
         """
-        column = rows.columns[self._labelled]
-        assert self.label_kind is not None
-        codes = np.clip(column.codes, *code_range(self.label, self.label_kind))
-        if self.has_classes:
-            return np.where(column.known, codes, -1)
-        return np.where(column.known, codes * float(kind_step(self.label_kind)), np.nan)
+        label = self.label_feature
+        column = rows.columns[label.name]
+        if not self.has_classes:
+            return label.table(column)[:, 0]
+        codes, known = label.codes(column)
+        return np.where(known, codes, -1)
 
     @property
-    def _labelled(self) -> str:
-        if not self.label:
+    def label_feature(self) -> Feature:
+        """The label as a column. Raises BadParameter if there is none."""
+        if self.label_kind is None:
             raise BadParameter("label", "is missing: there is nothing to learn")
-        return self.label
+        return Feature(self.label, self.label_kind)
 
     # Plain values, and the description as text
 
@@ -372,18 +342,14 @@ class Features:
         """
         kinds = {column.name: column for column in self.columns}
         if self.label and self.label in values:
-            assert self.label_kind is not None
-            kinds[self.label] = Feature(self.label, self.label_kind)
-        wrong = BadParameter("values", "must be one column for each feature (a list), all of one length")
-        if not isinstance(values, Mapping) or any(name not in values for name in kinds):
-            raise wrong
-        if any(isinstance(values[name], str) or not hasattr(values[name], "__len__") for name in kinds):
-            raise wrong
-        if len({len(values[name]) for name in kinds}) > 1:
-            raise wrong
-        columns: dict[str, CodedColumn] = {
-            name: column.coded(values[name]) for name, column in kinds.items()
+            kinds[self.label] = self.label_feature
+        given = [values.get(name) for name in kinds] if isinstance(values, Mapping) else [None]
+        lengths = {
+            len(one) if isinstance(one, Sized) and not isinstance(one, str) else None for one in given
         }
+        if None in lengths or len(lengths) > 1:
+            raise BadParameter("values", "must be one column for each feature (a list), all of one length")
+        columns = {name: column.coded(values[name]) for name, column in kinds.items()}
         count = len(next(iter(columns.values())).codes)
         numbers = np.arange(count, dtype=np.int64)
         return PrivateRows(numbers, np.zeros(count, np.int64), columns, numbers, numbers)
@@ -393,14 +359,14 @@ class Features:
         return {
             "form": _FORM,
             "label": None if self.label_kind is None else [self.label, _kind_to(self.label_kind)],
-            "bias": self.bias,
+            "bias": False,  # of earlier descriptions, as is as_code
             "columns": [
                 {
                     "name": column.name,
                     "kind": _kind_to(column.kind),
                     "missing": column.missing,
                     "indicator": column.indicator,
-                    "as_code": column.as_code,
+                    "as_code": False,
                 }
                 for column in self.columns
             ],
@@ -410,16 +376,16 @@ class Features:
     def from_json(cls, found: Any) -> Features:
         """Read a description that `to_json` returned."""
         try:
-            if found["form"] != _FORM:
+            if found["form"] != _FORM or found["bias"] or any(one["as_code"] for one in found["columns"]):
                 raise BadParameter("features", "are of another form")
             columns = tuple(
-                Feature(
-                    one["name"], _kind_of(one["kind"]), one["missing"], one["indicator"], one["as_code"]
-                )
+                Feature(one["name"], _kind_of(one["kind"]), one["missing"], one["indicator"])
                 for one in found["columns"]
             )
             label, kind = found["label"] or ("", None)
-            return cls(columns, label, None if kind is None else _kind_of(kind), found["bias"])
+            return cls(columns, label, None if kind is None else _kind_of(kind))
+        except BadParameter:
+            raise
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
             raise BadParameter("features", "cannot be read") from None
 

@@ -4,7 +4,7 @@ Claim    a file is in the source completely or not at all, the same file is adde
          added before is changed.
 Because  the file is copied under a name that no pattern matches, synced to disk, and then linked to a free
          name. The name contains a digest of the content, and files with equal content are looked for first.
-Test     tests/learn/growing/test_taking.py
+Test     tests/learn/test_new_files.py
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 from lapwing.engines.duckdb import DuckDbEngine
@@ -24,6 +25,7 @@ from lapwing.sql.policy import Policy, Table
 from lapwing.sql.source_location import FORMS
 from lapwing.sql.truncated import prepared_copy, registration
 from lapwing.sql.truncated.open_sources import FILES, encodings_of, private_tables
+from lapwing.storage.private_file import PUBLIC, new_private_file, sync_to_disk
 
 _ESCAPED = re.compile(r"\[([*?\[])\]")
 _MAGIC = re.compile(r"[*?\[]")
@@ -47,9 +49,7 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
             )
         return
     now = prepared_copy.files_of(policy)
-    for table in private_tables(policy):
-        if table.source.form not in FILES:
-            continue  # rows reach a database by other ways, and nothing says which are new
+    for table in _file_tables(policy):
         before = known.files.get(table.name, ())
         if not set(before) <= set(now[table.name]):
             raise BadParameter(
@@ -62,18 +62,19 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
 def require_readable_files(policy: Policy) -> None:
     """Raise BadParameter with the name of a new source file that cannot be opened. No row is read."""
     known, now = registration.last_registration(policy), prepared_copy.files_of(policy)
-    for table in private_tables(policy):
-        if table.source.form not in FILES:
-            continue
+    for table in _file_tables(policy):
         before = () if known is None else known.files.get(table.name, ())
         old = {path for path, _, _ in before}
         new = [glob.escape(path) for path, _, _ in now[table.name] if path not in old]
-        engine = DuckDbEngine.open(new, encodings=encodings_of(dict.fromkeys(new, table.source)))
-        try:
+        encodings = encodings_of(dict.fromkeys(new, table.source))
+        with closing(DuckDbEngine.open(new, encodings=encodings)) as engine:
             for path in new:
                 _require_opens(engine, table, path)
-        finally:
-            engine.close()
+
+
+def _file_tables(policy: Policy) -> list[Table]:
+    """Return the private tables in files: nothing says which rows of a database are new."""
+    return [table for table in private_tables(policy) if table.source.form in FILES]
 
 
 def _require_opens(engine: DuckDbEngine, table: Table, path: str) -> None:
@@ -156,23 +157,17 @@ def _form(name: str) -> str | None:
 def _require_schema(table: Table, file: Path) -> None:
     """Check that the columns that the policy uses exist, with the types that they have in the source."""
     location = glob.escape(str(file))
+    source = table.source
+    both = dict.fromkeys((source.location, location), source)
     try:
-        both = dict.fromkeys((table.source.location, location), table.source)
-        engine = DuckDbEngine.open(both, encodings=encodings_of(both))
-    except (EngineFailed, OSError):
-        raise BadParameter("file", f"cannot be read as {table.source.form}") from None
-    try:
-        old, new = (
-            {name.lower(): kind for name, kind in engine.columns(relation).items()}
-            for relation in (
-                engine.relation_of(table.source.form, table.source.location, csv=table.source.csv),
-                engine.relation_of(table.source.form, location, csv=table.source.csv),
+        with closing(DuckDbEngine.open(both, encodings=encodings_of(both))) as engine:
+            relations = [engine.relation_of(source.form, path, csv=source.csv) for path in both]
+            old, new = (
+                {name.lower(): kind for name, kind in engine.columns(relation).items()}
+                for relation in relations
             )
-        )
     except (EngineFailed, OSError, UnicodeDecodeError):
-        raise BadParameter("file", f"cannot be read as {table.source.form}") from None
-    finally:
-        engine.close()
+        raise BadParameter("file", f"cannot be read as {source.form}") from None
     assert table.unit is not None
     read = [column.in_source for column in table.columns.values()]
     used = [*read, *table.primary_key, *([table.unit.in_source] if table.unit.column else [])]
@@ -189,14 +184,12 @@ def _copied(file: Path, place: Path, digest: str) -> Path:
         raise BadParameter("file", f"there is another file {place}")
     part = place.with_name(f".{place.name}.{os.getpid()}.part")  # no pattern matches this name
     try:
-        with open(file, "rb") as source, open(part, "xb") as target:
+        with open(file, "rb") as source, new_private_file(part, mode=PUBLIC) as target:
             shutil.copyfileobj(source, target)
-            target.flush()
-            os.fsync(target.fileno())
         if file_digest(part) != digest:
             raise BadParameter("file", "changed while it was read")
         os.link(part, place)  # fails if the name exists: nothing is ever replaced
     finally:
         part.unlink(missing_ok=True)
-    prepared_copy.sync_to_disk(place.parent)
+    sync_to_disk(place.parent)
     return place

@@ -2,14 +2,14 @@
 
 Claim    nothing that a trainer computes from private data leaves before it is durably charged. After a
          crash, nothing is trained again under the same charge.
-Because  a trainer works inside `Payer.pay`, which is one release of the gate: charge, run, store.
+Because  a trainer works inside `Payer.pay`, which is one charged read: charge, run, store.
 Test     tests/learn/test_payer.py
 
 Claim    a trainer inside a larger piece of work (a search, an attempt) trains once, at the loss that is
          part of the larger price.
 Because  `PrepaidPayer` compares the loss that is asked for with the loss that was priced, and pays once.
          `StoredPayer` returns the model that is stored under the charge, and never trains.
-Test     tests/learn/selection/test_search.py
+Test     tests/learn/test_search.py
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from typing import Any, Final, Self
 
 from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter
-from lapwing.ledger import Receipt, Unit
-from lapwing.ledger.gate import ChargedRelease, Gate
-from lapwing.ledger.spending import Spending, Target
+from lapwing.ledger import ChargedRead, Gate, Receipt, Spending, Target, Unit
 
 
 class _Whose(Enum):
@@ -107,7 +105,7 @@ class LedgerPayer(Payer):
         from lapwing.ledger.gate import Gate, Target
         from lapwing.learn import LedgerPayer
         from lapwing.ledger import Unit
-        from lapwing.privacy import Relation
+        from lapwing.core import Relation
 
         payer = LedgerPayer(
             Gate(ledger, principal="ana"),
@@ -140,7 +138,8 @@ class LedgerPayer(Payer):
             parameters=parameters,
             request=self.request,
         )
-        done = self.gate.release(ChargedRelease(spending, run), key=self.key)
+        read = ChargedRead(gate=self.gate, spending=spending, key=self.key)
+        done = read.release(run, lambda result: result)
         return PaidResult(done.answer, done.receipt, done.is_replay)
 
 

@@ -5,7 +5,7 @@ Claim    the best of K runs is (ε, δ)-private with the ε of `loss`, however m
 Because  `runs` bounds its Rényi divergence, from which (ε, δ) follows. Where the number of runs is cut off
          at `most`, both neighbours' laws move by at most P[K > most] = t in total variation, which adds (1
          + e^ε) t to δ.
-Test     tests/learn/selection/test_repetition.py
+Test     tests/learn/test_repetition.py
 
 It is charged as (ε, δ): with probability δ anything, otherwise pure ε. An account has 6 % of its δ for
 such charges, so δ here is chosen far below the account's.
@@ -15,13 +15,13 @@ Claim    let A be the best, in a fixed order of outputs, of K runs of a mechanis
 Because  P[A = y] is an average of f'(X) over X between Q(< y) and Q(<= y), times Q(y), where f is K's
          generating function; f' changes slowly for these laws. docs/arguments/selection.md has the proof
          (Papernot and Steinke 2022, after Liu and Talwar 2019).
-Test     tests/learn/selection/test_runs.py: against the exact law of the best of K
+Test     tests/learn/test_repetition_runs.py: against the exact law of the best of K
 
 Claim    `delta_at` is at least the true δ at ε, in either direction.
-Because  *Gaussian*: each noise is a rounded continuous one up to a factor e^paid (privacy.gaussian);
+Because  *Gaussian*: each noise is a rounded continuous one up to a factor e^paid (`rounded_gaussian`);
          continuous ones compose to one whose squared ratio is the sum. *Other fixed runs*: δ is convex
          in e^ε, so it lies below the line between two points at which the run was priced.
-Test     tests/learn/selection/test_profile.py
+Test     tests/learn/test_repetition_profile.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claim    the result of `fit` is private at the one loss that it charges, before a row is read.
 Because  trainers inside the search have a `PrepaidPayer`. Only the winner is stored under the charge, and
          the fitted attributes are read from there.
-Test     tests/learn/selection/test_search.py
+Test     tests/learn/test_search.py
 
 A search tries all candidates, or a random number of random ones, and chooses one privately:
 
@@ -12,14 +12,14 @@ Claim    adding a unit raises every model's score by 0 to `most`, and changes no
 Because  a unit has one row, drawn from its own rows; each row is predicted by itself (floats of a batch may
          depend on the other rows); the score of a row is clamped. Subtract most/2 for each unit from all
          scores: the differences stay the same, and a unit now moves each score by at most most / 2.
-Test     tests/learn/selection/test_score.py
+Test     tests/learn/test_search_score.py
 
 Claim    the result of `find` is private at the loss that `price` returns.
 Because  *all candidates*: every training is paid, and so is the choice; trainings read training units, the
          choice reads models and test units, which are other units. *Random runs*: the output of a run
          (candidate, model, noisy score) is private at the base loss, and `Repetition` prices the best of
          them. The order of outputs is total and public. docs/arguments/selection.md
-Test     tests/learn/selection/test_ways.py
+Test     tests/learn/test_search_strategies.py
 
 The mechanism that chooses is the one with the smaller error at equal cost, in the filter that binds the
 account. Where pure ε runs out first, permute-and-flip is never worse than the exponential mechanism. Where
@@ -37,14 +37,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
-from itertools import count
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Terms
-from lapwing.core.exact import Number, positive, set_fields, whole
+from lapwing.core.exact import Number, least_where, positive, set_fields, whole
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import (
@@ -57,7 +56,7 @@ from lapwing.core.losses import (
     checked_delta,
     checked_epsilon,
 )
-from lapwing.core.noise import permutation, uniform_int
+from lapwing.core.noise import uniform_int
 from lapwing.core.selection import Exponential, PermuteAndFlip
 from lapwing.errors import BadParameter, BadValue, MissingExtra
 from lapwing.learn.payer import (
@@ -69,7 +68,7 @@ from lapwing.learn.payer import (
     require_add_remove,
 )
 from lapwing.learn.repetition import Repetition, RunCountLaw
-from lapwing.learn.table_input import checked_units, plain_array
+from lapwing.learn.table_input import checked_units, one_row_each, plain_array
 from lapwing.learn.trainers.columns import checked_table, checked_target
 
 try:
@@ -169,15 +168,13 @@ def _equal_epsilon(terms: Terms, epsilon: Fraction, place: int) -> Fraction:
     """Return the greatest ε at which the exponential mechanism costs no more in this filter."""
     most = terms.price(Pure(epsilon)).costs[place]
 
-    def fits(units: int) -> bool:
-        return terms.price(BoundedRange(Fraction(units, EPSILON_UNIT))).costs[place] <= most
+    def costs_more(units: int) -> bool:
+        return terms.price(BoundedRange(Fraction(units, EPSILON_UNIT))).costs[place] > most
 
     low = math.floor(epsilon * EPSILON_UNIT)  # a bounded range never costs more than pure ε
     high = min(4 * low, int(LARGEST_EPSILON) * EPSILON_UNIT) + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return max(Fraction(low, EPSILON_UNIT), epsilon if place == EPSILON else Fraction(0))
+    found = Fraction(least_where(costs_more, low, high) - 1, EPSILON_UNIT)
+    return max(found, epsilon if place == EPSILON else Fraction(0))
 
 
 def worst_error(choice: SelectionMechanism, candidates: int) -> float:
@@ -188,35 +185,25 @@ def worst_error(choice: SelectionMechanism, candidates: int) -> float:
     rate, others = float(choice.rate), candidates - 1
     if not others:
         return 0.0
-    error: Callable[[float], float] = (
-        exponential_error if isinstance(choice, Exponential) else flip_error
-    )(others)
+    error = exponential_error if isinstance(choice, Exponential) else flip_error
     # In units of 1/rate the worst gap lies below ln(candidates) + 3.
     points = (math.log(candidates) + 3) / 400
-    return max(error(k * points) for k in range(1, 401)) / rate
+    return max(error(k * points, others) for k in range(1, 401)) / rate
 
 
-def exponential_error(others: int) -> Callable[[float], float]:
-    """Return the mean error of the exponential mechanism, as a function of the gap times the rate."""
-
-    def at(gap: float) -> float:
-        weight = others * math.exp(-gap)
-        return gap * weight / (1 + weight)
-
-    return at
+def exponential_error(gap: float, others: int) -> float:
+    """Return the mean error of the exponential mechanism, where `gap` is the distance times the rate."""
+    weight = others * math.exp(-gap)
+    return gap * weight / (1 + weight)
 
 
-def flip_error(others: int) -> Callable[[float], float]:
+def flip_error(gap: float, others: int) -> float:
     """Return the same for permute-and-flip.
 
     The best of k candidates is taken with probability (1 - (1-p)^k) / kp, where p = e^-gap.
     """
-
-    def at(gap: float) -> float:
-        p, k = math.exp(-gap), others + 1
-        return gap * (1 + math.expm1(k * math.log1p(-p)) / (k * p))
-
-    return at
+    p, k = math.exp(-gap), others + 1
+    return gap * (1 + math.expm1(k * math.log1p(-p)) / (k * p))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +250,9 @@ class EveryCandidate(SearchStrategy):
 
     def __post_init__(self) -> None:
         if not isinstance(self.choice, Exponential | PermuteAndFlip):
-            raise BadParameter("choice", "must be Exponential or PermuteAndFlip: see choice_for")
+            raise BadParameter(
+                "choice", "must be Exponential or PermuteAndFlip: see selection_mechanism_for"
+            )
 
     def price(self, candidates: Sequence[Loss], score: Score) -> Loss:
         """Return the worse of two losses: that of all trainings, and that of the choice."""
@@ -329,9 +318,7 @@ class RandomRuns(SearchStrategy):
         repetition, mechanism = self.repetition(candidates, score), self._mechanism(score)
         wanted = repetition.draw()
         best: SearchResult | None = None
-        for run in count() if repetition.most is None else range(repetition.most):
-            if repetition.most is None and run >= wanted:
-                break
+        for run in range(wanted if repetition.most is None else repetition.most):
             tried = attempt(int(uniform_int(0, len(candidates), 1)[0]))
             found = SearchResult(tried.candidate, tried.model, int(mechanism.sample([tried.score])[0]))
             if run < wanted and (best is None or _place(found) > _place(best)):
@@ -466,12 +453,10 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
         testing: CellArray,
     ) -> SearchResult | None:
         # A unit's half depends on the unit alone, and so does the row with which it tests.
-        tests = np.isin(unit_of_row, unit_of_row[testing])
-        order = permutation(len(unit_of_row))
-        order = order[tests[order]]
-        order = order[np.unique(unit_of_row[order], return_index=True)[1]]
-        rows, truth = table[order], target[order]
-        trains = ~tests
+        trains = ~np.isin(unit_of_row, unit_of_row[testing])
+        tests = np.flatnonzero(~trains)
+        drawn = tests[one_row_each(unit_of_row[tests], len(tests))]
+        rows, truth = table[drawn], target[drawn]
 
         def attempt(candidate: int) -> CandidateResult:
             payer = PrepaidPayer(losses[candidate])

@@ -4,7 +4,7 @@ Claim    the loss of every block stays within the policy's (ε, δ), whatever is
          Hence so does the loss of every privacy unit. docs/arguments/growing.md.
 Because  an append changes no existing block, and reading a block is charged to it first, by the ledger,
          whose caps never change.
-Test     tests/learn/growing/test_stream.py
+Test     tests/learn/test_stream.py
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from lapwing.core.losses import Loss
 from lapwing.engines.engine import ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.learn import new_files, stream_blocks
+from lapwing.learn import arrivals, new_files
 from lapwing.learn.budget_sharing import (
     PipelineShare,
     SharingRule,
@@ -28,10 +28,8 @@ from lapwing.learn.budget_sharing import (
     open_share,
 )
 from lapwing.learn.stream_blocks import (
-    ArrivalNote,
     BlockStatus,
     StreamStatus,
-    arrived_periods,
     blocks_able_to_pay,
     budget_left_by_block,
     untouched_blocks,
@@ -43,8 +41,6 @@ from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
 from lapwing.sql.policy import BlockRule, Policy, block_labels
-from lapwing.sql.truncated import registration
-from lapwing.sql.truncated.prepared_copy import exclusive_lock
 
 FIRST_LOOK = 50  # blocks at first
 
@@ -162,27 +158,23 @@ class Stream(AbstractContextManager["Stream"]):
         """
         policy, day = self.policy, today or datetime.now(UTC).date()
         to = new_files.table_for_file(policy, table) if file is not None or table is not None else None
-        registration.make_folder(policy)
-        stream_blocks.stream_folder(policy).mkdir(mode=0o700, exist_ok=True)
-        with exclusive_lock(stream_blocks.stream_folder(policy)):
-            note, known = stream_blocks.read_arrival_note(policy), self._known()
-            reached = stream_blocks.checked_through(self._blocks, through, note, is_known=known is not None)
+        with arrivals.append_lock(policy):
+            note, known = arrivals.read_arrival_note(policy), self._known()
+            reached = arrivals.checked_through(self._blocks, through, note, is_known=known is not None)
             new_files.require_unchanged_files(policy, 0 if known is None else known.version)
             place = new_files.take_file(to, Path(file)) if to is not None and file is not None else None
             new_files.require_readable_files(policy)
             self.dataset.prepare(progress, today=day, again=True)  # an empty append counts, too
             by_time = self._blocks.by == "row"
-            labels = arrived_periods(self._blocks, reached, day) if by_time else self.blocks()
-            new = stream_blocks.record_arrivals(policy, note, labels, through=reached, today=day)
+            labels = arrivals.arrived_periods(self._blocks, reached, day) if by_time else self.blocks()
+            new = arrivals.record_arrivals(policy, note, labels, through=reached, today=day)
             return AppendResult(self.dataset.version(), place, tuple(new))
 
     def _known(self) -> DataSet | None:
         """Return the data set if the ledger knows it. Looking creates no ledger."""
-        return (
-            policy_ledger.find_data_set(self.ledger, self.policy)
-            if policy_ledger.has_ledger(self.policy)
-            else None
-        )
+        if not policy_ledger.has_ledger(self.policy):
+            return None
+        return policy_ledger.find_data_set(self.ledger, self.policy)
 
     def _opened(self) -> list[str]:
         """Return all blocks of units in the ledger.
@@ -196,9 +188,9 @@ class Stream(AbstractContextManager["Stream"]):
     def blocks(self) -> list[str]:
         """Return the blocks that have arrived, oldest first, whether or not they can pay."""
         if self._blocks.by == "unit":
-            return [] if self._known() is None else stream_blocks.sort_by_age(self._blocks, self._opened())
-        note = stream_blocks.read_arrival_note(self.policy)
-        return [] if note is None else stream_blocks.sort_by_age(self._blocks, list(note.born))
+            return [] if self._known() is None else arrivals.sort_by_age(self._blocks, self._opened())
+        note = arrivals.read_arrival_note(self.policy)
+        return [] if note is None else arrivals.sort_by_age(self._blocks, list(note.born))
 
     def status(self, *, pipeline: str | None = None) -> StreamStatus:
         """Return the budget left of every block. Nothing is written.
@@ -248,7 +240,7 @@ class Stream(AbstractContextManager["Stream"]):
 
     def _unlocked(self, labels: Sequence[str]) -> dict[str, Fraction]:
         """Return the part of each block's budget that may be used now."""
-        note = stream_blocks.read_arrival_note(self.policy) or ArrivalNote()
+        note = arrivals.read_arrival_note(self.policy) or arrivals.ArrivalNote()
         now = note.appends
         return {label: self.sharing.unlocked(now, note.born.get(label, now)) for label in labels}
 

@@ -1,33 +1,18 @@
-"""The blocks of a stream: which of them have arrived, what budget is left, and which can pay.
-
-A public note beside the policy records which blocks have arrived. Every append writes it, from the
-curator's `through` or from the calendar of that day, and never from rows: blocks exist by declaration. The
-note only decides which blocks are offered to pipelines and how fast budgets unlock.
-
-Claim    a lost or outdated note offers and unlocks less, never more.
-Because  a block of time has arrived only if the note says so, and the unlocked part of a block is computed
-         from the note alone. If a note should exist but does not, an append without `through` is refused:
-         the calendar may name more months than have data. (Blocks of people are opened in the ledger as
-         they arrive.)
-Test     tests/learn/growing/test_arrived.py
+"""The budget of a stream's blocks: the part that is left in each, and the blocks that can pay.
 
 Claim    a block that is chosen can pay in every account that would be charged, unless somebody else spends
          there first: then the charge is refused, and nothing is lost.
 Because  the budget used and the cost are the numbers that the ledger's transaction compares. A wrong choice
          is only refused, because choosing spends nothing.
-Test     tests/learn/growing/test_stream.py::test_who_is_chosen_can_pay_and_who_is_not_cannot
+Test     tests/learn/test_stream.py::test_who_is_chosen_can_pay_and_who_is_not_cannot
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +20,6 @@ from numpy.typing import NDArray
 
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, FIRST_ORDER, Terms
 from lapwing.core.losses import Loss
-from lapwing.errors import BadParameter
 from lapwing.learn.budget_sharing import PipelineShare
 from lapwing.learn.confidence_bounds import float_down
 from lapwing.ledger import Ledger
@@ -43,124 +27,6 @@ from lapwing.ledger.accounts import Account, Block
 from lapwing.ledger.budget_history import remaining_delta, remaining_exactly
 from lapwing.ledger.entry import Costs
 from lapwing.ledger.spending import Target
-from lapwing.sql.policy import EPOCH, BlockRule, Policy, block_labels, period_of
-from lapwing.sql.row_questions import codes_of_block_labels
-from lapwing.sql.truncated.open_sources import FILES, private_tables
-from lapwing.sql.truncated.prepared_copy import files_of, prepared_folder
-from lapwing.sql.truncated.registration import replace_file
-
-ARRIVALS_FILE = "arrived.json"
-
-
-@dataclass(frozen=True, slots=True)
-class ArrivalNote:
-    """The public note: the newest declared block, and the append with which each block arrived.
-
-    Appends are counted if they bring new files; for sources other than files, once a day. `files` is a
-    digest of the source files at the last append, and `day` its date.
-    """
-
-    through: str = ""
-    born: Mapping[str, int] = field(default_factory=dict)
-    appends: int = 0
-    files: str = ""
-    day: str = ""
-
-
-def read_arrival_note(policy: Policy) -> ArrivalNote | None:
-    """Read the last note; None if there is none, or if it cannot be read."""
-    try:
-        found = json.loads((stream_folder(policy) / ARRIVALS_FILE).read_text(encoding="utf-8"))
-        born = {str(label): int(append) for label, append in found["born"].items()}
-        through, files, day = (str(found[name]) for name in ("through", "files", "day"))
-        note = ArrivalNote(through, born, int(found["appends"]), files, day)
-        if policy.blocks is not None and policy.blocks.by == "row":
-            codes_of_block_labels(policy.blocks, [*born, *({through} - {"", *born})])
-        return note
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # BadParameter, for a label that is no block, is a ValueError
-
-
-def stream_folder(policy: Policy) -> Path:
-    """Return the folder of the note and of the lock for appends."""
-    return prepared_folder(policy) / "stream"
-
-
-def sort_by_age(blocks: BlockRule, labels: Sequence[str]) -> list[str]:
-    """Sort blocks by age, the oldest first."""
-    return [label for _, label in sorted(zip(codes_of_block_labels(blocks, labels), labels, strict=True))]
-
-
-def arrived_periods(blocks: BlockRule, through: str, today: date) -> list[str]:
-    """Return the blocks of time that have arrived by this day, oldest first.
-
-    `through` names the newest one; "" means that the calendar decides.
-    """
-    last = blocks.last
-    if through:
-        [last] = codes_of_block_labels(blocks, [through])
-    else:
-        last = min(last, period_of(blocks.every, (today - EPOCH).days))
-    return block_labels(blocks, range(blocks.first, last + 1))
-
-
-def checked_through(
-    blocks: BlockRule, through: str | None, note: ArrivalNote | None, *, is_known: bool
-) -> str:
-    """Return the newest block that has data, as far as somebody has said so; "" if nobody has.
-
-    It never goes back. `is_known` is True if the ledger knows the data set already.
-
-    Raises BadParameter if `through` goes back, does not fit, or is needed because the note is missing.
-    """
-    if through is None:
-        if note is None and is_known and blocks.by == "row":
-            raise BadParameter(
-                "through",
-                "must be given: the note of the blocks that have arrived is missing, and the calendar "
-                "may name blocks without data. Name the newest block with data, such as --through 2026-03",
-            )
-        return "" if note is None else note.through
-    if blocks.by != "row":
-        raise BadParameter("through", "is for blocks of rows by time: others open by themselves")
-    [now] = codes_of_block_labels(blocks, [through])
-    if note is not None and note.born:
-        newest = sort_by_age(blocks, list(note.born))[-1]
-        if now < codes_of_block_labels(blocks, [newest])[0]:
-            raise BadParameter("through", f"must not go back before {newest}")
-    return through
-
-
-def record_arrivals(
-    policy: Policy,
-    note: ArrivalNote | None,
-    labels: Sequence[str],
-    *,
-    through: str,
-    today: date | None = None,
-) -> list[str]:
-    """Write a new note in which these blocks have arrived, and return those that are new."""
-    before = note or ArrivalNote()
-    after = replace(
-        before, through=through, files=_files(policy), day=str(today or datetime.now(UTC).date())
-    )
-    by_files = all(table.source.form in FILES for table in private_tables(policy))
-    if before.appends == 0 or (after.files != before.files if by_files else after.day > before.day):
-        after = replace(after, appends=before.appends + 1)
-    elif not by_files:
-        after = replace(after, day=before.day)
-    new = [label for label in labels if label not in before.born]
-    born = {**before.born, **dict.fromkeys(new, after.appends)}
-    told = {"through": after.through, "born": born, "appends": after.appends}
-    text = json.dumps({**told, "files": after.files, "day": after.day}, indent=1)
-    replace_file(stream_folder(policy) / ARRIVALS_FILE, text)
-    return new
-
-
-def _files(policy: Policy) -> str:
-    """Return a digest of the source files as they are now."""
-    return hashlib.sha256(repr(sorted(files_of(policy).items())).encode()).hexdigest()
-
 
 ALL_UNLOCKED = Fraction(1)
 RETIRED_BELOW = Fraction(1, 1000)  # of the block's ε
@@ -264,8 +130,7 @@ def budget_left_by_block(
         for label in labels:
             if label not in share.blocks:
                 accounts[label].append(anew)
-        here = share.target(labels)
-        targets = targets if here is None else (*targets, here)
+        targets = (*targets, *share.targets(labels))
     for target in targets:
         found = ledger.look_at(ledger.account(target.account), target.blocks)
         sums: dict[Terms, set[Costs]] = {}
@@ -305,8 +170,7 @@ def blocks_able_to_pay(
     if share is not None and labels:
         fits_anew = share.terms.after(share.taken, share.terms.price(loss)) is not None
         able = {label for label in labels if fits_anew or label in share.blocks}
-        here = share.target(sorted(labels))
-        targets = targets if here is None else (*targets, here)
+        targets = (*targets, *share.targets(sorted(labels)))
     for target in targets:
         found = ledger.look_at(ledger.account(target.account), target.blocks)
         fits = dict(zip([block.label for _, block in found], _fits(found, loss, unlocked), strict=True))

@@ -4,7 +4,7 @@ Claim    a unit is in the same half in every attempt, whatever else is in the da
          written; and the halves are disjoint sets of units.
 Because  the half is a function of the key, the share and the id's normal form (`lapwing.ledger.unit_ids`)
          alone.
-Test     tests/learn/validators/test_halves.py
+Test     tests/learn/test_unit_split.py
 
 Keep the key and the share as long as the data: another key or share would test with units that have
 trained.
@@ -22,7 +22,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from lapwing.core.exact import Number, exact
+from lapwing.core.exact import Number, inside_unit
 from lapwing.errors import BadParameter, BadValue
 from lapwing.ledger.unit_ids import Id, normal_id
 
@@ -37,9 +37,7 @@ def in_test_half(ids: Iterable[Id] | NDArray[Any], *, key: bytes, share: Number)
 
     Drop rows without a unit before: all of them together count as one unit.
     """
-    part = exact(share, "share")
-    if not 0 < part < 1:
-        raise BadParameter("share", "must lie strictly between 0 and 1")
+    part = inside_unit(share, "share")
     if not isinstance(key, bytes) or not _LEAST_KEY <= len(key) <= _MOST_KEY:
         raise BadParameter("key", "must be 16 to 64 secret bytes")
     below = np.uint64(math.floor(part * (1 << 64)))

@@ -5,7 +5,7 @@ A validator has a public price, a noisy release, and a verdict that is computed 
 Claim    removing a unit takes away its own whole number and changes no other unit's.
 Because  a unit's number depends on its own rows alone, clamped one by one, and every row becomes a number:
          no row is refused for its value.
-Test     tests/learn/validators/test_rows.py
+Test     tests/learn/test_validation_rows.py
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.core.exact import Number, exact, positive, set_fields, whole
+from lapwing.core.exact import Number, exact, inside_unit, positive, set_fields, whole
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Loss, Relation, checked_epsilon
 from lapwing.errors import BadParameter, BadValue
+from lapwing.learn.confidence_bounds import float_down, float_up
 from lapwing.learn.payer import EACH_ROW
 from lapwing.learn.table_input import NUMBERS, Floats, Wholes, checked_units, read_column, read_numbers
 
@@ -204,7 +205,7 @@ class Validator(ABC):
              pipeline ends in a wrong ACCEPT; and the same for a wrong REJECT.
     Because  attempt i errs with a probability of at most η/(i(i+1)), and these add up to less than η.
              docs/arguments/validators.md says what must be independent for it.
-    Test     tests/learn/validators/test_attempts.py
+    Test     tests/learn/test_validation_attempts.py
 
     Neighbours add or remove one unit. `loss` is the price of one `release`, and must be charged first.
     `judge` looks at released numbers only.
@@ -216,7 +217,7 @@ class Validator(ABC):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        set_fields(self, target=positive(self.target, "target"), eta=checked_eta(self.eta))
+        set_fields(self, target=positive(self.target, "target"), eta=inside_unit(self.eta, "eta"))
         set_fields(self, epsilon=checked_epsilon(self.epsilon))
 
     @property
@@ -266,6 +267,28 @@ class Validator(ABC):
     def _made(self, *numbers: int) -> ValidationRelease:
         return ValidationRelease(numbers, self._name)
 
+    def _step_sums(self, steps: Wholes) -> tuple[int, int]:
+        """Return the sum of the units' steps, and how much larger the sum could have been."""
+        total = int(steps.sum())
+        return total, self._l1 * len(steps) - total
+
+    def _verdict(self, what: str, bound: Fraction, estimate: float | None) -> ValidationResult:
+        """Accept if the bound meets the target, otherwise retry. Only an accuracy must be large."""
+        if what == "accuracy":
+            is_met, shown, side, beyond = bound >= self.target, float_down(bound), "at least", "below"
+        else:
+            is_met, shown, side, beyond = bound <= self.target, float_up(bound), "at most", "above"
+        if is_met:
+            words = f"the {what} is {side} {shown:.6g}, as wanted ({float(self.target):.6g})"
+            return ValidationResult(ValidationVerdict.ACCEPT, estimate, shown, words)
+        words = f"the {what} was shown to be {side} {shown:.6g}, {beyond} {float(self.target):.6g}"
+        return ValidationResult(ValidationVerdict.RETRY, estimate, shown, words)
+
+    def _too_few(self, estimate: float | None = None) -> ValidationResult:
+        """Return the verdict for a release in which the noise hides all units."""
+        why = "there are too few units for this noise"
+        return ValidationResult(ValidationVerdict.RETRY, estimate, None, why)
+
     def _numbers(self, released: ValidationRelease, count: int) -> tuple[int, ...]:
         """Return the numbers of a release of this validator.
 
@@ -283,14 +306,6 @@ def eta_share(eta: Fraction, attempt: int) -> Fraction:
     """Return η/(i(i+1)), the share of attempt i. All shares together are less than η."""
     i = whole(attempt, "attempt", at_least=1)
     return eta / (i * (i + 1))
-
-
-def checked_eta(value: Number) -> Fraction:
-    """Return a probability of error that lies strictly between 0 and 1."""
-    eta = exact(value, "eta")
-    if not 0 < eta < 1:
-        raise BadParameter("eta", "must lie strictly between 0 and 1")
-    return eta
 
 
 @lru_cache(maxsize=1024)

@@ -18,14 +18,15 @@ from lapwing.core.losses import Loss, SequentialComposition, checked_epsilon
 from lapwing.core.values import Grid
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.confidence_bounds import (
+    clamped_share,
     float_down,
-    float_up,
     mean_ceiling,
-    mean_floor,
+    noisy_mean_ceiling,
+    noisy_mean_floor,
     share_ceiling,
     share_floor,
 )
-from lapwing.learn.table_input import one_row_each, read_codes
+from lapwing.learn.table_input import Floats, Wholes, one_row_each, read_codes
 from lapwing.learn.validation import (
     ClassLosses,
     Rounding,
@@ -56,7 +57,7 @@ class AccuracyValidator(Validator):
              predictions are counted with noise, and a unit is in one of the counts. A third of η each
              covers the noise of either count, and Clopper and Pearson's bound, which falls with the wrong
              and rises with the correct ones.
-    Test     tests/learn/validators/test_accuracy.py::test_a_bad_model_is_accepted_with_at_most_eta
+    Test     tests/learn/test_validators_accuracy.py::test_a_bad_model_is_accepted_with_at_most_eta
 
     `ValidationRows.values` says whether each prediction was right. A value that is neither True nor False
     counts as wrong.
@@ -88,17 +89,8 @@ class AccuracyValidator(Validator):
         right, wrong = self._numbers(released, 2)
         reach = noise_quantile(self._noise, eta / 3)
         floor = share_floor(right - reach, wrong + reach, eta / 3)
-        estimate = min(max(right / (right + wrong), 0.0), 1.0) if right + wrong > 0 else None
-        shown, wanted = float_down(floor), float(self.target)
-        if floor >= self.target:
-            words = f"the accuracy is at least {shown:.6g}, as wanted ({wanted:.6g})"
-            return ValidationResult(ValidationVerdict.ACCEPT, estimate, shown, words)
-        if floor <= 0:
-            return ValidationResult(
-                ValidationVerdict.RETRY, estimate, None, "there are too few units for this noise"
-            )
-        words = f"the accuracy was shown to be at least {shown:.6g}, below {wanted:.6g}"
-        return ValidationResult(ValidationVerdict.RETRY, estimate, shown, words)
+        estimate = float(clamped_share(right, wrong)) if right + wrong > 0 else None
+        return self._verdict("accuracy", floor, estimate) if floor > 0 else self._too_few(estimate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +122,7 @@ class LossValidator(Validator):
     Because  each unit has k of most = bound / step steps, rounded up, and (Σ k, Σ (most - k)) is released
              with noise: a unit adds k and most - k, exactly `most` in L1. A third of η each covers the
              noise of the first sum, the noise of the second, and the sampling of units.
-    Test     tests/learn/validators/test_loss.py::test_a_bad_model_is_accepted_with_at_most_eta
+    Test     tests/learn/test_validators_loss.py::test_a_bad_model_is_accepted_with_at_most_eta
 
     The model must not depend on the rows' units (see `in_test_half`), which are drawn independently from
     those that the verdict is about. A missing loss counts as `bound`.
@@ -174,14 +166,14 @@ class LossValidator(Validator):
         self._check_class(rows.of_class)
         losses = real_rows(rows.values)
         units = unit_numbers(rows.units, len(losses))
-        steps = unit_means(in_steps(losses, self.step, self._l1, Rounding.UP), units, Rounding.UP)
-        lost = int(steps.sum())
-        noisy = self._noise.sample([lost, self._l1 * len(steps) - lost])
-        if self.best is None or rows.of_class is None:
-            return self._made(*noisy.tolist())
-        least, spared = self._least(rows.of_class)
-        noisy_least = self._noise_of(self.best).sample([least, spared])
-        return self._made(*noisy.tolist(), *noisy_least.tolist())
+        noisy = self._noise.sample(self._sums(losses, units, Rounding.UP)).tolist()
+        if self.best is not None and rows.of_class is not None:
+            noisy += self._noise_of(self.best).sample(self._least(rows.of_class)).tolist()
+        return self._made(*noisy)
+
+    def _sums(self, losses: Floats, units: Wholes, rounding: Rounding) -> tuple[int, int]:
+        """Return the sum of the steps that units lose, and of those that they do not."""
+        return self._step_sums(unit_means(in_steps(losses, self.step, self._l1, rounding), units, rounding))
 
     def _check_class(self, of_class: ClassLosses | None) -> None:
         declared, came = self.best and self.best.models, of_class and len(of_class.losses)
@@ -197,25 +189,18 @@ class LossValidator(Validator):
         if len({len(losses) for losses in each}) != 1:
             raise BadValue("every model of the class must have a loss for each row")
         units = unit_numbers(of_class.units, len(each[0]))
-        sums = [
-            int(unit_means(in_steps(one, self.step, self._l1, Rounding.DOWN), units, Rounding.DOWN).sum())
-            for one in each
-        ]
-        least = min(sums)
-        return least, self._l1 * len(np.unique(units)) - least
+        return min(self._sums(one, units, Rounding.DOWN) for one in each)
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
         """Accept if the upper bound of the loss meets the target; reject if the class cannot."""
         eta = eta_share(self.eta, attempt)
         lost, spared, *of_class = self._numbers(released, 2 if self.best is None else 4)
         reach = noise_quantile(self._noise, eta / 3)
-        ceiling = self.bound * mean_ceiling(
-            Fraction(lost + reach, self._l1), Fraction(spared - reach, self._l1), eta / 3
-        )
+        top = noisy_mean_ceiling(lost, spared, reach=reach, most=self._l1, risk=eta / 3)
         estimate = self._estimate(lost, spared)
-        if ceiling <= self.target:
-            words = f"the loss is at most {float_up(ceiling):.6g}, as wanted ({float(self.target):.6g})"
-            return ValidationResult(ValidationVerdict.ACCEPT, estimate, float_up(ceiling), words)
+        found = self._verdict("loss", self.bound * top, estimate)
+        if found.verdict is ValidationVerdict.ACCEPT:
+            return found
         if of_class and self.best is not None:
             floor = self._class_floor(of_class[0], of_class[1], self.best, eta)
             if floor > self.target:
@@ -223,23 +208,15 @@ class LossValidator(Validator):
                 return ValidationResult(
                     ValidationVerdict.REJECT, self._estimate(*of_class), float_down(floor), words
                 )
-        if ceiling >= self.bound:
-            return ValidationResult(
-                ValidationVerdict.RETRY, estimate, None, "there are too few units for this noise"
-            )
-        words = f"the loss was shown to be at most {float_up(ceiling):.6g}, above {float(self.target):.6g}"
-        return ValidationResult(ValidationVerdict.RETRY, estimate, float_up(ceiling), words)
+        return found if top < 1 else self._too_few(estimate)
 
     def _class_floor(self, least: int, spared: int, best: BestInClass, eta: Fraction) -> Fraction:
         """Return a loss that all models of the class exceed with a probability of at least 1 - eta."""
         reach = noise_quantile(self._noise_of(best), eta / 3)
-        low, high = Fraction(least - reach, self._l1), Fraction(spared + reach, self._l1)
-        return self.bound * mean_floor(low, high, eta / 3)
+        return self.bound * noisy_mean_floor(least, spared, reach=reach, most=self._l1, risk=eta / 3)
 
     def _estimate(self, lost: int, spared: int) -> float | None:
-        if lost + spared <= 0:
-            return None
-        return float(self.bound * min(max(Fraction(lost, lost + spared), Fraction(0)), Fraction(1)))
+        return float(self.bound * clamped_share(lost, spared)) if lost + spared > 0 else None
 
 
 # Half a step by rounding rows, half by rounding a unit's mean, and the error of floats below 2^30 steps.
@@ -254,14 +231,6 @@ class StatisticValidator(Validator):
     The verdict is never REJECT: more units always help. Release `ValidationResult.estimate` or `shares`.
     """
 
-    def _verdict(self, estimate: float | None, error: Fraction) -> ValidationResult:
-        shown = float_up(error)
-        if error <= self.target:
-            words = f"the error is at most {shown:.6g}, as wanted ({float(self.target):.6g})"
-            return ValidationResult(ValidationVerdict.ACCEPT, estimate, shown, words)
-        words = f"the error was shown to be at most {shown:.6g}, above {float(self.target):.6g}"
-        return ValidationResult(ValidationVerdict.RETRY, estimate, shown, words)
-
     def _refuse_class(self, rows: ValidationRows) -> None:
         if rows.of_class is not None:
             raise BadValue("a statistic has no class")
@@ -275,7 +244,7 @@ class MeanValidator(StatisticValidator):
              units has a probability of at most η/(i(i+1)) at attempt i. Loss: epsilon.
     Because  the sums of k and of most - k steps are released, as by a LossValidator. Both ends of the mean
              are bounded, with a sixth of η for each tail of each noise, and of sampling.
-    Test     tests/learn/validators/test_statistic.py::test_a_mean_is_further_off_with_at_most_eta
+    Test     tests/learn/test_validators_statistic.py::test_a_mean_is_further_off_with_at_most_eta
 
     Rows without a value are left out, and so are units without any.
     """
@@ -302,28 +271,23 @@ class MeanValidator(StatisticValidator):
         known = ~np.isnan(values)
         placed = Grid(self.low, self.high, self.step).place(values[known], missing=None)
         steps = unit_means(placed - int(self.low / self.step), units[known], Rounding.NEAREST)
-        above = int(steps.sum())
-        return self._made(*self._noise.sample([above, self._l1 * len(steps) - above]).tolist())
+        return self._made(*self._noise.sample(self._step_sums(steps)).tolist())
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
         """Accept if the error of the mean is at most the target."""
         eta = eta_share(self.eta, attempt)
         above, below = self._numbers(released, 2)
         if above + below <= 0:
-            return ValidationResult(
-                ValidationVerdict.RETRY, None, None, "there are too few units for this noise"
-            )
+            return self._too_few()
         reach = noise_quantile(self._noise, eta / 6)
-        most = self._l1
-        ceiling = mean_ceiling(Fraction(above + reach, most), Fraction(below - reach, most), eta / 6)
-        floor = mean_floor(Fraction(above - reach, most), Fraction(below + reach, most), eta / 6)
-        middle = min(max(Fraction(above, above + below), Fraction(0)), Fraction(1))
+        ceiling = noisy_mean_ceiling(above, below, reach=reach, most=self._l1, risk=eta / 6)
+        floor = noisy_mean_floor(above, below, reach=reach, most=self._l1, risk=eta / 6)
         width = self.high - self.low
-        estimate = float(self.low + width * middle)
+        estimate = float(self.low + width * clamped_share(above, below))
         # From the float that is shown, so that its own rounding is part of the error.
         shown = (Fraction(estimate) - self.low) / width
         error = width * max(ceiling - shown, shown - floor) + _ROUNDED * self.step
-        return self._verdict(estimate, error)
+        return self._verdict("error", error, estimate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +299,7 @@ class HistogramValidator(StatisticValidator):
     Because  a unit is in one bin. For each bin, the noise of its count, the noise of all others together
              (by its exact law), and Clopper and Pearson's bounds get a third of η/bins each, half for each
              tail.
-    Test     tests/learn/validators/test_statistic.py::test_a_share_is_further_off_with_at_most_eta
+    Test     tests/learn/test_validators_statistic.py::test_a_share_is_further_off_with_at_most_eta
 
     `ValidationRows.values` are the bins, 0 .. bins - 1. Rows in other bins are left out, and so are units
     without any.
@@ -375,16 +339,14 @@ class HistogramValidator(StatisticValidator):
         """
         counts = self._numbers(released, self.bins)
         total = sum(counts)
-        return tuple(min(max(count / total, 0.0), 1.0) for count in counts) if total > 0 else None
+        return tuple(float(clamped_share(one, total - one)) for one in counts) if total > 0 else None
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
         """Accept if the error of every share is at most the target."""
         eta = eta_share(self.eta, attempt)
         counts, shares = self._numbers(released, self.bins), self.shares(released)
         if shares is None:
-            return ValidationResult(
-                ValidationVerdict.RETRY, None, None, "there are too few units for this noise"
-            )
+            return self._too_few()
         tail = eta / (6 * self.bins)
         own = noise_quantile(self._noise, tail)
         rest = _reach_of_sum(self._noise.scale, self.bins - 1, tail)
@@ -400,7 +362,7 @@ class HistogramValidator(StatisticValidator):
             if rough <= error:
                 break
             error = max(error, share_ceiling(hits, misses, tail) - shown)
-        return self._verdict(None, error)
+        return self._verdict("error", error, None)
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lapwing.ledger.accounts import Account, Block, Slices, Unit
+from lapwing.ledger.charged_read import ChargedRead
 from lapwing.ledger.data_sets import DataSet, append, register
 from lapwing.ledger.entry import Receipt
 from lapwing.ledger.gate import ChargedRelease, Gate, Release, targets
@@ -13,6 +14,7 @@ from lapwing.ledger.spending import Spending, Target
 __all__ = [
     "Account",
     "Block",
+    "ChargedRead",
     "ChargedRelease",
     "CuratorKey",
     "DataSet",

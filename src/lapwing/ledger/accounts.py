@@ -1,6 +1,6 @@
-"""Accounts and blocks: what is protected, for how much, and how they are written.
+"""Accounts and blocks: their privacy unit and lifetime budget, and how they are written.
 
-An account fixes once and for life what is protected and for how much. Its blocks are disjoint slices of the
+An account fixes its privacy unit and its budget once and for life. Its blocks are disjoint slices of the
 units, each with the whole budget. The block `*` stands for all units that are in no named block. Raising a
 budget opens a further account of the same *family*, into which all blocks move. Each change is one
 transaction together with its entry.
@@ -17,9 +17,10 @@ from functools import lru_cache
 from typing import Any
 
 from lapwing.core.budget import Charge, Terms, price
+from lapwing.core.exact import short
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.ledger.entry import CommittedName, Costs, encode, now
+from lapwing.ledger.entry import CommittedName, Costs, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
 from lapwing.ledger.store import Row, Transaction
@@ -28,7 +29,13 @@ EVERYONE = "*"
 
 
 class Unit(Enum):
-    """The privacy unit: what two neighbouring data sets differ in."""
+    """The privacy unit: what two neighbouring data sets differ in.
+
+    Example:
+        >>> from lapwing.ledger import Unit
+        >>> Unit.PERSON.value
+        'person'
+    """
 
     PERSON = "person"
     ROW = "row"
@@ -44,6 +51,11 @@ class Slices(Enum):
 
     If neighbours replace a unit, they replace its data. A rule that reads data could then move the unit
     from one block to another, and the unit would be charged to both. Then only the other two are possible.
+
+    Example:
+        >>> from lapwing.ledger import Slices
+        >>> ledger.account("patients").slices is Slices.NONE
+        True
     """
 
     NONE = "none"
@@ -54,7 +66,25 @@ class Slices(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A lifetime budget, as it was opened."""
+    """A lifetime budget, as it was opened.
+
+    Args:
+        number: the account's number in the ledger.
+        root: the number of the account that this one raises; its own number if it raises none.
+        name: the name, and the commitment to it that entries show.
+        unit: the privacy unit.
+        relation: the relation of neighbouring data sets.
+        terms: the lifetime budget, and its shares.
+        slices: the rule by which units are divided into blocks.
+        rule: a description of that rule, for people.
+        everyone: the number of the block that is charged for all units.
+        raises: the number of the account that this one raises; None for a first account.
+
+    Example:
+        >>> account = ledger.account("patients")
+        >>> account.label, float(account.terms.epsilon)
+        ('patients', 1.0)
+    """
 
     number: int
     root: int
@@ -73,13 +103,13 @@ class Account:
         return self.name.label
 
     @property
-    def news(self) -> str:
+    def notice(self) -> str:
         """The notice of a new account, for people."""
         epsilon, delta = float(self.terms.epsilon), float(self.terms.delta)
-        return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
+        return f'New account "{self.label}" with ε {epsilon:g} and δ {short(delta)}, for life.'
 
     def spent(self, left: Costs) -> Costs:
-        """Return what was spent of each cap, given what is left: at most cap + 1, which leaves -1."""
+        """Return the spent part of each cap, given the rest: at most cap + 1, which leaves -1."""
         return tuple([cap - rest for cap, rest in zip(self.terms.caps, left, strict=True)])
 
     def costs(self, loss: Loss) -> Costs:
@@ -127,6 +157,12 @@ def account_of(row: Row) -> Account:
     )
 
 
+def accounts_where(tx: Transaction, condition: str = "true", *parameters: Any) -> list[Account]:
+    """Return the accounts that meet an SQL condition, in the order of opening."""
+    sql = f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE {condition} ORDER BY account"  # noqa: S608
+    return [account_of(row) for row in tx.rows(sql, *parameters)]
+
+
 def row_of(account: Account) -> Row:
     """Return the database row of an account, in the order of `ACCOUNT_COLUMNS`."""
     return (
@@ -139,7 +175,21 @@ def row_of(account: Account) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A slice of an account's units, with what was spent and what is reserved there."""
+    """A slice of an account's units, with what was spent and what is reserved there.
+
+    Args:
+        number: the block's number in the ledger.
+        account: the number of its account.
+        name: the name, and the commitment to it that entries show.
+        state: whether the block is open.
+        spent: the costs of all charges, one for each filter.
+        held: the costs that are reserved for work that has not ended.
+
+    Example:
+        >>> [block] = ledger.blocks("patients")
+        >>> float(block.left(ledger.account("patients").terms))
+        1.0
+    """
 
     number: int
     account: int
@@ -192,7 +242,7 @@ def block_of(row: Row, account: Account) -> Block:
     )
 
 
-def in_numbers(numbers: Sequence[int]) -> str:
+def sql_list(numbers: Sequence[int]) -> str:
     """Return whole numbers as a list for SQL. `int` makes sure that nothing else can be in it."""
     return ", ".join(str(int(number)) for number in numbers)
 
@@ -290,7 +340,7 @@ def raised_account(
     argued in docs/arguments/ledger.md, d.
     """
     root = family[0]
-    numbers = in_numbers([account.number for account in family])
+    numbers = sql_list([account.number for account in family])
     if tx.rows(f"SELECT 1 FROM reservations WHERE ended = 0 AND account IN ({numbers}) LIMIT 1"):  # noqa: S608
         raise BadParameter("account", "has open reservations: settle them before raising")
     number, block = _next(tx, "account", "accounts"), _next(tx, "block", "blocks")
@@ -307,9 +357,7 @@ def raised_account(
     pairs = [[row[0], block + 1 + k] for k, row in enumerate(moved)]
     names = [CommittedName(label, bytes(salt), name) for _, name, label, salt in moved]
     _insert_blocks(tx, account, block + 1, names, terms.caps)
-    body = _body(account, moved=pairs)
-    body["signature"] = curator.sign(encode(body)).hex()
-    tx.append(encode(body))
+    tx.append(encode_signed(_body(account, moved=pairs), curator.sign))
     return account
 
 
@@ -357,6 +405,6 @@ def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Accou
 
 
 def _everyone(tx: Transaction, account: Account, prefix: str) -> Costs:
-    """Return what is left or reserved in the block of everyone."""
+    """Return the costs that are left or reserved in the block of everyone."""
     sql = f"SELECT {columns(prefix)} FROM budgets WHERE block = ?"  # noqa: S608
     return tuple(tx.rows(sql, account.everyone)[0])

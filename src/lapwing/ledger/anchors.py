@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.storage.private_file import sync_folder
+from lapwing.storage.private_file import sync_to_disk
 
 _PATIENCE = 10.0
 _LARGEST = (1 << 63) - 1
@@ -92,6 +92,11 @@ class Mark(_Mark):
         return tuple.__new__(cls, (seq, digest))
 
     @property
+    def last(self) -> int:
+        """The number of the last entry that the line is about, as of a head: `seq`."""
+        return self[0]
+
+    @property
     def line(self) -> str:
         """The text of the mark, without the end of the line."""
         return f"m {self[0]} {self[1].hex()}"
@@ -131,7 +136,7 @@ class Anchor(ABC):
     def __init__(self, where: str) -> None:
         self.where = where  # for messages: no password is in it
         self._inside = threading.Lock()  # held by the one thread that is using it
-        _FORKS.anchors.add(self)
+        _FORK_GUARD.anchors.add(self)
 
     @abstractmethod
     def exists(self) -> bool:
@@ -160,7 +165,7 @@ class Anchor(ABC):
         """Drop the parent's files and connections in a forked child, without sending anything."""
 
 
-class _Forks:
+class _ForkGuard:
     """A guard that lets a process fork only while none of its threads is inside an anchor.
 
     Otherwise the child would inherit a lock that no thread opens, and SQLite's memory of a transaction that
@@ -191,7 +196,7 @@ class _Forks:
             anchor.detach_in_child()
 
 
-_FORKS = _Forks()
+_FORK_GUARD = _ForkGuard()
 
 
 def parse_line(line: bytes | str, where: str = "an anchor", place: int = 1) -> Mark | Head:
@@ -393,7 +398,7 @@ class FileAnchor(Anchor):
             if self._seen:  # making a new one would hide that the old one is gone
                 raise
             file = os.open(self._path, flags | os.O_CREAT, _MODE)
-            sync_folder(os.path.dirname(self._path))
+            sync_to_disk(os.path.dirname(self._path))
         try:
             status = _require_plain(file)
         except BaseException:
@@ -451,7 +456,7 @@ class FileAnchor(Anchor):
             if self._file == old:
                 with suppress(OSError):
                     os.unlink(beside)
-        sync_folder(os.path.dirname(self._path))
+        sync_to_disk(os.path.dirname(self._path))
 
 
 def _require_plain(file: int) -> os.stat_result:

@@ -1,4 +1,4 @@
-"""What accounts and blocks have left: now (`overview`) and over time (`BudgetHistory`). It costs no budget.
+"""The remaining budget of accounts and blocks: now (`overview`) and over time (`BudgetHistory`).
 
 The remainder of a block is the largest pure ε that a next request could spend there. `Terms.largest_pure`
 finds it by trying, which takes milliseconds: too long for thirty thousand blocks. Here floats find the
@@ -10,6 +10,7 @@ The history is rebuilt from the entries by the independent accountant.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -38,16 +39,15 @@ from lapwing.ledger.accountant.forms import WIDTH
 from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import (
-    ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
     CURRENT_BLOCKS,
     EVERYONE,
     Account,
     Block,
     Slices,
-    account_of,
+    accounts_where,
     block_of,
-    in_numbers,
+    sql_list,
 )
 from lapwing.ledger.entry import Costs, RawEntry
 from lapwing.ledger.ledger import Ledger
@@ -60,7 +60,7 @@ NEARBY = 4  # ledger units
 
 
 def estimate_remaining(terms: Terms, taken: NDArray[np.int64], *, halvings: int = HALVINGS) -> Reals:
-    """Return what is left for each row of sums, in floats.
+    """Return the remaining pure ε for each row of sums, in floats.
 
     Plots need fewer halvings than ledger units do.
     """
@@ -129,7 +129,7 @@ NOTHING = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class BlockRemainder:
-    """What one block has left."""
+    """The remaining budget of one block."""
 
     label: str
     account: int
@@ -201,13 +201,12 @@ class LedgerOverview:
 
 
 def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
-    """Return what is left in all accounts, or in one, as of one snapshot."""
+    """Return the remaining budget of all accounts, or of one, as of one snapshot."""
     wanted = None if account is None else ledger.account(account).number
 
     def work(tx: Transaction) -> LedgerOverview:
         families: dict[int, list[Account]] = {}
-        for row in tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts ORDER BY account"):  # noqa: S608
-            found = account_of(row)
+        for found in accounts_where(tx):
             families.setdefault(found.root, []).append(found)
         labels = {root: accounts[0].label for root, accounts in families.items()}
         return LedgerOverview(
@@ -241,7 +240,7 @@ def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
     first = accounts[0]
     rows = tx.rows(f"SELECT {BLOCK_COLUMNS} FROM {CURRENT_BLOCKS} ORDER BY block", first.number)  # noqa: S608
     owners = {account.number: account for account in accounts}
-    numbers = in_numbers([account.number for account in accounts])
+    numbers = sql_list([account.number for account in accounts])
     held = tx.rows(
         "SELECT DISTINCT reservation FROM reservations "  # noqa: S608 (whole numbers of ours)
         f"WHERE ended = 0 AND account IN ({numbers}) ORDER BY reservation"
@@ -299,8 +298,8 @@ MOST_NUMBERS = 1 << 22  # moments times blocks
 HISTORY_HALVINGS = 20  # to a millionth
 AT_ONCE = 1 << 14
 _TIME = re.compile(rb'"at":"([^"]*)"')
-# What makes a line jump: it is drawn where it happened, however long the history is.
-_JUMP = re.compile(rb'\{"kind":"(?:account|recovered)"')
+# An event that makes the remainder jump is drawn at its own time, however long the history is.
+_EVENT = re.compile(rb'\{"kind":"(?:account|recovered)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +314,7 @@ class BudgetGrant:
 
 @dataclass(frozen=True, slots=True)
 class BudgetHistory:
-    """What each block of an account and its raises had left, over time."""
+    """The remaining budget of each block of an account and its raises, over time."""
 
     label: str
     times: tuple[datetime, ...]  # never falling; at least one
@@ -336,8 +335,7 @@ class _Reader:
 
     def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
         self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
-        rows = tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ?", root.number)  # noqa: S608
-        self._accounts = {account.number: account for account in map(account_of, rows)}
+        self._accounts = {one.number: one for one in accounts_where(tx, "root = ?", root.number)}
         self._replay = Replay()
         self._terms: dict[int, Terms] = {}
         # By the accountant's row of a block: its column, which it keeps when it moves; -1 until it has one.
@@ -355,24 +353,24 @@ class _Reader:
         step = self._step()
         for count, (seq, body, digest) in enumerate(self._ledger.store.history(self._tx)):
             text = bytes(body)
-            jumps = _JUMP.match(text) is not None
+            is_event = _EVENT.match(text) is not None
             time = max(now, _time_of(text))  # clocks may be set back; history is not
-            if jumps or time - looked >= step:
+            if is_event or time - looked >= step:
                 self._feed(waiting)
                 self._look(now)
                 looked = now
             now = time
             waiting.append((seq, text, bytes(digest)))
-            if jumps:
+            if is_event:
                 self._feed(waiting)
-                self._jump(now, json.loads(text))
+                self._record_event(now, json.loads(text))
                 self._look(now)
             elif len(waiting) >= AT_ONCE:
                 self._feed(waiting)
                 self._watch(count)
         self._feed(waiting)
         self._look(now, always=True)
-        return self._course()
+        return self._result()
 
     def _step(self) -> timedelta:
         """Return the time between two looks; 0 if every entry can be shown."""
@@ -391,7 +389,7 @@ class _Reader:
         self._replay.feed(waiting)
         waiting.clear()
 
-    def _jump(self, now: datetime, record: dict[str, Any]) -> None:
+    def _record_event(self, now: datetime, record: dict[str, Any]) -> None:
         if record["kind"] == "recovered":
             self._recovered.extend([now] if self._grants else [])
             return
@@ -411,7 +409,7 @@ class _Reader:
         self._columns = np.append(self._columns, np.full(more, -1, np.intp))
 
     def _look(self, now: datetime, *, always: bool = False) -> None:
-        """Record what is left, if any of it has changed."""
+        """Record the remaining budget, if any of it has changed."""
         if not self._terms:
             return
         self._replay.blocks()  # which brings the books up to date
@@ -439,7 +437,7 @@ class _Reader:
         self._columns[fresh] = np.arange(len(rows) - len(fresh), len(rows))
         return self._columns[rows]
 
-    def _course(self) -> BudgetHistory:
+    def _result(self) -> BudgetHistory:
         table = np.full((len(self._rows), len(self._left)), np.nan)
         for k, (_, left) in enumerate(self._rows):
             table[k, : len(left)] = left
@@ -474,3 +472,88 @@ def _time_of(body: bytes) -> datetime:
     found = _TIME.search(body)
     assert found is not None  # the ledger was checked when it was opened
     return datetime.fromisoformat(found[1].decode("ascii"))
+
+
+# The overview as plain values, for JSON
+
+
+def overview_json(found: LedgerOverview) -> dict[str, Any]:
+    """Return plain values with stable names. Promises are rounded up, budgets left are rounded down."""
+    accounts = len(found.families) + len(found.not_shown)
+    return {
+        "ledger": found.ledger,
+        "accounts": [_family_json(family) for family in found.families],
+        "accounts_not_shown": list(found.not_shown),
+        "losses_add": accounts > 1,
+        "data_sets": [
+            {"name": data.label, "version": data.version, "accounts": list(data.accounts)}
+            for data in found.data_sets
+        ],
+        "signed_by_curator": [
+            {
+                "entry": line.number,
+                "time": line.time,
+                "kind": line.kind,
+                "accounts": list(line.accounts),
+                "what": line.what,
+            }
+            for line in found.declared
+            if line.kind != "policy"
+        ],
+        "changed_after_check": [
+            {"entry": line.number, "time": line.time, "accounts": list(line.accounts)}
+            for line in found.declared
+            if line.kind == "policy"
+        ],
+    }
+
+
+def _family_json(family: FamilyOverview) -> dict[str, Any]:
+    epsilon, delta = family.total
+    return {
+        "account": family.label,
+        "unit": family.unit,
+        "relation": family.relation,
+        "slices": family.slices,
+        "rule": family.rule,
+        "epsilon": float_up(epsilon),
+        "delta": float_up(delta),
+        "delta_set_aside": {
+            "answers_that_may_fail": float_up(family.set_aside.failures),
+            "runs_priced_as_one": float_up(family.set_aside.whole_runs),
+            "renyi_filters": float_up(family.set_aside.filters),
+        },
+        "is_raised": len(family.accounts) > 1,
+        "parts": [
+            {"number": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.accounts
+        ],
+        "worst_cases": [
+            {"periods": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.in_periods
+        ],
+        "open_reservations": list(family.reservations),
+        "blocks": [
+            {
+                "block": block.label,
+                "part": block.account,
+                "is_open": block.is_open,
+                "epsilon_left": float_down(block.epsilon),
+                "delta_left": float_down(block.delta),
+                "epsilon_left_after_lapse": float_down(block.epsilon_after_lapse),
+                "epsilon_at_first": float_down(block.epsilon_at_first),
+                "delta_at_first": float_down(block.delta_at_first),
+            }
+            for block in family.blocks
+        ],
+    }
+
+
+def float_up(value: Fraction) -> float:
+    """Return the least float whose text is not below the value."""
+    near = float(value)
+    return near if Fraction(repr(near)) >= value else math.nextafter(near, math.inf)
+
+
+def float_down(value: Fraction) -> float:
+    """Return the greatest float whose text is not above the value."""
+    near = float(value)  # people read its text, so the text is compared
+    return near if Fraction(repr(near)) <= value else math.nextafter(near, 0.0)

@@ -4,7 +4,7 @@ Claim    all charges on a block pass the account's filter, at every moment and w
          concurrent charges. A charge is on disk before anybody hears of it. Nothing is given back.
 Because  one conditional UPDATE decides over all blocks at once, under a lock on their rows, with the
          charge's entry in the same transaction; sums only grow.
-Test     tests/gate/test_gate.py, tests/faults/test_ledger_concurrency.py, test_ledger_crashes.py
+Test     tests/ledger/test_gate.py, tests/faults/test_ledger_concurrency.py, test_ledger_crashes.py
 
 A reservation holds budget for long work, whose steps are charged as they begin.
 
@@ -14,7 +14,7 @@ Because  reserved costs count for all other charges as if they were spent. A ste
          reserved to spent, within the reservation. The rest lapses only if the decision to stop used
          released values alone: then stopping reveals nothing new. A run priced as a whole is spent whole
          at its first step, because its price holds for all of its steps together or not at all.
-Test     tests/ledger/test_reservation.py
+Test     tests/ledger/test_charging_reservation.py
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class _Part:
     caps: Costs
 
     def move(self, costs: Costs) -> Costs | None:
-        """Return what a step takes of the reserved costs, or None if it is more than was reserved.
+        """Return the reserved costs that a step uses, or None if the reservation has not enough left.
 
         If the reservation itself exceeded a filter, it did not rely on that filter, so a step may exceed it
         too.
@@ -335,9 +335,7 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
             lambda debits: ledger.store.write(lambda tx: post_within(tx, debits)), post_within
         )
     except WorkEnded:  # the process that made it is gone, and it is still held
-        [(number,)] = ledger.store.read(
-            lambda tx: tx.rows("SELECT seq FROM entries WHERE key = ?", request.key)
-        )
+        [(number,)] = ledger.store.rows("SELECT seq FROM entries WHERE key = ?", request.key)
         return find_reservation(ledger, number, principal=principal)
     return Reservation(ledger, receipt, fixed)
 
@@ -363,11 +361,9 @@ def _hold(tx: Transaction, debit: Debit) -> None:
 
 def find_reservation(ledger: Ledger, number: int, *, principal: str) -> Reservation:
     """Return an earlier reservation of this principal."""
-    rows = ledger.store.read(
-        lambda tx: tx.rows(
-            "SELECT body, fixed FROM entries JOIN reservations ON reservation = seq WHERE seq = ? LIMIT 1",
-            number,
-        )
+    rows = ledger.store.rows(
+        "SELECT body, fixed FROM entries JOIN reservations ON reservation = seq WHERE seq = ? LIMIT 1",
+        number,
     )
     if not rows or json.loads(bytes(rows[0][0]))["by"] != ledger.principal(principal):
         raise BadParameter("reservation", "this principal has none of this number")
@@ -419,14 +415,14 @@ def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
 def has_charged_step(reservation: Reservation) -> bool:
     """Return whether some step was charged."""
     sql = "SELECT 1 FROM reservations WHERE reservation = ? AND steps > 0 LIMIT 1"
-    return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
+    return bool(reservation.ledger.store.rows(sql, reservation.number))
 
 
 def is_finished(reservation: Reservation) -> bool:
     """Return whether the work was finished, with or without an answer."""
     sql, ledger = "SELECT 1 FROM answers WHERE charge = ?", reservation.ledger
     return reservation.number in ledger.running.unrecorded_failures() or bool(
-        ledger.store.read(lambda tx: tx.rows(sql, reservation.number))
+        ledger.store.rows(sql, reservation.number)
     )
 
 

@@ -20,21 +20,22 @@ from operator import itemgetter, sub
 
 from lapwing.errors import Tampered
 from lapwing.ledger.accountant.balance import Findings
-from lapwing.ledger.accountant.replay import FAILED, Replay, books_of
+from lapwing.ledger.accountant.replay import FAILED, Replay, state_bytes
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import KEPT, commitment, request_of
 from lapwing.ledger.schema import columns
 from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, Seal, digest_of_seal
 from lapwing.ledger.store import (
-    SEAL_COLUMNS,
     Catalogue,
     Row,
     SignedState,
     Store,
     Transaction,
+    last_seal,
     read_state,
-    seal_of,
+    seals_where,
+    tree_up_to,
 )
 from lapwing.ledger.unit_ids import untagged
 
@@ -131,8 +132,7 @@ def _history(
     """Replay all entries after the state, compare the seals, and return the number of sealed entries."""
     replay, tree, last = state.replay, state.tree, state.seal
     number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
-    later = f"SELECT {SEAL_COLUMNS} FROM seals WHERE number > ? ORDER BY number"  # noqa: S608
-    seals = iter([seal_of(row) for row in tx.rows(later, number if last else BELOW_ALL)])
+    seals = iter(seals_where(tx, "number > ? ORDER BY number", number if last else BELOW_ALL))
     seal = next(seals, None)
     entries = store.history(tx, replay.last)
     while some := list(islice(entries, AT_ONCE)):
@@ -172,32 +172,24 @@ def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) ->
     found: list[Mark | Head] = []
     for line in lines:
         if isinstance(line, Head):
-            same, last = _is_borne_out(tx, line), line.last
+            same = _agrees_with_ledger(tx, line)
         else:
             rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
-            same, last = bool(rows) and bytes(rows[0][0]) == line.digest, line.seq
-        if not same and last > lost_up_to:
+            same = bool(rows) and bytes(rows[0][0]) == line.digest
+        if not same and line.last > lost_up_to:
             found.append(line)
     return found
 
 
-def _is_borne_out(tx: Transaction, head: Head) -> bool:
+def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
     """Return whether the ledger has the seal of this head; or, without such a seal, the same entries.
 
     A copy that was made before the last seal was written has lost nothing.
     """
-    rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals WHERE number = ?", head.number)  # noqa: S608
-    if rows:
-        return seal_of(rows[0]).head == head
-    rows = tx.rows(
-        f"SELECT {SEAL_COLUMNS} FROM seals WHERE last <= ? ORDER BY number DESC LIMIT 1",  # noqa: S608
-        head.last,
-    )
-    before = seal_of(rows[0]) if rows else None
-    tree = MerkleTree.restore(before.size, before.frontier) if before else MerkleTree()
-    further = "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq"
-    for (digest,) in tx.rows(further, before.last if before else 0, head.last):
-        tree.add(bytes(digest))
+    found = seals_where(tx, "number = ?", head.number)
+    if found:
+        return found[0].head == head
+    tree = tree_up_to(tx, last_seal(tx, head.last), head.last)
     return (tree.size, tree.root) == (head.size, head.root)
 
 
@@ -206,14 +198,13 @@ def _compare_anchor(
 ) -> None:
     """Compare an anchor: it may know less than the ledger, but nothing else and nothing more."""
     for line in differing(tx, lines, replay.lost_up_to):
-        last = line.last if isinstance(line, Head) else line.seq
-        if last > replay.last:
+        if line.last > replay.last:
             findings.add(
-                f"the anchor {where} knows entry {last}, but the ledger ends at {replay.last}: "
+                f"the anchor {where} knows entry {line.last}, but the ledger ends at {replay.last}: "
                 "this is an older copy, or entries were removed"
             )
         else:
-            findings.add(f"the anchor {where} knows another entry {last} than the ledger")
+            findings.add(f"the anchor {where} knows another entry {line.last} than the ledger")
 
 
 def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) -> None:
@@ -236,7 +227,7 @@ def _compare_state(
     """Compare the state that continues from the signed one with the state from the whole history."""
     if signed is not None:
         signed.replay.feed(store.history(tx, signed.replay.last))
-        if books_of(signed.replay) != books_of(replay):
+        if state_bytes(signed.replay) != state_bytes(replay):
             findings.add("the signed state is not what the entries say")
 
 
@@ -298,24 +289,28 @@ def _compare_principals(tx: Transaction, replay: Replay, findings: Findings) -> 
 def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: int) -> None:
     """Compare the keys by which requests are found again, and the outcomes of charges."""
     keys = tx.stream(f"SELECT seq, key FROM entries WHERE seq > {after} AND key IS NOT NULL ORDER BY seq")  # noqa: S608
-    for mine, row in zip_longest(replay.outcomes.keys(), keys):
-        if mine is None or row is None or mine != (row[0], bytes(row[1])):
-            number = min(found[0] for found in (mine, row) if found)
-            findings.add(f"the key of entry {number} is not the one that it says")
-            break
+    number = _first_difference(replay.outcomes.keys(), ((seq, bytes(key)) for seq, key in keys))
+    if number is not None:
+        findings.add(f"the key of entry {number} is not the one that it says")
     answers = tx.stream(
         f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
     )
-    for given, row in zip_longest(replay.outcomes.given(), answers):
-        if given is None or row is None or given != (row[0], row[1], bool(row[2])):
-            number = min(found[0] for found in (given, row) if found)
-            findings.add(f"the outcome of charge {number} is not as the entries say")
-            break
-
+    found = ((charge, entry, bool(failed)) for charge, entry, failed in answers)
+    number = _first_difference(replay.outcomes.given(), found)
+    if number is not None:
+        findings.add(f"the outcome of charge {number} is not as the entries say")
     sql = "SELECT entry, bytes IS NULL FROM answers WHERE charge = ?"
     for entry, charge, outcome in replay.outcomes.later_outcomes:
         if tx.rows(sql, charge) != [(entry, outcome == FAILED)]:
             findings.add(f"the outcome of charge {charge} is not as the entries say")
+
+
+def _first_difference(mine: Iterator[Row], found: Iterator[Row]) -> int | None:
+    """Return the least number, which comes first in a row, where two lists of rows differ."""
+    for one, other in zip_longest(mine, found):
+        if one != other:
+            return int(min(row[0] for row in (one, other) if row))
+    return None
 
 
 def _accounts(replay: Replay) -> Iterator[Row]:

@@ -5,7 +5,7 @@ Claim    data about people whom the ledger knows is charged to the account that 
 Because  a data set is known by its declared origin and by keyed hashes of its unit ids, which are
          compared with those of all others. Any overlap joins the old account, unless the curator signs
          that the people differ, which every statement then shows.
-Test     tests/ledger/test_data.py
+Test     tests/ledger/test_data_sets.py
 
 The registry of sources is one file for each user, beside the witnesses and away from the data. Other users
 and machines have registries of their own, and a copied file is another source.
@@ -15,7 +15,7 @@ Claim    data that a ledger of this user knows gets no second ledger because its
 Because  before a ledger is opened or made for data, the registry is asked which ledger knows one of its
          sources. Asking and noting are one transaction, and a ledger is made within it: no two processes
          make one at once.
-Test     tests/query/test_registry.py
+Test     tests/sql/test_policy_ledger_registry.py
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.remote_anchors import witness_directory
 from lapwing.ledger.store import Transaction
 from lapwing.ledger.unit_ids import Ids, Sketch, tagged, untagged
-from lapwing.storage.private_file import sqlite_errors, touch_private_file
+from lapwing.storage.private_file import touch_private_file
+from lapwing.storage.sqlite import connect_sqlite, sqlite_errors
 
 NO_DIFFERENCE: tuple[str, ...] = ()
 _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
@@ -45,7 +46,22 @@ _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A registered data set: its accounts, and a public counter of its versions."""
+    """A registered data set: its accounts, and a public counter of its versions.
+
+    Args:
+        number: the data set's number in the ledger.
+        name: the name, and the commitment to it that entries show.
+        origin: the name of the place that the data comes from.
+        rule: how the data's units are divided into blocks.
+        accounts: the numbers of the accounts that its releases are charged to.
+        version: a counter of its versions, from 1.
+
+    Example:
+        >>> from lapwing.ledger import register
+        >>> data = register(ledger, "visits", origin="hospital", account="patients", units=["ann", "ben"])
+        >>> data.label, data.version
+        ('visits', 1)
+    """
 
     number: int
     name: CommittedName
@@ -89,6 +105,11 @@ def register(
 
     Raises:
         BadParameter: if the name is taken, or the curator's key is missing.
+
+    Example:
+        >>> from lapwing.ledger import register
+        >>> register(ledger, "visits", origin="hospital", account="patients", units=["ann", "ben"]).version
+        1
     """
     label, origin = checked_label(label, "data set"), checked_label(origin, "origin")
     rule = checked_label(rule, "rule") if rule else ""  # in the same form as the account's
@@ -105,7 +126,7 @@ def register(
         joined = {own.number} | {
             root for data in known if data.origin.label == origin for root in data.accounts
         }
-        joined |= _meets(tx, ledger, sketch, known, set(others))
+        joined |= _overlapping_accounts(tx, ledger, sketch, known, set(others))
         name, origin_name = CommittedName.new(label), CommittedName.new(origin)
         data = DataSet(number, name, origin_name, rule, tuple(sorted(joined)), 1)
         tx.run(
@@ -130,7 +151,27 @@ def append(
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
 ) -> DataSet:
-    """Register a new version of a data set, after every change of the data or new preparation."""
+    """Register a new version of a data set, after every change of the data or new preparation.
+
+    Args:
+        ledger: the open ledger.
+        label: the name of the data set.
+        units: the ids of the units in the data now. They are hashed, not stored.
+        people_differ_from: names of accounts whose people are others, as the curator signs.
+        curator: the curator's key, if `people_differ_from` names accounts.
+
+    Returns:
+        The data set in its new version, with the accounts of everybody who is in it.
+
+    Raises:
+        BadParameter: if the ledger knows no such data set or account.
+
+    Example:
+        >>> from lapwing.ledger import append, register
+        >>> data = register(ledger, "visits", origin="hospital", account="patients", units=["ann"])
+        >>> append(ledger, "visits", units=["ben"]).version
+        2
+    """
     others = _differences(ledger, people_differ_from, curator)
     sketch = Sketch.of(units, ledger.keys.people)
     ledger.require_here()
@@ -139,7 +180,7 @@ def append(
         known = _all(tx)
         data = _named(known, label)
         strangers = [other for other in known if other.number != data.number]
-        joined = set(data.accounts) | _meets(tx, ledger, sketch, strangers, set(others))
+        joined = set(data.accounts) | _overlapping_accounts(tx, ledger, sketch, strangers, set(others))
         after = replace(data, accounts=tuple(sorted(joined)), version=data.version + 1)
         tx.run(
             "UPDATE datasets SET accounts = ?, version = ? WHERE data = ?",
@@ -178,7 +219,7 @@ def holds_all_units(ledger: Ledger, label: str, *, units: Ids) -> bool:
     sql = "SELECT bytes FROM sketches WHERE data = ? AND version = ?"
 
     def known(version: int) -> Sketch:
-        [(content,)] = ledger.store.read(lambda tx: tx.rows(sql, data.number, version))
+        [(content,)] = ledger.store.rows(sql, data.number, version)
         return untagged(bytes(content), ledger.keys.people, data.name.id, version)
 
     return all(sketch.holds(known(version)) for version in range(1, data.version + 1))  # one at a time
@@ -197,7 +238,7 @@ def _differences(ledger: Ledger, labels: Sequence[str], curator: CuratorKey | No
     return sorted({ledger.account(label).number for label in labels})
 
 
-def _meets(
+def _overlapping_accounts(
     tx: Transaction, ledger: Ledger, sketch: Sketch, known: Iterable[DataSet], differ: set[int]
 ) -> set[int]:
     """Return the accounts of all data that overlaps the sketch, except those signed to be about others."""
@@ -354,7 +395,7 @@ def open_registry() -> Iterator[SourceRegistry]:
     with sqlite_errors(f"the registry {path}"):
         if folder is not None:
             touch_private_file(folder / REGISTRY_FILE)
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        connection = connect_sqlite(path, wait=PATIENCE)
     with closing(connection):  # this rolls back an open transaction
         own = SourceRegistry(connection, path)
         yield own

@@ -8,7 +8,7 @@ the id stands for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -59,6 +59,11 @@ def text_of(value: object) -> str:
 def encode(record: dict[str, Any]) -> bytes:
     """Return the bytes of an entry's body. Digests are taken of exactly these bytes."""
     return _compact(record).encode("ascii")
+
+
+def encode_signed(record: dict[str, Any], sign: Callable[[bytes], bytes]) -> bytes:
+    """Return the body of an entry that the curator signs. The field `signature` must be None so far."""
+    return encode(record | {"signature": sign(encode(record)).hex()})
 
 
 def digest_of(body: bytes) -> bytes:
@@ -113,7 +118,21 @@ def numbers_in(ranges: Ranges) -> Iterator[int]:
 
 
 class Receipt(NamedTuple):
-    """A receipt of a charge: who was charged, for what, at which price, and where the entry stands."""
+    """A receipt of a charge: who was charged, for what, at which price, and where the entry stands.
+
+    Attributes:
+        ledger: the id of the ledger.
+        position: the number of the entry.
+        principal: the name of the principal that was charged.
+        entry: the public bytes of the entry.
+        answer: the SHA-256 digest of the stored answer; None if there is none yet.
+
+    Example:
+        >>> from lapwing.ledger import ChargedRelease, Gate
+        >>> receipt = Gate(ledger, principal="ann").release(ChargedRelease(price, lambda: b"42")).receipt
+        >>> receipt.principal, receipt.record["mechanism"]
+        ('ann', 'example')
+    """
 
     ledger: str
     position: int

@@ -5,7 +5,7 @@ Claim    no answer leaves that was not durably charged first, and none leaves th
 Because  the price is fixed before data is read; the charge is on disk before `run` is called; the answer
          is on disk before `release` returns. A request that crashed in between stays charged and is never
          run again under the same key.
-Test     tests/gate/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
+Test     tests/ledger/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
 """
 
 from __future__ import annotations
@@ -50,6 +50,16 @@ class ChargedRelease:
 
     `run` returns the bytes of the answer. It must release nothing in other ways. If it fails, the reason is
     not shown.
+
+    Args:
+        spending: the price, and the accounts that pay it.
+        run: computes the answer after the charge.
+
+    Example:
+        >>> from lapwing.ledger import ChargedRelease, Gate
+        >>> planned = ChargedRelease(price, lambda: b"42")
+        >>> Gate(ledger, principal="ann").release(planned).answer
+        b'42'
     """
 
     spending: Spending
@@ -58,7 +68,21 @@ class ChargedRelease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """An answer that was charged, and its receipt."""
+    """An answer that was charged, and its receipt.
+
+    Args:
+        answer: the bytes that were stored.
+        receipt: the receipt of the charge.
+        is_replay: whether the answer was stored before, and nothing was charged now.
+
+    Example:
+        >>> from lapwing.ledger import ChargedRelease, Gate
+        >>> gate = Gate(ledger, principal="ann")
+        >>> gate.release(ChargedRelease(price, lambda: b"42"), key="monday").is_replay
+        False
+        >>> gate.release(ChargedRelease(price, lambda: b"43"), key="monday").answer
+        b'42'
+    """
 
     answer: bytes
     receipt: Receipt
@@ -76,7 +100,7 @@ class Gate:
     Example:
         >>> from fractions import Fraction
         >>> from lapwing.ledger import ChargedRelease, Gate, Ledger, Spending, Target, Unit
-        >>> from lapwing.privacy import Pure, Relation
+        >>> from lapwing.core import Pure, Relation
         >>> with Ledger.create("visits.ledger") as ledger:
         ...     person = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
         ...     account = ledger.open_account("patients", epsilon=1, delta=0, **person)
@@ -232,6 +256,23 @@ def targets(ledger: Ledger, data: str, blocks: Sequence[str] = ()) -> tuple[Targ
 
     Blocks can be told apart only if the account is divided by the data's own rule. In other accounts
     everyone is charged.
+
+    Args:
+        ledger: the open ledger.
+        data: the name of the data set.
+        blocks: the names of the blocks that the release reads; none for all.
+
+    Returns:
+        One target for each account of the data set.
+
+    Raises:
+        BadParameter: if the ledger knows no such data set.
+
+    Example:
+        >>> from lapwing.ledger import register, targets
+        >>> data = register(ledger, "visits", origin="hospital", account="patients", units=["ann", "ben"])
+        >>> [target.account for target in targets(ledger, "visits")]
+        ['patients']
     """
     found = find_data_set(ledger, data)
     accounts = [ledger.numbered(number) for number in found.accounts]

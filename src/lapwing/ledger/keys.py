@@ -1,4 +1,4 @@
-"""Keys: who may write the ledger, who may decide about it, and what hides the unit ids.
+"""Keys of the ledger, which signs its history and hashes unit ids, and of the curator, who signs decisions.
 
 The *ledger's* signing key signs the history, and its *people* key hashes unit ids. Both are stored beside
 the ledger. The *curator's* key signs decisions that only a person may take, and belongs elsewhere.
@@ -7,9 +7,7 @@ the ledger. The *curator's* key signs decisions that only a person may take, and
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,16 +15,14 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from lapwing.core.noise import random_bytes
-from lapwing.errors import BadParameter, Unavailable
-from lapwing.storage.private_file import new_private_file
+from lapwing.errors import BadParameter
+from lapwing.storage.private_file import read_key_file, write_key_file
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 
 _LEDGER_FILE = "Lapwing ledger keys 1. Keep secret: it can forge the ledger and find people in it."
 _CURATOR_FILE = "Lapwing curator key 1. Keep secret and away from the ledger: it can raise budgets."
-_LARGEST_FILE = 4096
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SigningKey:
@@ -96,6 +92,15 @@ class CuratorKey:
     """The key with which the curator signs decisions.
 
     They are raises, recoveries, and data with other people.
+
+    Args:
+        signing: the private key.
+
+    Example:
+        >>> from lapwing.ledger import CuratorKey
+        >>> key = CuratorKey.create("other.curator")
+        >>> CuratorKey.load("other.curator").public == key.public
+        True
     """
 
     signing: SigningKey
@@ -137,32 +142,13 @@ class CuratorKey:
 def _write(path: str | Path, header: str, names: tuple[str, ...]) -> tuple[bytes, ...]:
     """Draw a key for each name into a new file, which is durable when this returns."""
     secrets = tuple(random_bytes(KEY_BYTES) for _ in names)
-    try:
-        with new_private_file(path) as file:
-            file.write(_text(header, names, secrets))
-    except FileExistsError:
-        raise BadParameter("path", f"{path} exists already, and keys are never overwritten") from None
-    except OSError as error:
-        raise Unavailable(f"the key file {path} cannot be written: {error.strerror}") from error
+    write_key_file(path, _text(header, names, secrets), "path")
     return secrets
 
 
 def _read(path: str | Path, header: str, names: tuple[str, ...]) -> tuple[bytes, ...]:
     """Return the keys in a file. Errors show nothing of its content."""
-    try:
-        # O_NONBLOCK: a pipe in its place must not block. The opened file itself is checked, not its path.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            mode = os.fstat(file).st_mode
-            if not stat.S_ISREG(mode):
-                raise BadParameter("path", f"{path} is not a plain file")
-            if mode & _OTHERS:
-                raise BadParameter("path", f"others can use the keys in {path}: chmod 600 {path}")
-            content = os.read(file, _LARGEST_FILE)
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise Unavailable(f"the key file {path} cannot be read: {error.strerror}") from error
+    content = read_key_file(path, "path")
     secrets = tuple(
         bytes.fromhex(found[1].decode())
         for name in names

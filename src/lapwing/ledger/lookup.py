@@ -10,16 +10,15 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from lapwing.config.values import checked_label
-from lapwing.core.budget import ProcessBound
+from lapwing.core.process_bound import ProcessBound
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accounts import (
-    ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
     CURRENT_BLOCKS,
     EVERYONE,
     Account,
     Block,
-    account_of,
+    accounts_where,
     block_of,
 )
 from lapwing.ledger.entry import CommittedName, Ranges, commitment, ranges_of
@@ -49,18 +48,14 @@ class LedgerLookup(ProcessBound):
         if known is not None:
             return known
         label = checked_label(label, "account")
-        sql = f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE label = ? AND raises IS NULL"  # noqa: S608
-        rows = self.store.read(lambda tx: tx.rows(sql, label))
-        if not rows:
+        found = self.store.read(lambda tx: accounts_where(tx, "label = ? AND raises IS NULL", label))
+        if not found:
             raise BadParameter("account", "is not known to this ledger")
-        return self.learn(account_of(rows[0]))
+        return self.remember(found[0])
 
     def accounts(self) -> tuple[Account, ...]:
         """Return all accounts, including raised ones, in the order of opening."""
-        rows = self.store.read(
-            lambda tx: tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts ORDER BY account")  # noqa: S608
-        )
-        return tuple(self.learn(account_of(row)) for row in rows)
+        return tuple(map(self.remember, self.store.read(accounts_where)))
 
     def numbered(self, number: int) -> Account:
         """Return the account of this number."""
@@ -84,7 +79,7 @@ class LedgerLookup(ProcessBound):
         few = labels if len(labels) <= FEW else ()
         among = f" AND label IN ({', '.join('?' * len(few))})" if few else ""
         sql = f"SELECT {names} FROM {CURRENT_BLOCKS}{among} ORDER BY block"  # noqa: S608
-        return self.store.read(lambda tx: tx.rows(sql, root.number, *few))
+        return self.store.rows(sql, root.number, *few)
 
     def current_ranges(self, root: Account, labels: Sequence[str]) -> AccountRanges:
         """Return the account and block numbers of named blocks; without names, of `*`.
@@ -126,7 +121,7 @@ class LedgerLookup(ProcessBound):
 
     def _find_principal(self, label: str) -> str:
         query = "SELECT name, salt FROM principals WHERE label = ?"
-        rows = self.store.read(lambda tx: tx.rows(query, label))
+        rows = self.store.rows(query, label)
         if rows:
             known, salt = rows[0]
             if commitment(label, bytes(salt)) != known:  # opening does not look at principals
@@ -146,20 +141,16 @@ class LedgerLookup(ProcessBound):
     def label_of(self, name: str) -> str:
         """Return the label of a principal, given its id."""
         query = "SELECT label, salt FROM principals WHERE name = ?"
-        rows = self.store.read(lambda tx: tx.rows(query, name))
+        rows = self.store.rows(query, name)
         if not rows or commitment(rows[0][0], bytes(rows[0][1])) != name:
             raise Tampered([f"principal {name} was renamed"])
         return str(rows[0][0])
 
     def family(self, tx: Transaction, root: Account) -> list[Account]:
         """Return the accounts of a family: the first one, then each raise."""
-        rows = tx.rows(
-            f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ? ORDER BY account",  # noqa: S608
-            root.number,
-        )
-        return [account_of(row) for row in rows]
+        return accounts_where(tx, "root = ?", root.number)
 
-    def learn(self, account: Account) -> Account:
+    def remember(self, account: Account) -> Account:
         """Cache an account: it never changes."""
         with self._learning:
             self._accounts[account.number] = account

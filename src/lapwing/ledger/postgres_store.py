@@ -475,15 +475,15 @@ class PostgresStore(Store):
 
     def seal(self) -> Seal | None:
         """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
-        return self._seal(PATIENCE_ASKED, stated=True)
+        return self._seal(PATIENCE_ASKED, with_state=True)
 
-    def _seal(self, patience: Sequence[int], *, stated: bool = False) -> Seal | None:
+    def _seal(self, patience: Sequence[int], *, with_state: bool = False) -> Seal | None:
         left = list(patience)
 
         def work(tx: Transaction) -> Seal | None:
             last = last_seal(tx)
             if not tx.rows("SELECT 1 FROM entries WHERE seq > ? LIMIT 1", last.last if last else 0):
-                keep_state_if_due(tx, self, last, stated=stated)
+                keep_state_if_due(tx, self, last, with_state=with_state)
                 return last
             tx.run(f"SET LOCAL lock_timeout = {left.pop(0) if left else patience[-1]}")
             try:
@@ -494,7 +494,7 @@ class PostgresStore(Store):
                 raise Unavailable(
                     f"the entries of {self.where} are in use and could not be sealed"
                 ) from None
-            return next_seal(tx, self, stated=stated)
+            return next_seal(tx, self, with_state=with_state)
 
         seal = self.write(work)
         self._anchor(seal)
@@ -524,5 +524,4 @@ class PostgresStore(Store):
         finally:
             self._keeper.close()
             self._pool.close()
-            for anchor in (*self.anchors, *self.witnesses):
-                anchor.close()
+            self.close_anchors()

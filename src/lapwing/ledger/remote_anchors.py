@@ -37,7 +37,7 @@ from urllib.request import (
 
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.anchors import Anchor, FileAnchor, Head, Mark, newest, parse_line, parse_lines, text_of
-from lapwing.storage.private_file import is_locked
+from lapwing.storage.sqlite import is_locked
 
 URL_TIMEOUT = 10.0
 URL_TRIES = 10
@@ -191,7 +191,7 @@ _INDEXES = (
 )
 
 # A connection must not be closed by a forked child: its parent still speaks through it.
-_of_the_parent: list[Any] = []
+_connections_of_parent: list[Any] = []
 
 
 class DatabaseAnchor(Anchor):
@@ -249,7 +249,7 @@ class DatabaseAnchor(Anchor):
 
     def detach_in_child(self) -> None:
         """Keep the parent's connection unused: closing it would end the parent's session."""
-        _of_the_parent.append(self._connection)
+        _connections_of_parent.append(self._connection)
         self._connection = None
 
     def _lines(self, cursor: Any) -> list[str]:

@@ -11,13 +11,12 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from lapwing.core.budget import DELTA, DELTA_UNIT, EPSILON, EPSILON_UNIT
-from lapwing.core.exact import whole
+from lapwing.core.exact import short_up, whole
 from lapwing.core.loss_records import from_description
 from lapwing.core.losses import (
     Concentrated,
@@ -30,7 +29,7 @@ from lapwing.core.losses import (
 )
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.guarantee import check_words
-from lapwing.ledger.accounts import EVERYONE, Slices, in_numbers
+from lapwing.ledger.accounts import EVERYONE, Slices, sql_list
 from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, Ranges, Receipt, request_of, text_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_status import is_running
@@ -119,25 +118,6 @@ def _rho(loss: Loss) -> Fraction | None:
     return None
 
 
-def short_up(value: Fraction) -> str:
-    """Return a value with six digits, rounded up: for spent or promised amounts."""
-    return _short(value, ROUND_CEILING, 6)
-
-
-def short_down(value: Fraction) -> str:
-    """Return a value with four digits, rounded down: for remaining amounts."""
-    return _short(value, ROUND_FLOOR, 4)
-
-
-def _short(value: Fraction, rounding: str, digits: int) -> str:
-    if not value:
-        return "0"
-    with localcontext(prec=digits, rounding=rounding):
-        number = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
-    power = number.adjusted()
-    return f"{number:f}" if -5 < power < 7 else f"{number.scaleb(-power):f}e{power}"
-
-
 def pair_text(epsilon: Fraction, delta: Fraction) -> str:
     """Return ε, and δ if it is not 0, rounded up."""
     return f"ε {short_up(epsilon)}" + (f", δ {short_up(delta)}" if delta else "")
@@ -171,11 +151,15 @@ class LogLine:
 
 def log_lines(ledger: Ledger, *, last: int) -> tuple[LogLine, ...]:
     """Return the newest lines, oldest first, of one snapshot."""
-    if whole(last, "last", at_least=1) > MOST_LINES:
-        raise BadParameter("last", f"must be at most {MOST_LINES:,}")
-    sql = f"SELECT seq, body FROM entries ORDER BY seq DESC LIMIT {int(last)}"  # noqa: S608
+    sql = f"SELECT seq, body FROM entries ORDER BY seq DESC LIMIT {_checked_last(last)}"  # noqa: S608
     found = ledger.store.read(lambda tx: list(LogReader(tx).lines(tx.stream(sql))))
     return tuple(reversed(found))
+
+
+def _checked_last(last: int) -> int:
+    if whole(last, "last", at_least=1) > MOST_LINES:
+        raise BadParameter("last", f"must be at most {MOST_LINES:,}")
+    return int(last)
 
 
 def signed_exceptions(tx: Transaction) -> tuple[LogLine, ...]:
@@ -325,7 +309,7 @@ class LogReader:
         if missing:
             found = self._tx.rows(
                 "SELECT block, blocks.label, slices FROM blocks "  # noqa: S608 (whole numbers of ours)
-                f"JOIN accounts ON accounts.account = blocks.account WHERE block IN ({in_numbers(missing)})"
+                f"JOIN accounts ON accounts.account = blocks.account WHERE block IN ({sql_list(missing)})"
             )
             self._blocks.update((number, block_name(label, Slices(kind))) for number, label, kind in found)
         return tuple(self._blocks[number] for number in numbers)
@@ -383,10 +367,9 @@ def each_request(
         account: only requests charged to this account; None means all.
         watch: told how many requests were read, and of how many.
     """
-    if last is not None and whole(last, "last", at_least=1) > MOST_LINES:
-        raise BadParameter("last", f"must be at most {MOST_LINES:,}")
-    limit = "" if last is None or account is not None else f"LIMIT {int(last)}"
-    newest: deque[LoggedRequest] = deque(maxlen=last)  # of one account, where only the last are wanted
+    most = None if last is None else _checked_last(last)
+    limit = "" if most is None or account is not None else f"LIMIT {most}"
+    newest: deque[LoggedRequest] = deque(maxlen=most)  # of one account, where only the last are wanted
 
     def work(tx: Transaction) -> None:
         count, first = tx.rows(_COUNT.format(limit))[0]
@@ -394,7 +377,7 @@ def each_request(
             if done % _TELL_EVERY == 0:
                 watch(done, int(count))
             if account is None or account in one.line.accounts:
-                (tell if account is None or last is None else newest.append)(one)
+                (tell if account is None or most is None else newest.append)(one)
 
     ledger.store.read(work)
     for one in newest:

@@ -129,7 +129,7 @@ def _rows(ledger: Ledger, hashed: bytes, tx: Transaction) -> list[Row]:
 
 def has_ended(ledger: Ledger, position: int) -> bool:
     """Return whether the entry at this position is a charge that will have no answer."""
-    rows = ledger.store.read(lambda tx: tx.rows("SELECT key FROM entries WHERE seq = ?", position))
+    rows = ledger.store.rows("SELECT key FROM entries WHERE seq = ?", position)
     if not rows or rows[0][0] is None:
         return False
     found = status_under_key(ledger, bytes(rows[0][0]), "")
@@ -212,7 +212,7 @@ def find_failed_charges(ledger: Ledger, kept: FailedCharges) -> tuple[list[Faile
 def _up_to_a_seal(
     ledger: Ledger, found: list[FailedCharge], undecided: list[int], first_open: int
 ) -> FailedCharges | None:
-    seals = ledger.store.read(lambda tx: tx.rows(_BEFORE, first_open))
+    seals = ledger.store.rows(_BEFORE, first_open)
     if not seals:
         return None
     last, digest = int(seals[0][0]), bytes(seals[0][1]).hex()

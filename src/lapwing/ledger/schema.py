@@ -49,7 +49,7 @@ def columns(prefix: str) -> str:
 def holds(fits: Callable[[int], str]) -> str:
     """Return the privacy filter as an SQL condition, given one condition for each cost.
 
-    It must decide as portfolio.Terms.after does.
+    It must decide as `Terms.after` does.
     """
     some_order = " OR ".join(fits(k) for k in ORDERS)
     return f"{fits(DELTA0)} AND (({fits(EPSILON)} AND {fits(DELTA)}) OR {some_order})"
@@ -61,7 +61,7 @@ def _trigger(table: str, event: str) -> str:
 
 
 def left_after(cost: str, k: int) -> str:
-    """Return SQL for what a cost leaves of its cap, or -1 if the cap is exceeded, which is final.
+    """Return SQL for the rest of a cap after a cost, or -1 if the cap is exceeded, which is final.
 
     It does not use `max` or `greatest`: the databases name them differently, and SQLite computes this in
     half the time.

@@ -51,6 +51,11 @@ class MerkleTree:
         ]
         return tree
 
+    @classmethod
+    def at_seal(cls, seal: Seal | None) -> MerkleTree:
+        """Return the tree that a seal signs; an empty tree without a seal."""
+        return cls() if seal is None else cls.restore(seal.size, seal.frontier)
+
     @property
     def size(self) -> int:
         """The number of leaves."""
@@ -205,7 +210,7 @@ class Seal:
         cls, before: Seal | None, leaves: Sequence[tuple[int, bytes]], ledger_id: bytes, signing: SigningKey
     ) -> Seal:
         """Return the seal that adds (number, digest) leaves to those of the seal before."""
-        tree = MerkleTree.restore(before.size, before.frontier) if before else MerkleTree()
+        tree = MerkleTree.at_seal(before)
         tree.extend([digest for _, digest in leaves])
         number = before.number + 1 if before else 1
         previous = before.digest if before else NOTHING_BEFORE

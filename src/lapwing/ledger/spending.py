@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lapwing.config.values import checked_label
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge, pure_text
+from lapwing.core.exact import least_from, set_fields
 from lapwing.core.loss_records import describe, losses_within
 from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, SampledGaussian
 from lapwing.errors import BadParameter, OverBudget
@@ -34,6 +35,19 @@ class Target:
 
     `everyone` charges all blocks, and those that are opened later. It is for data whose units are not
     divided by the account's rule.
+
+    Args:
+        account: the name of the account.
+        blocks: the names of the blocks that are charged.
+        everyone: whether all blocks are charged.
+
+    Raises:
+        BadParameter: if a name is not valid, a block is named twice, or blocks besides `everyone`.
+
+    Example:
+        >>> from lapwing.ledger import Target
+        >>> Target("patients", ["2026-01", "2026-02"]).blocks
+        ('2026-01', '2026-02')
     """
 
     account: str
@@ -41,10 +55,10 @@ class Target:
     everyone: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "account", checked_label(self.account, "account"))
+        set_fields(self, account=checked_label(self.account, "account"))
         if isinstance(self.blocks, str):
             raise BadParameter("blocks", "must be several names, not one text")
-        object.__setattr__(self, "blocks", tuple([checked_label(name, "block") for name in self.blocks]))
+        set_fields(self, blocks=tuple([checked_label(name, "block") for name in self.blocks]))
         if not isinstance(self.everyone, bool):
             raise BadParameter("everyone", "must be True or False")
         if self.everyone and self.blocks:
@@ -57,7 +71,30 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The price of a release and the accounts that pay it, fixed before data is read."""
+    """The price of a release and the accounts that pay it, fixed before data is read.
+
+    Args:
+        targets: the accounts, and their blocks, that are charged.
+        loss: the privacy loss of the release.
+        unit: the privacy unit that the loss is about; it must be that of the accounts.
+        relation: the relation of neighbours that the loss is about.
+        mechanism: the name of the mechanism, for the entry.
+        parameters: its public parameters, for the entry.
+        request: the bytes of the request. Entries show only their digest.
+        keeps_request: whether the request is stored beside the entry.
+
+    Raises:
+        BadParameter: if a part is not valid, or the loss does not hold for the relation.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from lapwing.core import Pure, Relation
+        >>> from lapwing.ledger import Spending, Target, Unit
+        >>> loss, person = Pure(Fraction(1, 2)), (Unit.PERSON, Relation.ADD_REMOVE)
+        >>> price = Spending([Target("patients")], loss, *person, "example", {}, b"how many?")
+        >>> len(price.digest)
+        64
+    """
 
     targets: Sequence[Target]
     loss: Loss
@@ -91,11 +128,10 @@ class Spending:
         public = f'"loss":{_described(self.loss)},"mechanism":{mechanism},"parameters":{parameters}'
         whom = [[target.account, list(target.blocks), target.everyone] for target in self.targets]
         asked = text_of([whom, self.unit.value, self.relation.value, public])
-        object.__setattr__(self, "asked", asked.encode("ascii") + b"\n" + self.request)
-        digest = hashlib.sha256(self.asked).hexdigest()
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "everyone", any(target.everyone for target in self.targets))
-        object.__setattr__(self, "digest", digest)
+        content = asked.encode("ascii") + b"\n" + self.request
+        everyone = any(target.everyone for target in self.targets)
+        digest = hashlib.sha256(content).hexdigest()
+        set_fields(self, asked=content, digest=digest, public=public, everyone=everyone)
 
     def _parameters(self) -> str:
         """Return the parameters as they stand in an entry."""
@@ -127,7 +163,7 @@ class Spending:
         return known[1]
 
     def _check_targets(self) -> None:
-        object.__setattr__(self, "targets", tuple(self.targets))
+        set_fields(self, targets=tuple(self.targets))
         if not self.targets or not all(isinstance(target, Target) for target in self.targets):
             raise BadParameter("targets", "must name at least one account")
         if len({target.account for target in self.targets}) < len(self.targets):
@@ -186,7 +222,7 @@ def refusal(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AccountBlocks:
-    """Blocks of one account with what is taken of each, as arrays."""
+    """Blocks of one account with the spent and reserved costs of each, as arrays."""
 
     account: Account
     blocks: list[Block]
@@ -194,7 +230,7 @@ class _AccountBlocks:
     is_open: NDArray[np.bool_]
 
     def fits(self, costs: Costs) -> NDArray[np.bool_]:
-        """Return whether each block admits the costs. It must decide as portfolio.Terms.after does."""
+        """Return whether each block admits the costs. It must decide as `Terms.after` does."""
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
         one: NDArray[np.bool_] = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(
@@ -236,13 +272,7 @@ def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
 
 def _largest(fits: Callable[[int], bool]) -> int:
     """Return the largest whole number that fits, if all smaller ones fit too; 0 if none does."""
-    low, high = 0, 1
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return least_from(lambda number: not fits(number)) - 1
 
 
 def _fewer_blocks(fixed: list[_AccountBlocks], chosen: list[_AccountBlocks], largest: int) -> str:

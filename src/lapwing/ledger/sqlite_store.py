@@ -37,13 +37,14 @@ from lapwing.ledger.store import (
 )
 from lapwing.storage.group_commit import GroupCommit, PendingCommit
 from lapwing.storage.lock_file import LockFile, SinglePath
-from lapwing.storage.private_file import new_private_file, sqlite_errors
+from lapwing.storage.private_file import new_private_file
+from lapwing.storage.sqlite import DURABLE, connect_sqlite, sqlite_errors
 
 T = TypeVar("T")
 _new = tuple.__new__  # of named tuples, without a call of Python
 OLDEST_SQLITE = (3, 37)  # STRICT tables
 WAIT_AT_MOST = 60.0  # seconds, for readers that hold up a checkpoint or another program
-CACHE_KIB = 16_384
+_PRAGMAS = ("journal_mode = WAL", *DURABLE, "cache_size = -16384")  # KiB
 
 
 def _debit_sql(which: str) -> str:
@@ -145,7 +146,7 @@ class _Transaction(Transaction):
         return seq
 
 
-class _Inherited:
+class _FilesOpenAtFork:
     """A record of the files that were open when this process was forked off.
 
     SQLite keeps its locks in memory. A child that opened such a file would believe that it holds its
@@ -162,7 +163,7 @@ class _Inherited:
         self.open = weakref.WeakSet()
 
 
-_INHERITED = _Inherited()
+_FORKED = _FilesOpenAtFork()
 
 
 class SqliteStore(Store):
@@ -179,7 +180,7 @@ class SqliteStore(Store):
             raise Unavailable(f"there is no ledger at {path}")
         self.where = str(path)
         self.path = path.resolve()
-        if self.path in _INHERITED.files:
+        if self.path in _FORKED.files:
             raise Unavailable(
                 f"{path} was open when this process was forked off. Start a new process, or fork first"
             )
@@ -200,21 +201,10 @@ class SqliteStore(Store):
             self._writer = self._connect()
             undone.pop_all()
             self.session = self._lock.session
-        _INHERITED.open.add(self)
+        _FORKED.open.add(self)
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=WAIT_AT_MOST, isolation_level=None, check_same_thread=False
-        )
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = FULL",  # NORMAL loses acknowledged charges when the power fails
-            "fullfsync = ON",  # where syncing stops short of the disk (macOS)
-            f"cache_size = -{CACHE_KIB}",
-            "trusted_schema = OFF",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-        return connection
+        return connect_sqlite(self.path, _PRAGMAS, wait=WAIT_AT_MOST)
 
     def _translated(self) -> AbstractContextManager[None]:
         return sqlite_errors(f"the ledger {self.where}")
@@ -270,7 +260,7 @@ class SqliteStore(Store):
                         watch = self._watch if marks else nobody_watches
                         watch("written")
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
-                        seal = next_seal(_Transaction(writer), self, stated=False) if crossed else None
+                        seal = next_seal(_Transaction(writer), self, with_state=False) if crossed else None
                         # Before the commit: afterwards the processor comes from elsewhere, and is slow.
                         keep = self.prepare(marks, seal.head if seal else None) if marks else None
                         run("COMMIT")
@@ -316,7 +306,7 @@ class SqliteStore(Store):
 
     def seal(self) -> Seal | None:
         """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
-        seal = self.write(lambda tx: next_seal(tx, self, stated=True))
+        seal = self.write(lambda tx: next_seal(tx, self, with_state=True))
         with self._turn:
             self._lock.take_turn()
             try:
@@ -356,10 +346,9 @@ class SqliteStore(Store):
         if self.signing is not None:
             self.seal()
         self._is_closed = True
-        _INHERITED.open.discard(self)
+        _FORKED.open.discard(self)
         for connection in (self._writer, *self._readers):
             connection.close()
         self._one_path.close()
         self._lock.close()
-        for anchor in (*self.anchors, *self.witnesses):
-            anchor.close()
+        self.close_anchors()

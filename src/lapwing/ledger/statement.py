@@ -29,7 +29,7 @@ import numpy as np
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.balance import Findings
 from lapwing.ledger.accountant.forms import MalformedEntry, is_hex, is_whole, parsed, read
-from lapwing.ledger.accountant.guarantee import Guarantee, StatementReport
+from lapwing.ledger.accountant.guarantee import StatementReport
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import SALT_BYTES, CommittedName, RawEntry, commitment, digest_of, encode
@@ -324,16 +324,8 @@ class _Reader:
         if said != (replay.ledger, replay.key, replay.curator):
             self.findings.add("the first entry names another ledger or other keys than the header")
         self.labels.finish()
-        return StatementReport(
-            ledger=self.ledger_id.hex(),
-            key=self.key.hex(),
-            entries=replay.entries,
-            findings=self.findings.all(),
-            prices_checked=replay.prices.checked,
-            prices_unchecked=replay.prices.unchecked,
-            head=self.head,
-            guarantee=Guarantee.of(replay),
-        )
+        findings = self.findings.all()
+        return StatementReport.of(replay, self.ledger_id.hex(), self.key.hex(), findings, self.head)
 
 
 def _record(line: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ Claim    opening from a state accepts the same tables, and the same entries afte
 Because  a state is made only from the state before (or from a replay of everything, or from nothing) and
          the entries since, which must have the root that its seal signs. It is never taken from the
          tables. It is signed together with the digest of that seal.
-Test     tests/ledger/test_states.py, tests/faults/test_ledger_tampering.py
+Test     tests/ledger/test_ledger_states.py, tests/faults/test_ledger_tampering.py
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+from lapwing.core.exact import least_where
 from lapwing.errors import BadParameter, LapwingError, Tampered, Unavailable
 from lapwing.ledger import schema
-from lapwing.ledger.accountant.replay import OtherBooksFormat, Replay, books_of, replay_from
+from lapwing.ledger.accountant.replay import OtherStateFormat, Replay, replay_from, state_bytes
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import Costs, Ranges, RawEntry, digest_of
 from lapwing.ledger.keys import SigningKey, good_signature
@@ -61,9 +62,13 @@ class Posting(NamedTuple):
 class DoesNotFit(LapwingError):
     """A debit was not admitted, or its block is closed. Internal: callers see `OverBudget`."""
 
+    code = "does-not-fit"
+
 
 class KeyTaken(LapwingError):
     """An entry with this key exists. Internal: callers see its answer, or why there is none."""
+
+    code = "key-taken"
 
 
 class Transaction(ABC):
@@ -102,10 +107,25 @@ class Transaction(ABC):
         """Lock blocks, so that nobody else changes them until the transaction ends."""
 
 
-def last_seal(tx: Transaction) -> Seal | None:
-    """Return the newest seal, or None."""
-    rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals ORDER BY number DESC LIMIT 1")  # noqa: S608
-    return seal_of(rows[0]) if rows else None
+def seals_where(tx: Transaction, condition: str, *parameters: Any) -> list[Seal]:
+    """Return the seals that meet an SQL condition, which may end with an order."""
+    rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals WHERE {condition}", *parameters)  # noqa: S608
+    return [seal_of(row) for row in rows]
+
+
+def last_seal(tx: Transaction, up_to: int | None = None) -> Seal | None:
+    """Return the newest seal (of entries up to a number, if one is given), or None."""
+    condition, bounds = ("true", ()) if up_to is None else ("last <= ?", (up_to,))
+    found = seals_where(tx, f"{condition} ORDER BY number DESC LIMIT 1", *bounds)
+    return found[0] if found else None
+
+
+def tree_up_to(tx: Transaction, before: Seal | None, last: int) -> MerkleTree:
+    """Return the tree of all entries up to number `last`, continued from an earlier seal."""
+    tree = MerkleTree.at_seal(before)
+    leaves = "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq"
+    tree.extend([bytes(digest) for (digest,) in tx.rows(leaves, before.last if before else 0, last)])
+    return tree
 
 
 def seal_of(row: Row) -> Seal:
@@ -148,10 +168,10 @@ def read_state(tx: Transaction, public: bytes) -> SignedState | None:
     if not good_signature(public, _message(seal, books), bytes(signature)):
         raise wrong
     try:
-        state = SignedState(replay_from(books), MerkleTree.restore(seal.size, seal.frontier), seal)
+        state = SignedState(replay_from(books), MerkleTree.at_seal(seal), seal)
     except BadParameter:
         raise wrong from None
-    except OtherBooksFormat:
+    except OtherStateFormat:
         return None
     if (
         not seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
@@ -185,7 +205,7 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedSt
     state.replay.feed(rows)
     state.tree.extend([digest for _, _, digest in rows])
     is_sealed = (state.tree.size, state.tree.root) == (seal.size, seal.root)
-    books = books_of(state.replay) if is_sealed and not state.replay.finish() else None
+    books = state_bytes(state.replay) if is_sealed and not state.replay.finish() else None
     tx.run("DELETE FROM states")
     if books is not None:
         tx.run(
@@ -201,29 +221,21 @@ def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -
     root.
     """
     [(newest,)] = tx.rows("SELECT coalesce(max(number), 0) FROM seals")
-    low, high = 1, int(newest) + 1  # the first seal that covers the entry, or `high`
-    while low < high:
-        middle = (low + high) // 2
-        covers = bool(tx.rows("SELECT 1 FROM seals WHERE number = ? AND last >= ?", middle, entry))
-        low, high = (low, middle) if covers else (middle + 1, high)
-    if low > newest:
+
+    def covers(number: int) -> bool:
+        return bool(tx.rows("SELECT 1 FROM seals WHERE number = ? AND last >= ?", number, entry))
+
+    first = least_where(covers, 0, int(newest) + 1)
+    if first > newest:
         return True
-    rows = tx.rows(
-        f"SELECT {SEAL_COLUMNS} FROM seals WHERE number IN (?, ?) ORDER BY number",  # noqa: S608
-        low - 1, low,
-    )  # fmt: skip
-    *before, seal = [seal_of(row) for row in rows]
-    last, tree = 0, MerkleTree()
+    *earlier, seal = seals_where(tx, "number IN (?, ?) ORDER BY number", first - 1, first)
+    before = earlier[0] if earlier else None
     try:
-        if before:
-            last, tree = before[0].last, MerkleTree.restore(before[0].size, before[0].frontier)
-        leaves = tx.rows(
-            "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq", last, seal.last
-        )
-        tree.extend([bytes(digest) for (digest,) in leaves])
+        tree = tree_up_to(tx, before, seal.last)
     except BadParameter:
         return False
     is_root = (tree.size, tree.root) == (seal.size, seal.root)
+    last = before.last if before else 0
     return is_root and last < entry <= seal.last and seal.is_signed_by(public, ledger_id)
 
 
@@ -279,6 +291,11 @@ class Store(ABC):
             self.mark((), seal.head)
             self.anchored = seal.number
 
+    def close_anchors(self) -> None:
+        """Close the files and connections of all anchors."""
+        for anchor in (*self.anchors, *self.witnesses):
+            anchor.close()
+
     @abstractmethod
     def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
         """Run `work` in a durable transaction. If `alone`, no other write of the ledger runs meanwhile."""
@@ -286,6 +303,10 @@ class Store(ABC):
     @abstractmethod
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` on one consistent snapshot of the ledger."""
+
+    def rows(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return all rows of a query on a snapshot of the ledger."""
+        return self.read(lambda tx: tx.rows(sql, *parameters))
 
     @abstractmethod
     def charge(self, posting: Posting) -> int:
@@ -321,9 +342,9 @@ class Store(ABC):
     def close(self) -> None:
         """Seal the entries and close the database."""
 
-    def migrate(self, migrations: Sequence[Callable[[schema.StoreDialect], tuple[str, ...]]]) -> None:
+    def migrate(self) -> None:
         """Bring the tables up to date, in one transaction."""
-        steps = [migration(self.dialect) for migration in migrations]
+        steps = [migration(self.dialect) for migration in schema.MIGRATIONS]
         self.statements = (schema.VERSION_TABLE, *(statement for step in steps for statement in step))
 
         def work(tx: Transaction) -> None:
@@ -351,10 +372,10 @@ class Store(ABC):
         self.write(work)
 
 
-def next_seal(tx: Transaction, store: Store, *, stated: bool) -> Seal | None:
+def next_seal(tx: Transaction, store: Store, *, with_state: bool) -> Seal | None:
     """Seal all entries and return the newest seal. Nobody else may append during the transaction.
 
-    `stated` also stores the signed state at that seal; otherwise one is stored from time to time.
+    `with_state` also stores the signed state at that seal; otherwise one is stored from time to time.
     """
     seal = last_seal(tx)
     leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", seal.last if seal else 0)
@@ -368,14 +389,14 @@ def next_seal(tx: Transaction, store: Store, *, stated: bool) -> Seal | None:
             seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
             seal.signature,
         )  # fmt: skip
-    keep_state_if_due(tx, store, seal, stated=stated)
+    keep_state_if_due(tx, store, seal, with_state=with_state)
     return seal
 
 
-def keep_state_if_due(tx: Transaction, store: Store, seal: Seal | None, *, stated: bool) -> None:
-    """Store the signed state at the newest seal if `stated`, or if the stored one is old."""
+def keep_state_if_due(tx: Transaction, store: Store, seal: Seal | None, *, with_state: bool) -> None:
+    """Store the signed state at the newest seal if `with_state`, or if the stored one is old."""
     sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
     if seal is None or store.signing is None or not sizes:
         return
-    if stated or seal.size - sizes[0][0] >= STATE_EVERY:
+    if with_state or seal.size - sizes[0][0] >= STATE_EVERY:
         keep_state(tx, seal, store.signing)

@@ -91,7 +91,7 @@ class Sketch:
         self._require_same_key(other)
         # A hash that one sketch dropped is above LARGEST_SKETCH others, so the merged sketch drops it too.
         both = np.concatenate([self._hashes, other._hashes])
-        return Sketch(self._key_mark, _rising(both)[:LARGEST_SKETCH])
+        return Sketch(self._key_mark, _sorted_distinct(both)[:LARGEST_SKETCH])
 
     def to_bytes(self) -> bytes:
         """Return the sketch as bytes.
@@ -150,7 +150,7 @@ def _hashed(ids: Ids, key: bytes) -> Iterator[Hashes]:
     begun = hashlib.blake2b(key=key, digest_size=_HASH.itemsize, person=b"lapwing unit").copy
     number_key = hashlib.blake2b(key=key, digest_size=32, person=b"lapwing number").digest()
     encrypt = Cipher(algorithms.AES(number_key), modes.ECB()).encryptor().update  # noqa: S305 (see above)
-    for numbers, contents in _sorted_out(ids):
+    for numbers, contents in _numbers_and_texts(ids):
         blocks = np.zeros((len(numbers), 2), np.dtype("<i8"))
         blocks[:, 0] = numbers
         by_cipher = np.frombuffer(encrypt(blocks.tobytes()), _HASH)[::2]
@@ -160,10 +160,10 @@ def _hashed(ids: Ids, key: bytes) -> Iterator[Hashes]:
             one.update(content)
             digests.append(one.digest())
         others = np.frombuffer(b"".join(digests), _HASH)
-        yield _rising(np.concatenate([by_cipher, others]).astype(np.uint64))
+        yield _sorted_distinct(np.concatenate([by_cipher, others]).astype(np.uint64))
 
 
-def _sorted_out(ids: Ids) -> Iterator[tuple[Sequence[int] | Numbers, list[bytes]]]:
+def _numbers_and_texts(ids: Ids) -> Iterator[tuple[Sequence[int] | Numbers, list[bytes]]]:
     """Yield batches: the ids that are whole numbers of 8 bytes, and the normal forms of the other ids."""
     waiting: Iterator[Any] = iter(ids)
     first = next(waiting, None)
@@ -188,7 +188,7 @@ def _sorted_out(ids: Ids) -> Iterator[tuple[Sequence[int] | Numbers, list[bytes]
         yield numbers, contents
 
 
-def _rising(hashes: Hashes) -> Hashes:
+def _sorted_distinct(hashes: Hashes) -> Hashes:
     """Return the distinct hashes in sorted order. Here, sorting is thirty times faster than np.unique."""
     ordered = np.sort(hashes)
     first = np.ones(len(ordered), dtype=bool)

@@ -11,7 +11,7 @@ from typing import Any
 
 from lapwing.config.values import is_postgres
 from lapwing.errors import BadParameter, Tampered
-from lapwing.ledger.accountant.guarantee import Guarantee, StatementReport
+from lapwing.ledger.accountant.guarantee import StatementReport
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import digest_of
 from lapwing.ledger.keys import KEY_BYTES
@@ -86,6 +86,11 @@ def verify(
 
     Raises:
         BadParameter: There is no such file, it is none of the three, or the key is not of the right form.
+
+    Example:
+        >>> import lapwing
+        >>> lapwing.verify("patients.ledger").kind
+        'ledger'
     """
     wanted = None if key is None else _public(key)
     match kind_of(where):
@@ -144,7 +149,9 @@ def _entry(proof: dict[str, Any]) -> dict[str, str]:
     return {"number": str(proof["entry"]), **told, "hash": digest_of(proof["body"].encode()).hex()}
 
 
-def _of(kind: str, where: str, report: StatementReport, wanted: bytes | None) -> VerifiedFile:
+def _of(
+    kind: str, where: str, report: StatementReport, wanted: bytes | None, anchors: tuple[str, ...] = ()
+) -> VerifiedFile:
     guarantee = report.guarantee
     return VerifiedFile(
         kind=kind,
@@ -154,6 +161,7 @@ def _of(kind: str, where: str, report: StatementReport, wanted: bytes | None) ->
         entries=report.entries,
         findings=report.findings,
         key_was_given=wanted is not None,
+        anchors=anchors,
         head=report.head,
         prices_checked=report.prices_checked,
         prices_unchecked=report.prices_unchecked,
@@ -180,17 +188,5 @@ def _ledger(
         findings = report.findings
         if wanted not in (None, public):
             findings = (*findings, "the ledger has another key than the one that was given")
-        replay = report.replay
-        return VerifiedFile(
-            kind=LEDGER,
-            where=where,
-            ledger=ledger.id,
-            key=public.hex(),
-            entries=replay.entries,
-            findings=findings,
-            key_was_given=wanted is not None,
-            anchors=report.anchors,
-            prices_checked=replay.prices.checked,
-            prices_unchecked=replay.prices.unchecked,
-            promises=() if findings else tuple(Guarantee.of(replay).lines()),
-        )
+        verified = StatementReport.of(report.replay, ledger.id, public.hex(), findings)
+        return _of(LEDGER, where, verified, wanted, report.anchors)

@@ -4,12 +4,12 @@ Claim    a consortium that is signed by all shows that each member has agreed to
          their certificates, statistic and its bounds, protocol, noise, minimum, deadlines.
 Because  signatures are over the digest of the one canonical text of the document; a text in another form
          is refused, and a plan that would spend more than its requirements allow cannot be read at all.
-Test     tests/parties/consortium/test_consortium.py
+Test     tests/parties/test_consortium.py
 
 Claim    no text in a document can control a reader's terminal, and no words about privacy come from the
          document's writer: they are those of `JointPlan`.
 Because  every text in it is printable, and the guarantee is compared with that of the plan.
-Test     tests/parties/consortium/test_consortium.py
+Test     tests/parties/test_consortium.py
 """
 
 from __future__ import annotations
@@ -217,8 +217,6 @@ class Consortium:
             document=self.to_text(),
             honest_quorum=requirements.quorum == "honest",
         )
-
-    table = run_configuration  # the name that `lapwing.cli` still uses
 
     # Files
 

@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +32,8 @@ from lapwing.core.laplace import LaplaceShares
 from lapwing.core.losses import Loss, Pure, Relation
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import Aborted, BadParameter, InProgress, KeyReused, WorkEnded
-from lapwing.ledger import Ledger, Slices, Unit
-from lapwing.ledger.gate import ChargedRelease, Gate
-from lapwing.ledger.request_status import RequestState
-from lapwing.ledger.spending import Spending, Target, refusal
+from lapwing.ledger import ChargedRead, Gate, Ledger, Slices, Spending, Target, Unit
+from lapwing.ledger.spending import refusal
 from lapwing.parties.joint_noise import covers, member_loss
 from lapwing.parties.protocols.protocol import LARGEST_VALUE, Ints, OpenedSum
 from lapwing.parties.protocols.secret_sharing import FIELD
@@ -90,9 +89,10 @@ class _Charged(ABC):
 
     def check(self) -> None:
         """Raise the error that a charge of this run would raise now. This costs nothing."""
-        spending = self._spending(self._version())
-        if self._gate().find(self.run.hex()) is not None:
+        charged = self._charged_read(self._version())
+        if charged.find() is not None:
             raise Aborted("this run was charged before")
+        spending = charged.spending
         error = refusal(self.data.ledger, spending.targets, spending.loss, spending.costs)
         if error is not None:
             raise error
@@ -105,13 +105,14 @@ class _Charged(ABC):
         `Aborted`.
         """
         version = self._version()
+        ready = replace(self._free_read(version, "ready"), key=None)
 
-        def run() -> bytes:
-            self._read = version, self._exact(0, (), version)
+        def keep(values: Ints) -> bytes:
+            self._read = version, values
             return READ
 
         try:
-            self._gate().release(ChargedRelease(self._mark(self._spending(version), "ready"), run))
+            ready.release(lambda: self.statistic.exact(0, ()), keep)
         except WorkEnded:
             raise Aborted(
                 "this member's data could not be read, so it is not ready. It took too long or too much "
@@ -138,52 +139,61 @@ class _Charged(ABC):
             raise Aborted("this stage was contributed to before, and noise is drawn once")
         if stage:
             return self._later(stage, earlier)
-        version = self._version()
-        return self._once(self._spending(version), 0, (), version)
+        return self._once(self._charged_read(self._version()), 0, ())
 
     def _later(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
         try:
             version = self._version()
-            spending = self._spending(version)
-            self._require_charged(spending)
-            return self._once(self._mark(spending, stage), stage, earlier, version)
+            self._require_charged(self._charged_read(version))
+            return self._once(self._free_read(version, stage), stage, earlier)
         except Aborted:
             raise
         except Exception:  # the reason may be private
             raise Aborted("this member's data changed on the way, or could not be read") from None
 
-    def _once(self, spending: Spending, stage: int, earlier: Sequence[OpenedSum], version: int) -> Ints:
+    def _once(self, charged: ChargedRead, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
         """Return a stage's numbers, drawn after its entry in the ledger. A second call finds that entry."""
         drawn = list[Ints]()
+        version, values = self._read or (0, None)
+        in_memory = values if stage == 0 and version == charged.version else None
+        if in_memory is not None:  # read before the charge, from the version that is charged
+            charged = replace(charged, current_version=lambda: version)
 
-        def run() -> bytes:
-            drawn.append(self._draw(stage, earlier, version))
+        def read() -> Ints:
+            self._drawn.add(stage)
+            self._read = None
+            return self.statistic.exact(stage, earlier) if in_memory is None else in_memory
+
+        def finish(values: Ints) -> bytes:
+            drawn.append(self._noised(values))
             return CONTRIBUTED
 
-        self._release(spending, run, key=self._key(stage))
+        self._release(charged, read, finish)
         if not drawn:
             raise Aborted(
                 "this run was charged before, and the noised numbers of that time are not at hand"
             )
         return drawn[0]
 
-    def _key(self, stage: int) -> str:
-        return f"{self.run.hex()}/{stage}" if stage else self.run.hex()
+    def _free_read(self, version: int, stage: int | str) -> ChargedRead:
+        """Return a read at no cost: of a later stage, which the first entry paid for, or before the run."""
+        charged = self._charged_read(version)
+        spending = charged.spending
+        parameters = {**spending.parameters, "stage": stage}
+        free = replace(spending, loss=Pure(Fraction(0)), parameters=parameters)
+        return replace(charged, key=f"{self.run.hex()}/{stage}", spending=free)
 
-    def _mark(self, spending: Spending, stage: int | str) -> Spending:
-        """Return an entry at no cost: for a later stage, which the first entry paid for, or for a read."""
-        return replace(spending, loss=Pure(Fraction(0)), parameters={**spending.parameters, "stage": stage})
-
-    def _require_charged(self, spending: Spending) -> None:
+    def _require_charged(self, charged: ChargedRead) -> None:
         """Raise `Aborted` unless the first stage paid for the same run, statistic, noise and data."""
-        found = self._gate().find(self.run.hex())
-        if found is None or found.state is not RequestState.ANSWERED:
+        if not charged.is_stored:
             raise Aborted("this run was not charged")
-        self._release(spending, _never, key=self._key(0))
+        self._release(charged, _never, _never)
 
-    def _release(self, spending: Spending, run: Callable[[], bytes], *, key: str) -> None:
+    def _release(
+        self, charged: ChargedRead, read: Callable[[], Ints], finish: Callable[[Ints], bytes]
+    ) -> None:
         try:
-            self._gate().release(ChargedRelease(spending, run), key=key)
+            charged.release(read, finish)
         except KeyReused:
             raise Aborted("this run was charged for another request, or for other data") from None
         except InProgress:
@@ -191,27 +201,14 @@ class _Charged(ABC):
         except WorkEnded:
             raise Aborted("this run was charged, but its data could not be read") from None
 
-    def _draw(self, stage: int, earlier: Sequence[OpenedSum], version: int) -> Ints:
-        self._drawn.add(stage)
-        read, self._read = self._read, None
-        if stage == 0 and read is not None and read[0] == version:
-            return self._noised(read[1])
-        return self._noised(self._exact(stage, earlier, version))
-
-    def _exact(self, stage: int, earlier: Sequence[OpenedSum], version: int) -> Ints:
-        """Read a stage's numbers, without noise. Raises `BadParameter` if the data changed."""
-        values = self.statistic.exact(stage, earlier)
-        if self._version() != version:  # the numbers may be about people who are not charged
-            raise BadParameter("source", "changed while it was read")
-        return values
-
-    def _spending(self, version: int) -> Spending:
+    def _charged_read(self, version: int) -> ChargedRead:
+        """Return the read of the first stage, which pays for all stages."""
         mechanism, relation, loss, parameters = self._mechanism
         statistic = self.statistic
         asked = {"spec": statistic.spec, "meaning": statistic.meaning, "version": version}
         who = {"run": self.run.hex(), "consortium": self.consortium.hex()}
         targets, unit = self._charged()
-        return Spending(
+        spending = Spending(
             targets=targets,
             loss=loss,
             unit=unit,
@@ -219,6 +216,15 @@ class _Charged(ABC):
             mechanism=mechanism,
             parameters={**parameters, **who, "stages": statistic.stages},
             request=json.dumps({**asked, **who}, sort_keys=True).encode(),
+        )
+        data = self.data
+        principal = data.analyst if isinstance(data, Dataset) else data.principal
+        return ChargedRead(
+            gate=Gate(data.ledger, principal=principal),
+            spending=spending,
+            key=self.run.hex(),
+            version=version,
+            current_version=self._version,
         )
 
     def _version(self) -> int:
@@ -234,13 +240,8 @@ class _Charged(ABC):
         account = data.ledger.account(data.account)
         return (Target(data.account, everyone=account.slices is not Slices.NONE),), account.unit
 
-    def _gate(self) -> Gate:
-        data = self.data
-        principal = data.analyst if isinstance(data, Dataset) else data.principal
-        return Gate(data.ledger, principal=principal)
 
-
-def _never() -> bytes:
+def _never(*_: object) -> Any:
     raise AssertionError("a charged request is not run again")
 
 
@@ -301,7 +302,7 @@ class LocalContribution(_Charged):
     Because  a report is k-ary randomized response on the row's own value, and a count of reports is
              post-processing. The number of rows is public: neighbours replace a row, never remove it. A
              negative count of an option counts as 0, so that an error reveals nothing about rows.
-    Test     tests/parties/test_holding.py
+    Test     tests/parties/test_contribution_holding.py
     """
 
     response: RandomizedResponse

@@ -23,34 +23,154 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from lapwing.config.section import Section
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+
+from lapwing.config.file_table import (
+    ColumnName,
+    Delta,
+    Epsilon,
+    FileTable,
+    Number,
+    Text,
+    fits,
+    needed,
+    one_of,
+    read_table,
+)
 from lapwing.config.toml_text import FileMistakes, read_toml
-from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadFile, BadParameter
-from lapwing.parties import requirements
 from lapwing.parties.consortium import LONGEST_NAME, LONGEST_WAIT, Consortium
 from lapwing.parties.identity import Card, checked_member_name
 from lapwing.parties.joint_plan import JointPlan, largest_protected_coalition, plan_jointly
-from lapwing.parties.requirements import LOCAL, MOST_MEMBERS, JointRequirements
+from lapwing.parties.requirements import (
+    ADVERSARIES,
+    LOCAL,
+    MOST_MEMBERS,
+    PROTOCOL_CHOICES,
+    QUORUMS,
+    JointRequirements,
+)
 from lapwing.parties.run_configuration import parse_address
 from lapwing.parties.statistics import Statistic
 from lapwing.sql.noising import NOISE_NAMES
 
-HEAD_KEYS = (
-    "name", "question", "epsilon", "delta", "coalition", "losses", "people_at", "adversary", "protocol",
-    "noise", "quorum",
-)  # fmt: skip
-ROOT_KEYS = ("consortium", "regression", "quantile", "relay", "deadlines")
 DEFAULT_LOBBY_SECONDS, DEFAULT_ROUND_SECONDS = 300, 60
-NEEDED_KEYS = {
-    "epsilon": "1.0: what a person may lose by the whole computation",
-    "coalition": "1: how many members may be the adversary's",
-    "losses": "0: how many more may fail before they have shared",
-    "people_at": "1: at how many members the same person may have rows",
-    "adversary": '"unbounded", or "bounded" if computing power is',
-}
+
+
+def _one_line(sql: object) -> object:
+    return " ".join(sql.split()) if isinstance(sql, str) and "\n" in sql else sql
+
+
+def _columns(names: object) -> list[str]:
+    if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
+        return names
+    raise ValueError('must be a list of columns, such as ["age", "stay"]')
+
+
+def _address(address: str) -> str:
+    parse_address(address)
+    return address
+
+
+FileName = Annotated[
+    Text,
+    fits(lambda name: len(name) <= LONGEST_NAME, f"must be at most {LONGEST_NAME} long"),
+    fits(
+        lambda name: not set(name) & set("/\\") and not name.startswith("."),
+        "becomes the name of a file: without / and not beginning with a dot",
+    ),
+]
+
+
+_INSIDE = fits(lambda one: 0 < one < 1, "must lie between 0 and 1: 0.5 is the median")
+
+
+class ConsortiumTable(FileTable):
+    """The table [consortium]."""
+
+    name: FileName | None = needed('name = "joint-wards": how this consortium is called')
+    question: Annotated[Text, BeforeValidator(_one_line)] | None = None  # it may have several lines
+    epsilon: Epsilon | None = needed("epsilon = 1.0: what a person may lose by the whole computation")
+    delta: Delta | None = Fraction(0)
+    coalition: int | None = needed(
+        "coalition = 1: how many members may be the adversary's", ge=0, le=MOST_MEMBERS
+    )
+    losses: int | None = needed(
+        "losses = 0: how many more may fail before they have shared", ge=0, le=MOST_MEMBERS
+    )
+    people_at: int | None = needed(
+        "people_at = 1: at how many members the same person may have rows", ge=1, le=MOST_MEMBERS
+    )
+    adversary: Annotated[Text, one_of(ADVERSARIES)] | None = needed(
+        'adversary = "unbounded", or "bounded" if computing power is'
+    )
+    protocol: Annotated[Text, one_of(PROTOCOL_CHOICES)] | None = "auto"
+    noise: Annotated[Text, one_of(NOISE_NAMES)] | None = "auto"
+    quorum: Annotated[Text, one_of(QUORUMS)] | None = ""
+
+    def terms(self) -> dict[str, Any]:
+        """Return the fields of `JointRequirements` that this table gives."""
+        if self.noise == "gaussian" and self.delta == 0:
+            self.wrong(
+                "noise", 'Gaussian noise needs delta, such as delta = 1e-6. Or write noise = "laplace"'
+            )
+        return {name: value for name, value in self if name not in ("name", "question")}
+
+
+class RegressionTable(FileTable):
+    """The table [regression]."""
+
+    table: ColumnName | None = needed('table = "visits"')
+    y: ColumnName | None = needed('y = "cost"')
+    x: Annotated[list[str], PlainValidator(_columns)] | None = needed('x = ["age", "stay"]')
+
+
+class QuantileTable(FileTable):
+    """The table [quantile]."""
+
+    table: ColumnName | None = needed('table = "visits"')
+    column: ColumnName | None = needed('column = "stay"')
+    fraction: Annotated[Number, _INSIDE, AfterValidator(str)] | None = needed("fraction = 0.5")
+
+
+class RelayTable(FileTable):
+    """The table [relay]."""
+
+    host: Annotated[Text, AfterValidator(checked_member_name)] | None = needed(
+        'host = "north": the member who relays'
+    )
+    address: Annotated[Text, AfterValidator(_address)] | None = needed('address = "127.0.0.1:7443"')
+
+
+class DeadlinesTable(FileTable):
+    """The table [deadlines], in seconds."""
+
+    lobby_seconds: int | None = Field(default=DEFAULT_LOBBY_SECONDS, alias="lobby", ge=1, le=LONGEST_WAIT)
+    round_seconds: int | None = Field(default=DEFAULT_ROUND_SECONDS, alias="round", ge=1, le=LONGEST_WAIT)
+
+
+class DraftFile(FileTable):
+    """A draft file as it is written."""
+
+    consortium: ConsortiumTable = needed("[consortium] with name, question, epsilon and coalition")
+    regression: RegressionTable | None = None
+    quantile: QuantileTable | None = None
+    relay: RelayTable = needed('[relay] with host = "north" and address = "127.0.0.1:7443"')
+    deadlines: DeadlinesTable = Field(default_factory=DeadlinesTable.model_construct)
+
+    def statistic(self) -> dict[str, Any]:
+        """Return the statistic as plain values. Exactly one must be there."""
+        said = [name for name in ("regression", "quantile") if self.has(name)]
+        if len(said) + self.consortium.has("question") != 1:
+            why = "say only one of" if said else "is missing. Write one of"
+            self.consortium.wrong("question", f'{why} question = "SELECT …", [regression] and [quantile]')
+        if self.regression is not None:
+            return {"kind": "regression", **dict(self.regression)}
+        if self.quantile is not None:
+            return {"kind": "quantile", **dict(self.quantile)}
+        return {"kind": "question", "sql": self.consortium.question}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,135 +202,18 @@ def read_draft(path: Path) -> ConsortiumDraft:
     values, mistakes = read_toml(
         Path(path), what="consortium draft", example="joint.toml", draft="lapwing party example"
     )
-    root = Section.of(mistakes, (), values, ROOT_KEYS)
-    assert root is not None
-    head = root.below("consortium", HEAD_KEYS)
-    if head is None:
-        if not root.has("consortium"):
-            root.missing("consortium", "[consortium] with name, question, epsilon and coalition")
-        mistakes.complain()
-        raise AssertionError("a mistake was noted")
-    name = _name(head)
-    statistic = _statistic(root, head)
-    terms = _terms(head)
-    relay, deadlines = _relay(root), _deadlines(root)
+    file = read_table(DraftFile, values, mistakes)
+    statistic, terms = file.statistic(), file.consortium.terms()
     mistakes.complain()
-    assert name is not None
-    assert statistic is not None
-    return ConsortiumDraft(Path(path), name, statistic, terms, *relay, *deadlines, mistakes)
-
-
-def _require(section: Section, examples: Mapping[str, str]) -> None:
-    """Note a mistake for each missing key, with an example of its value."""
-    for name, example in examples.items():
-        if not section.has(name):
-            section.missing(name, f"{name} = {example}")
-
-
-def _name(head: Section) -> str | None:
-    if not head.has("name"):
-        head.missing("name", 'name = "joint-wards": how this consortium is called')
-        return None
-    name = head.text("name")
-    if name is not None and len(name) > LONGEST_NAME:
-        head.wrong("name", f"must be at most {LONGEST_NAME} long")
-    if name is not None and (set(name) & set("/\\") or name.startswith(".")):
-        head.wrong("name", "becomes the name of a file: without / and not beginning with a dot")
-    return name
-
-
-def _terms(head: Section) -> dict[str, Any]:
-    _require(head, NEEDED_KEYS)
-    epsilon, delta = head.number("epsilon"), head.number("delta")
-    if epsilon is not None:
-        head.checked("epsilon", checked_epsilon, epsilon)
-    if delta is not None:
-        head.checked("delta", checked_delta, delta)
-    noise = head.one_of("noise", NOISE_NAMES) if head.has("noise") else "auto"
-    if noise == "gaussian" and not delta:
-        head.wrong("noise", 'Gaussian noise needs delta, such as delta = 1e-6. Or write noise = "laplace"')
-    return {
-        "epsilon": epsilon,
-        "delta": Fraction(0) if delta is None else delta,
-        "coalition": head.whole("coalition", least=0, most=MOST_MEMBERS),
-        "losses": head.whole("losses", least=0, most=MOST_MEMBERS),
-        "people_at": head.whole("people_at", least=1, most=MOST_MEMBERS),
-        "adversary": head.one_of("adversary", requirements.ADVERSARIES),
-        "protocol": head.one_of("protocol", requirements.PROTOCOL_CHOICES)
-        if head.has("protocol")
-        else "auto",
-        "noise": noise,
-        "quorum": head.one_of("quorum", requirements.QUORUMS) if head.has("quorum") else "",
-    }
-
-
-def _statistic(root: Section, head: Section) -> dict[str, Any] | None:
-    said = [name for name in ("regression", "quantile") if root.has(name)]
-    if head.has("question"):
-        said.append("question")
-    if len(said) != 1:
-        why = "say only one of" if said else "is missing. Write one of"
-        head.wrong("question", f'{why} question = "SELECT …", [regression] and [quantile]')
-        return None
-    if said[0] == "question":
-        return _question(head)
-    return _regression(root) if said[0] == "regression" else _quantile(root)
-
-
-def _question(head: Section) -> dict[str, Any] | None:
-    found = head.values["question"]
-    if isinstance(found, str) and "\n" in found:  # a long question may be written over several lines
-        found = " ".join(found.split())
-    sql = Section(head.mistakes, head.key, {"question": found}).text("question")
-    return None if sql is None else {"kind": "question", "sql": sql}
-
-
-def _regression(root: Section) -> dict[str, Any] | None:
-    section = root.below("regression", ("table", "y", "x"))
-    if section is None:
-        return None
-    _require(section, {"table": '"visits"', "y": '"cost"', "x": '["age", "stay"]'})
-    table, y, x = section.name("table"), section.name("y"), section.values.get("x")
-    is_list = isinstance(x, list) and x and all(isinstance(one, str) for one in x)
-    if section.has("x") and not is_list:
-        section.wrong("x", 'must be a list of columns, such as ["age", "stay"]')
-        return None
-    return {"kind": "regression", "table": table, "y": y, "x": x}
-
-
-def _quantile(root: Section) -> dict[str, Any] | None:
-    section = root.below("quantile", ("table", "column", "fraction"))
-    if section is None:
-        return None
-    _require(section, {"table": '"visits"', "column": '"stay"', "fraction": "0.5"})
-    fraction = section.number("fraction")
-    if fraction is not None and not 0 < fraction < 1:
-        section.wrong("fraction", "must lie between 0 and 1: 0.5 is the median")
-    table, column = section.name("table"), section.name("column")
-    return {"kind": "quantile", "table": table, "column": column, "fraction": str(fraction)}
-
-
-def _relay(root: Section) -> tuple[str, str]:
-    section = root.below("relay", ("host", "address"))
-    if section is None:
-        if not root.has("relay"):
-            root.missing("relay", '[relay] with host = "north" and address = "127.0.0.1:7443"')
-        return "", ""
-    _require(section, {"host": '"north": the member who relays', "address": '"127.0.0.1:7443"'})
-    host, address = section.text("host"), section.text("address")
-    if host is not None:
-        section.checked("host", lambda value, _: checked_member_name(value), host)
-    if address is not None:
-        section.checked("address", lambda value, _: parse_address(value), address)
-    return host or "", address or ""
-
-
-def _deadlines(root: Section) -> tuple[int, int]:
-    section = root.below("deadlines", ("lobby", "round"))
-    if section is None:
-        return DEFAULT_LOBBY_SECONDS, DEFAULT_ROUND_SECONDS
-    lobby, in_round = (section.whole(name, least=1, most=LONGEST_WAIT) for name in ("lobby", "round"))
-    return lobby or DEFAULT_LOBBY_SECONDS, in_round or DEFAULT_ROUND_SECONDS
+    return ConsortiumDraft(
+        path=Path(path),
+        name=str(file.consortium.name),
+        statistic=statistic,
+        terms=terms,
+        mistakes=mistakes,
+        **dict(file.relay),
+        **dict(file.deadlines),
+    )
 
 
 # From a draft to a consortium

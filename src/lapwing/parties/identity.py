@@ -5,7 +5,7 @@ Claim    a peer that shows a card's certificate in TLS, signs with its key, or o
 Because  the certificate is signed by its own key, and peers accept exactly the certificates on the cards of
          their consortium; the same key signs the box key and the name. Certificates have one form, as
          `MemberKeys.create` writes it: none expires, and none can be taken for that of another name.
-Test     tests/parties/running/test_identity.py
+Test     tests/parties/test_identity.py
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import ssl
 import stat
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -32,12 +32,14 @@ from cryptography.x509.oid import NameOID
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadFile, BadParameter, Unavailable
+from lapwing.storage.private_file import PRIVATE, new_private_file
 
 NAME = re.compile(r"[a-z0-9-]{1,40}")
 SIGNATURE_BYTES = 64
 _SIGNING = "signing.key"
 _BOX = "box.key"
 _CERTIFICATE = "certificate.pem"  # the same as on the card: OpenSSL reads it from a file
+_PUBLIC = 0o644
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LARGEST_FILE = 1 << 14
 # A consortium names the cards that it trusts, and for what: dates of expiry would only cause outages.
@@ -91,8 +93,7 @@ class Card:
     @property
     def fingerprint(self) -> str:
         """A digest of the card that people compare over another channel."""
-        digest = hashlib.sha256(_bound(self.name, self.der, self.box)).hexdigest()
-        return " ".join(digest[i : i + 8] for i in range(0, 64, 8))
+        return hashlib.sha256(_bound(self.name, self.der, self.box)).digest().hex(" ", 4)
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
         """Return whether the holder of this card has signed these bytes."""
@@ -169,11 +170,15 @@ class MemberKeys:
             signing = Ed25519PrivateKey.from_private_bytes(random_bytes(32))
             box = X25519PrivateKey.from_private_bytes(random_bytes(32))
             card = _card(name, signing, box)
-            _write_new(folder / _SIGNING, _pem(signing), 0o600)
-            _write_new(folder / _BOX, _pem(box), 0o600)
-            _write_new(folder / _CERTIFICATE, card.certificate.encode(), 0o644)
             text = json.dumps(card.to_json(), indent=2) + "\n"
-            _write_new(folder / f"{name}.card", text.encode(), 0o644)
+            for file, mode, content in (
+                (_SIGNING, PRIVATE, _pem(signing)),
+                (_BOX, PRIVATE, _pem(box)),
+                (_CERTIFICATE, _PUBLIC, card.certificate.encode()),
+                (f"{name}.card", _PUBLIC, text.encode()),
+            ):
+                with new_private_file(folder / file, mode=mode) as writing:
+                    writing.write(content)
         except OSError as error:
             raise Unavailable(f"keys cannot be written to {folder}: {error.strerror}") from error
         return cls(card, folder, signing, box)
@@ -214,6 +219,25 @@ class MemberKeys:
         if server:
             context.num_tickets = 0  # no resumption: each connection shows its certificate
         return context
+
+
+class SignedStatement(ABC):
+    """Base of frozen dataclasses that one member signs with the key on its card."""
+
+    __slots__ = ()
+    signature: bytes
+
+    @abstractmethod
+    def _signed_part(self) -> bytes: ...
+
+    def signed(self, keys: MemberKeys) -> Self:
+        """Return the same statement with a signature."""
+        made: Self = replace(cast("Any", self), signature=keys.sign(self._signed_part()))
+        return made
+
+    def is_signed_by(self, card: Card) -> bool:
+        """Return whether the holder of the card has signed this."""
+        return card.verifies(self.signature, self._signed_part())
 
 
 def checked_member_name(name: str) -> str:
@@ -290,11 +314,3 @@ def _private(path: Path) -> Any:
         return serialization.load_pem_private_key(content, None)
     except (ValueError, TypeError) as error:
         raise BadFile([f"{path}: is not a key as lapwing party init makes it"]) from error
-
-
-def _write_new(path: Path, content: bytes, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(handle, "wb") as writing:
-        writing.write(content)
-        writing.flush()
-        os.fsync(writing.fileno())

@@ -1,80 +1,39 @@
-"""Joining a run: the choice of the run's number, one member's whole part, and its answer.
-
-A member's folder of runs, its journals and its ledger decide which run comes next.
-"""
+"""Joining a run: the checks before it, one member's whole part, its answer, and the host's relay."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
-from lapwing.ledger.gate import Gate
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.contribution import Contribution
 from lapwing.parties.draft import require_coalition, require_same_meaning
 from lapwing.parties.identity import MemberKeys
-from lapwing.parties.journals import MemberJournal, RelayJournal, RunEnding
 from lapwing.parties.member import take_part
-from lapwing.parties.messages import ProgressCallback, ignore_progress
-from lapwing.parties.protocols.protocol import OpenedSum
-from lapwing.parties.relay_server import relay_in_thread
-from lapwing.parties.run_configuration import RunConfiguration
+from lapwing.parties.messages import Progress, ProgressCallback
+from lapwing.parties.relay_server import relay_in_thread, serve_relay
+from lapwing.parties.run_status import RunStatus, charges_of, find_run, members_without_result, runs_folder
 from lapwing.parties.statistics import JointAnswer, Statistic, statistic_of
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.dataset import open as open_dataset
 
-WasCharged = Callable[[bytes], bool]  # the run's id -> whether the member's ledger has a charge for it
-
-
-def runs_folder(keys: MemberKeys) -> Path:
-    """Return the folder of a member's journals and transcripts. Make it if there is none."""
-    folder = keys.folder / "runs"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+Tell = Callable[[str], None]  # a remark for the member's user
 
 
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """A run that a member can join, and how far the member is in it.
-
-    `has_begun` tells whether noise was drawn, or was about to be. `ending` is None before the end. `lost`
-    are the numbers of runs that were charged and cannot continue, as their journals are gone.
-    """
-
-    config: RunConfiguration
-    has_begun: bool
-    ending: RunEnding | None
-    lost: tuple[int, ...] = ()
-
-
-def find_run(
-    consortium: Consortium, keys: MemberKeys, number: int | None, *, was_charged: WasCharged
-) -> RunStatus:
-    """Return the run of this number, or for None the first that this member can join or see the end of."""
-    me, folder = consortium.number_of(keys), runs_folder(keys)
-    tried, lost = number or 1, list[int]()
-    while True:
-        config = consortium.run_configuration(tried)
-        path, has_begun, ending = MemberJournal.path_of(folder, config), False, None
-        if path.exists():
-            with MemberJournal(path, config, me) as journal:
-                has_begun, ending = journal.has_begun(), journal.outcome()
-        is_lost = not has_begun and was_charged(config.run_id)
-        if is_lost:
-            lost.append(tried)
-        is_open = ending is None or ending.stopped is None
-        if number is not None or (is_open and not is_lost):
-            return RunStatus(config, has_begun, ending, tuple(lost))
-        tried += 1
-
-
-def charges_of(data: Dataset) -> WasCharged:
-    """Return a function that tells whether the ledger of this data has a charge for a run."""
-    gate = Gate(data.ledger, principal=data.analyst)
-    return lambda run: gate.find(run.hex()) is not None
+@contextmanager
+def open_statistic(
+    spec: Mapping[str, Any], policy: Path, *, tell: Tell
+) -> Iterator[tuple[Dataset, Statistic]]:
+    """Open a policy's data, and bind a statistic to it. Nothing is read or charged by that."""
+    with open_dataset(policy) as data:
+        data.tell = tell
+        yield data, statistic_of(spec, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +53,27 @@ def join_run(
     consortium: Consortium,
     keys: MemberKeys,
     data: Dataset,
-    status: RunStatus,
+    statistic: Statistic,
     *,
-    confidence: Fraction,
+    number: int | None = None,
+    confidence: Fraction | str,
     listen: str | None = None,
     watch: ProgressCallback | None = None,
-    watch_relay: ProgressCallback = ignore_progress,
+    tell: Tell = lambda _: None,
     show: Callable[[RunResult], None] = lambda _: None,
 ) -> RunResult:
-    """Take part in a run with a policy's data, and return the answer. The host also runs the relay.
+    """Take part in a run with a policy's data, and return the result. The host also runs the relay.
 
     Args:
         consortium: the consortium, signed by all members.
         keys: this member's keys.
         data: this member's data set. Its ledger is charged.
-        status: the run, from `find_run`.
+        statistic: the consortium's statistic, bound to the data.
+        number: of the run. None: the first that this member can join, or see the end of.
         confidence: of each interval in the answer.
         listen: where the host's relay listens, if not at the consortium's address.
         watch: is called with each event of the run; None reports nothing.
-        watch_relay: is called with each event of the relay, if this member is the host.
+        tell: is called with remarks for the user, such as members that the host waits for.
         show: is called with the result before the host's relay has ended: the host then stays until the
             other members have the sums.
 
@@ -125,44 +86,76 @@ def join_run(
         BadParameter: the consortium, the policy and the keys do not belong together, or the run is lost.
         OverBudget: the ledger refuses the charge.
     """
-    me, folder, config = consortium.number_of(keys), runs_folder(keys), status.config
-    statistic = statistic_of(dict(consortium.statistic), data)
+    level, me, folder = checked_confidence(confidence), consortium.number_of(keys), runs_folder(keys)
     require_same_meaning(consortium, statistic)
-    if config.number in status.lost:
-        raise BadParameter(
-            "number",
-            f"run {config.number} was charged before, but {folder} has no journal of it: it cannot go on, "
-            "and would need new noise. Say another number, at every member",
-        )
-    contribute = contribution_for(consortium, config, statistic, data)
+    status = find_run(consortium, keys, number, was_charged=charges_of(data))
+    config, is_replay = status.config, status.ending is not None
     if not status.has_begun:  # a journal alone means nothing: it exists since the lobby
         require_coalition(consortium, data.policy.least_coalition)
+    _tell_lost(status, folder, tell)
+    contribute = contribution_for(consortium, config.number, statistic, data)
+    if not status.has_begun:
         contribute.check()  # so that nobody waits for a member whose ledger would refuse
-    is_replay = status.ending is not None
-    is_host = keys.card == config.host and not is_replay
-    relay = relay_in_thread(config, keys, folder=folder, listen=listen, watch=watch_relay)
-    with relay if is_host else nullcontext():
+
+    def tell_unserved(event: Progress) -> None:  # the member itself watches everything else
+        if event.kind == "unserved":
+            tell(
+                f"{', '.join(event.names)} may not know the sums: {event.why}. You may stop this: the same "
+                "command shows them again"
+            )
+
+    is_host = keys.card == config.host
+    relay = relay_in_thread(config, keys, folder=folder, listen=listen, watch=tell_unserved)
+    with relay if is_host and not is_replay else nullcontext():
         outcome = take_part(
             config, me, keys, folder=folder, contribute=contribute, read=contribute.read, watch=watch
         )
+        noises = [consortium.plan.noises(len(each.contributors)) for each in outcome.opened]
         result = RunResult(
             consortium=consortium,
             number=config.number,
-            answer=answer_from(consortium, statistic, outcome.opened, confidence=confidence),
+            answer=statistic.answer(outcome.opened, noises, confidence=level),
             transcript=outcome.transcript,
             left=data.left(),
             is_replay=is_replay,
             truncation=() if statistic.source is None else statistic.source.truncation,
         )
         show(result)
+    if is_host and is_replay:
+        _serve_end_again(status, keys, listen, tell)
     return result
 
 
+def _serve_end_again(status: RunStatus, keys: MemberKeys, listen: str | None, tell: Tell) -> None:
+    """Serve the end of a run again, if other members may have missed it."""
+    config, folder = status.config, runs_folder(keys)
+    names = [name for name in members_without_result(config, folder) if name != keys.name]
+    if names:
+        seconds = max(config.lobby_seconds, config.round_seconds)
+        tell(
+            f"{', '.join(names)} may not know the sums: for {seconds:g} seconds the end of run "
+            f"{config.number} is shown again to every member that asks"
+        )
+        serve_relay(config, keys, folder=folder, listen=listen)
+
+
+def _tell_lost(status: RunStatus, folder: Path, tell: Tell) -> None:
+    """Tell of charged runs that cannot go on. Raise `BadParameter` if one was asked for by its number."""
+    number = status.config.number
+    for lost in status.lost:
+        why = f"run {lost} was charged before, but {folder} has no journal of it: it cannot go on"
+        if lost == number:
+            raise BadParameter(
+                "number", f"{why}, and would need new noise. Say another number, at every member"
+            )
+        tell(f"{why}. This is run {number}; the others must say --number {number}, too")
+
+
 def contribution_for(
-    consortium: Consortium, config: RunConfiguration, statistic: Statistic, data: Dataset
+    consortium: Consortium, number: int, statistic: Statistic, data: Dataset
 ) -> Contribution:
     """Return this member's contribution to a run. Raises `BadParameter` in the local model."""
-    plan = consortium.plan
+    plan, config = consortium.plan, consortium.run_configuration(number)
     if plan.is_local:
         raise BadParameter("protocol", f"local model: {statistic.why_not_local}")
     return Contribution(
@@ -174,39 +167,3 @@ def contribution_for(
         loss=plan.loss,
         largest=config.setting(0).largest,
     )
-
-
-def answer_from(
-    consortium: Consortium, statistic: Statistic, opened: Sequence[OpenedSum], *, confidence: Fraction
-) -> JointAnswer:
-    """Return the answer that follows from the opened sums and the noise in them."""
-    shares = consortium.plan.shares
-    noises = [[share.total(len(each.contributors)) for share in shares] for each in opened]
-    return statistic.answer(opened, noises, confidence=confidence)
-
-
-# The host's runs
-
-
-def next_relay_run(consortium: Consortium, folder: Path) -> int:
-    """Return the number of the first run that the relay of this folder has not brought to its end."""
-    number = 1
-    while _relay_status(consortium.run_configuration(number), folder)[0]:
-        number += 1
-    return number
-
-
-def members_without_result(config: RunConfiguration, folder: Path) -> tuple[str, ...]:
-    """Return the members that began a run whose sums are open, and may not know the sums yet."""
-    return _relay_status(config, folder)[1]
-
-
-def _relay_status(config: RunConfiguration, folder: Path) -> tuple[bool, tuple[str, ...]]:
-    """Return whether the relay's run has ended, and the members that may not know its sums."""
-    if not RelayJournal.path_of(folder, config).exists():
-        return False, ()
-    with RelayJournal(folder, config) as journal:
-        is_over = len(journal.rounds()) == config.stages * len(config.rounds)
-        begun, served = journal.begun() or {}, journal.served()
-        unserved = tuple(config.names[i] for i in begun if i not in served)
-        return journal.has_ended(), unserved if is_over else ()

@@ -6,7 +6,7 @@ Claim    all stages together are (ε, δ)-private for a person whose rows are at
 Because  losses of blocks and stages add up, also where earlier sums choose later stages. A person at h
          members moves the sum by h times the bound of one: h times in L1, h² times in L2². If each member's
          noise hides its value alone, h Gaussian losses add up instead, and each may be ρ / h.
-Test     tests/parties/planning/test_noises.py
+Test     tests/parties/test_joint_noise.py
 
 In the local model every row is randomized by itself before it is counted.
 """
@@ -91,7 +91,7 @@ def covers(charged: Loss, revealed: Loss) -> bool:
     Because  it is the same; or ρ-zCDP with no less ρ; or (ε, δ) with no less of either, and nothing more is
              claimed. A larger ε alone would not do: Laplace noise, for example, has smaller Rényi bounds
              than other losses of its ε. No ε covers Gaussian noise, which is not purely private.
-    Test     tests/parties/planning/test_noises.py
+    Test     tests/parties/test_joint_noise.py
     """
     if charged == revealed:
         return True

@@ -10,7 +10,7 @@ Because  the coalition knows its own shares of the noise, so that only the other
          masks) opens every member's number by itself, with one share in it. A sum with fewer shares than
          `of` has the loss of `LaplaceShares.loss_with`, or the ρ of that number of Gaussian shares. Losses
          of blocks and stages add up, and so do those of members that have rows of the same person.
-Test     tests/parties/planning/test_together.py
+Test     tests/parties/test_joint_plan_together.py
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.core.gaussian import GaussianShares
-from lapwing.core.laplace import LaplaceShares
+from lapwing.core.gaussian import GaussianShares, SummedGaussian
+from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.parties import joint_noise
-from lapwing.parties.joint_noise import NoiseShares
+from lapwing.parties.joint_noise import (
+    NoiseShares,
+    local_deviation,
+    local_loss,
+    member_loss,
+    noise_shares,
+    relative_error,
+    split_budget,
+)
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
-from lapwing.parties.protocols.masked_sum import MaskedSum
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
 from lapwing.parties.requirements import (
     ADDITIVE,
@@ -41,8 +47,7 @@ from lapwing.parties.requirements import (
     protocol_fit,
     protocol_setting,
 )
-from lapwing.parties.statistics import CellBlock
-from lapwing.parties.statistics.statistic import MOST_CELLS
+from lapwing.parties.statistics.statistic import MOST_CELLS, CellBlock
 from lapwing.sql.noising import GAUSSIAN_GAIN
 
 MOST_STAGES = 64
@@ -224,7 +229,7 @@ class JointPlan:
         if self.is_local:
             return ()
         alone, honest = self.protocol == OWN_NOISE, self.honest
-        return joint_noise.noise_shares(
+        return noise_shares(
             self.requirements, self.blocks, self.parts, noise=self.noise, honest=honest, alone=alone
         )
 
@@ -232,8 +237,8 @@ class JointPlan:
     def loss(self) -> Loss:
         """The loss that one member charges for its own rows, for all stages together."""
         if self.is_local:
-            return joint_noise.local_loss(self.requirements)
-        return joint_noise.member_loss(self.shares, self.stages)
+            return local_loss(self.requirements)
+        return member_loss(self.shares, self.stages)
 
     @property
     def why(self) -> str:
@@ -260,18 +265,21 @@ class JointPlan:
     def deviations(self) -> tuple[float, ...]:
         """The standard deviation of the noise in each block's opened sums, with all members in them."""
         if self.is_local:
-            return (joint_noise.local_deviation(self.requirements, self.blocks[0]),)
-        return tuple(share.total(self.requirements.members).deviation for share in self.shares)
+            return (local_deviation(self.requirements, self.blocks[0]),)
+        return tuple(noise.deviation for noise in self.noises(self.requirements.members))
 
     @property
     def relative_error(self) -> float:
         """The error of all blocks together, by which plans are compared."""
-        return joint_noise.relative_error(self.blocks, self.deviations)
+        return relative_error(self.blocks, self.deviations)
+
+    def noises(self, contributors: int) -> list[SummedLaplace | SummedGaussian]:
+        """Return the noise in each block of an opened sum of this number of members."""
+        return [share.total(contributors) for share in self.shares]
 
     def widths(self, confidence: Fraction) -> tuple[int, ...]:
         """Return each block's half width: its noise stays within it with this confidence."""
-        totals = [share.total(self.requirements.members) for share in self.shares]
-        return tuple(total.spread(confidence) for total in totals)
+        return tuple(noise.spread(confidence) for noise in self.noises(self.requirements.members))
 
     @property
     def cost(self) -> NetworkCost:
@@ -300,10 +308,7 @@ class JointPlan:
         needs = self.requirements
         if self.protocol in (OWN_NOISE, LOCAL) or not needs.losses:
             return []
-        setting = protocol_setting(needs, self.length)
-        quorum = {ADDITIVE: max(setting.quorum, self.least), MASKED: MaskedSum.agreeing(setting)}.get(
-            self.protocol, setting.quorum
-        )
+        quorum = PROTOCOLS[self.protocol].agreeing(protocol_setting(needs, self.length))
         found = f"{quorum} of {needs.members} members must agree on who is in the sum"
         if needs.members - quorum <= needs.most_losses:
             return [
@@ -372,7 +377,22 @@ class JointPlan:
 def plan_jointly(needs: JointRequirements, blocks: Sequence[CellBlock], stages: int = 1) -> JointPlan:
     """Choose the protocol with the least error, then the most losses survived, then the fewest bytes.
 
-    Raises `BadParameter` if no protocol serves.
+    Args:
+        needs: the privacy requirements of all members.
+        blocks: the cells that are summed up, by the scale of their noise.
+        stages: the number of sums that are opened one after another.
+
+    Returns:
+        The plan: its protocol, noise, errors, bytes and guarantee.
+
+    Raises:
+        BadParameter: if no protocol serves these requirements.
+
+    Example:
+        >>> from lapwing.parties import CellBlock, plan_jointly
+        >>> plan = plan_jointly(needs, [CellBlock("visits", length=10, l1=1, l2_squared=1)])
+        >>> plan.protocol, round(plan.deviations[0], 2)
+        ('C', 1.66)
     """
     cells = tuple(blocks)
     _check_form(cells, stages)
@@ -410,7 +430,7 @@ def _with_noise(
 def _made(
     needs: JointRequirements, blocks: tuple[CellBlock, ...], stages: int, letter: str, noise: str
 ) -> JointPlan:
-    parts = joint_noise.split_budget(needs, blocks, stages, noise)
+    parts = split_budget(needs, blocks, stages, noise)
     return JointPlan(needs, blocks, stages, letter, noise, parts)
 
 
@@ -422,7 +442,7 @@ def _alternative(letter: str, plan: JointPlan) -> ProtocolAlternative:
     if letter == plan.protocol:
         return ProtocolAlternative(letter, "", 1.0, fit.survives, plan.cost)
     noise = "laplace" if letter == LOCAL else plan.noise
-    parts = joint_noise.split_budget(needs, blocks, stages, noise)
+    parts = split_budget(needs, blocks, stages, noise)
     try:
         other = JointPlan(replace(needs, protocol=letter), blocks, stages, letter, plan.noise, parts)
         error = other.relative_error / plan.relative_error

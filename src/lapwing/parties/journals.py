@@ -5,7 +5,7 @@ Claim    a member that crashes at any moment either continues with exactly the b
 Because  a mark is durable before noise is drawn: a mark without a value ends the run. The value, the coins
          and the post made from them are one transaction, durable before the post is sent. A received round
          is durable together with the first thing that depends on it.
-Test     tests/parties/running/test_journal.py, tests/faults/test_parties_crashes.py
+Test     tests/parties/test_journals.py, tests/faults/test_parties_crashes.py
 
 The relay's file lets a host that restarts continue the run, or show its end again. It holds no secrets
 except sealed boxes, which a member's box key would open. They are deleted after the end.
@@ -27,7 +27,7 @@ from lapwing.parties.posts import Delivery, Envelope, Parcel
 from lapwing.parties.protocols.protocol import Ints, OpenedSum
 from lapwing.parties.protocols.secret_sharing import Elements, FreshCoins, ProtocolCoins
 from lapwing.parties.run_configuration import RoundKey, RunConfiguration
-from lapwing.storage.private_file import PrivateDatabase, RunStatement
+from lapwing.storage.sqlite import DURABLE, PrivateDatabase, RunStatement
 
 _LOST = "this member crashed while it drew noise, and noise is never drawn twice"
 
@@ -94,7 +94,7 @@ class MemberJournal(_RunFile):
 
     _called = "the journal"
     _if_locked = "Is the same member running twice?"
-    _pragmas = ("synchronous = FULL", "fullfsync = ON")
+    _pragmas = DURABLE
     _tables = (
         "CREATE TABLE IF NOT EXISTS run (id BLOB PRIMARY KEY, member INTEGER NOT NULL) STRICT",
         "CREATE TABLE IF NOT EXISTS stages (stage INTEGER PRIMARY KEY, value BLOB) STRICT",

@@ -8,7 +8,7 @@ Claim    data is read before a run begins, without a deadline, and nothing of it
 Because  the code follows the order that `MemberJournal` needs: mark, contribute, store the post with all
          that it was made from, send. A member that cannot read its data does not become ready, and the
          others learn no more than that.
-Test     tests/parties/running/test_runs.py, tests/faults/test_parties_crashes.py
+Test     tests/parties/test_member_runs.py, tests/faults/test_parties_crashes.py
 """
 
 from __future__ import annotations
@@ -45,10 +45,6 @@ _NOT_A_RESULT = (
 )
 
 
-def nothing_to_read() -> None:
-    """Read nothing: the default for contributions that are in memory already."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
     """The sums of all stages, and the path of the transcript that proves them."""
@@ -64,7 +60,7 @@ def take_part(
     *,
     folder: Path,
     contribute: Contribute,
-    read: ReadData = nothing_to_read,
+    read: ReadData = lambda: None,
     watch: ProgressCallback | None = None,
 ) -> RunOutcome:
     """Take part in a run as one member, from the lobby to the opened sums.
@@ -356,18 +352,16 @@ class _MemberRun:
         config, last = self._config, self._heard[-1] if self._heard else None
         if members is None:
             members = range(len(config.cards)) if last is None else [e.sender for e in last.envelopes]
-        stage, number = self._participant.key if kind == "round" or last is None else last.key
-        names, rounds = tuple(config.names[i] for i in sorted(members)), config.rounds
-        self._watch(Progress(kind, names, stage, config.stages, rounds[number], number, len(rounds)))
+        key = self._participant.key if kind == "round" or last is None else last.key
+        self._watch(Progress.of_round(config, kind, (config.names[i] for i in sorted(members)), key))
 
     def _round_of(self, heard: Delivery) -> TranscriptRound:
         return TranscriptRound(*heard.key, self._config.rounds[heard.round], heard.envelopes)
 
     def _write(self, ending: RunEnding, messages: dict[int, LeaveMessage]) -> None:
-        rounds = [self._round_of(heard) for heard in self._heard]
-        transcript = Transcript.of_run(
-            self._config, rounds, list(messages.values()), list(ending.opened), ending.stopped
-        )
+        config, rounds = self._config, [self._round_of(heard) for heard in self._heard]
+        head = config.number, config.digest, config.document
+        transcript = Transcript(*head, rounds, list(messages.values()), ending.opened, ending.stopped)
         transcript.write(self._transcript, durably=False)
 
 

@@ -5,7 +5,7 @@ Claim    an accepted ready message was signed by its member for exactly this run
          as many ready messages as the run needs. It may show messages that members signed in any lobby of
          the same run, also in one that was ended: then a member may be charged alone, once for the run
          (docs/limits.md).
-Test     tests/parties/running/test_messages.py, tests/faults/test_parties_lies.py
+Test     tests/parties/test_messages.py, tests/faults/test_parties_lies.py
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadValue
-from lapwing.parties.identity import Card, MemberKeys
+from lapwing.parties.identity import MemberKeys, SignedStatement
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
 from lapwing.parties.protocols.registry import PROTOCOLS
-from lapwing.parties.run_configuration import RunConfiguration
+from lapwing.parties.run_configuration import RoundKey, RunConfiguration
 
 # Frames
 
@@ -38,7 +37,7 @@ class FrameKind(IntEnum):
 
     HELLO = 1  # member: its version, its run, and its position in the run
     POST = 2  # member: a parcel
-    NOTICE = 3  # member: its leave message; the relay passes it on
+    LEAVE = 3  # member: its leave message; the relay passes it on
     DONE = 4  # member: it needs nothing more
     BEGIN = 5  # relay: the run begins; the ready messages
     CLOSED = 6  # relay: a delivery
@@ -68,7 +67,7 @@ def read_header(raw: bytes, *, largest: int) -> tuple[FrameKind, int]:
         raise BadValue("a frame is of no known kind") from error
     bound = largest if kind in (FrameKind.POST, FrameKind.BEGIN, FrameKind.CLOSED) else SMALL_FRAME_BYTES
     if length > bound:
-        raise BadValue(f"a frame of {length:,} bytes came, where at most {bound:,} can")
+        raise BadValue(f"a frame has {length:,} bytes, but at most {bound:,} are possible")
     return kind, length
 
 
@@ -111,20 +110,12 @@ LONGEST_REASON = 300
 _NONCE_BYTES = 16
 
 
-class _SignedStatement(ABC):
-    """A statement of one member about one run, signed with the key on its card."""
+class _RunStatement(SignedStatement):
+    """A statement of one member about one run."""
 
     __slots__ = ()
     run: bytes
     sender: int
-    signature: bytes
-
-    @abstractmethod
-    def _signed_part(self) -> bytes: ...
-
-    def is_signed_by(self, card: Card) -> bool:
-        """Return whether the holder of the card has signed this."""
-        return card.verifies(self.signature, self._signed_part())
 
     def is_valid_in(self, config: RunConfiguration) -> bool:
         """Return whether a member of this run has signed this for it."""
@@ -133,7 +124,7 @@ class _SignedStatement(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyMessage(_SignedStatement):
+class ReadyMessage(_RunStatement):
     """A member's statement that it is ready to begin. `nonce` is fresh: no two messages are equal."""
 
     run: bytes
@@ -144,8 +135,7 @@ class ReadyMessage(_SignedStatement):
     @classmethod
     def fresh(cls, run: bytes, sender: int, keys: MemberKeys) -> ReadyMessage:
         """Return a new, signed message."""
-        unsigned = cls(run, sender, random_bytes(_NONCE_BYTES))
-        return replace(unsigned, signature=keys.sign(unsigned._signed_part()))
+        return cls(run, sender, random_bytes(_NONCE_BYTES)).signed(keys)
 
     def _signed_part(self) -> bytes:
         whole = [PROTOCOL_VERSION, self.run.hex(), self.sender, self.nonce.hex()]
@@ -158,18 +148,16 @@ class ReadyMessage(_SignedStatement):
     @classmethod
     def from_json(cls, run: bytes, value: object) -> ReadyMessage:
         """Read a message of this run as `to_json` writes it. Raises `BadValue`."""
-        try:
+        with suppress(ValueError):
             match value:
                 case [int(sender), str(nonce), str(signature)]:
                     parts = (base64.b64decode(part, validate=True) for part in (nonce, signature))
                     return cls(run, sender, *parts)
-        except ValueError as error:
-            raise BadValue("a ready message is not of the right form") from error
         raise BadValue("a ready message is not of the right form")
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveMessage(_SignedStatement):
+class LeaveMessage(_RunStatement):
     """A member's statement that it leaves the run, so that nobody waits for it.
 
     `why` is public: it names members and rounds, never data.
@@ -186,10 +174,6 @@ class LeaveMessage(_SignedStatement):
         whole = [self.run.hex(), self.stage, self.round, self.sender, self.why]
         return b"lapwing notice\n" + json.dumps(whole).encode()
 
-    def signed(self, keys: MemberKeys) -> LeaveMessage:
-        """Return the same message with a signature."""
-        return replace(self, signature=keys.sign(self._signed_part()))
-
     def to_json(self) -> dict[str, object]:
         """Return plain values, as in a transcript."""
         return {
@@ -204,7 +188,7 @@ class LeaveMessage(_SignedStatement):
     @classmethod
     def from_json(cls, value: object) -> LeaveMessage:
         """Read a message as `to_json` writes it. Raises `BadValue`."""
-        try:
+        with suppress(ValueError):
             match value:
                 case {
                     "run": str(run),
@@ -217,19 +201,17 @@ class LeaveMessage(_SignedStatement):
                 } if not rest and len(why) <= LONGEST_REASON and why.isprintable():
                     raw = base64.b64decode(signature, validate=True)
                     return cls(bytes.fromhex(run), stage, round_, sender, why, raw)
-        except ValueError as error:
-            raise BadValue("a notice is not of the right form") from error
-        raise BadValue("a notice is not of the right form")
+        raise BadValue("a leave message is not of the right form")
 
 
 def version_mismatch(version: object) -> str | None:
-    """Return why a peer of this version cannot be talked to, or None. Version 1 sends None."""
+    """Return why this version of a peer is not supported, or None if it is. Version 1 sends None."""
     if version == PROTOCOL_VERSION and type(version) is int:
         return None
     is_number = type(version) is int and 0 < version < 1 << 31
     theirs = f"version {version}" if is_number else "no version, as old ones do"
     return (
-        f"it speaks {theirs}, and this is version {PROTOCOL_VERSION} of the protocol: all members and the "
+        f"it has {theirs}, and this is version {PROTOCOL_VERSION} of the protocol: all members and the "
         "host must have the same version of lapwing"
     )
 
@@ -262,6 +244,13 @@ class Progress:
     index: int = 0
     rounds: int = 0
     why: str = ""
+
+    @classmethod
+    def of_round(cls, config: RunConfiguration, kind: str, names: Iterable[str], key: RoundKey) -> Progress:
+        """Return an event of this round. After the last stage the round has no name."""
+        (stage, index), rounds = key, config.rounds
+        name = rounds[index] if stage < config.stages else ""
+        return cls(kind, tuple(names), stage, config.stages, name, index, len(rounds))
 
 
 ProgressCallback = Callable[[Progress], None]

@@ -4,7 +4,7 @@ Claim    for every behaviour of the relay, an honest member's protocol receives 
          post is signed by its member for exactly this run, stage and round, and whose senders have all
          received the same rounds before. It receives each round once, and posts once in each.
 Because  `hear` checks all of this first, and stops at the first violation; `seen` chains the rounds.
-Test     tests/parties/running/test_seat.py
+Test     tests/parties/test_participant.py
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Participant:
         post = self._protocol_post()
         stored = Envelope.from_bytes(parcel.envelope)
         if stored.public != post.public or stored.seen != self.seen:
-            raise ProtocolStopped("the journal does not lead to what it says was posted", (self.me,))
+            raise ProtocolStopped(
+                "the post in the journal does not follow from the rest of the journal", (self.me,)
+            )
         self._envelope = parcel.envelope
 
     def _protocol_post(self) -> Post:
@@ -108,7 +110,7 @@ class Participant:
         assert self._protocol is not None
         assert self._post is not None
         if delivery.key != self.key:
-            raise ProtocolStopped("the relay showed a round that is not the one that is open")
+            raise ProtocolStopped("the relay showed another round than the open one")
         envelopes = self._checked(delivery)
         heard = {
             envelope.sender: self._heard(envelope, box)
@@ -133,7 +135,7 @@ class Participant:
             except BadValue as error:
                 raise ProtocolStopped(f"the relay passed on bytes that are no post: {error}") from error
             if envelope.sender >= len(self.config.cards):
-                raise ProtocolStopped("the relay passed on a post of nobody")
+                raise ProtocolStopped("the relay passed on a post of a member that does not exist")
             why = self._objection(envelope, raw)
             if envelope.sender in found:
                 why = "a member posted twice in one round"
@@ -155,7 +157,9 @@ class Participant:
             "a post is of another run": envelope.run != self.config.run_id,
             "a post is of another round": (envelope.stage, envelope.round) != self.key,
             "a member who missed a round posted again": sender not in self._in,
-            "a post has a part for nobody": any(to >= members for to in envelope.commitments),
+            "a post has a private part for a member that does not exist": any(
+                to >= members for to in envelope.commitments
+            ),
             "the relay changed this member's own post": sender == self.me and raw != self._envelope,
         }
         return next((why for why, is_so in violations.items() if is_so), None)
@@ -168,7 +172,9 @@ class Participant:
             return Heard(envelope.public, (self._post.private or {}).get(self.me))
         committed = envelope.commitments.get(self.me)
         if (committed is None) != (box is None):
-            raise ProtocolStopped("a private part is missing, or nobody committed to it", (sender,))
+            raise ProtocolStopped(
+                "a private part is missing, or its sender did not commit to it", (sender,)
+            )
         if box is None or committed is None:
             return Heard(envelope.public)
         try:

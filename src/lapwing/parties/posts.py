@@ -4,13 +4,13 @@ Claim    only the holder of the recipient's box key can open a sealed box, and o
          run, stage, round, sender and recipient that it was sealed for. (Against a bounded adversary.)
 Because  the key comes from a fresh X25519 key for each box, through HKDF with all of these as context; a
          key is used once, so the nonce may be constant; ChaCha20-Poly1305 refuses changed bytes.
-Test     tests/parties/running/test_messages.py
+Test     tests/parties/test_messages.py
 
 Claim    an accepted envelope was signed by its sender for this run, stage and round, together with the
          digest of all posts that the sender received in the round before; and there is one way to write it.
 Because  the signature covers the head, which holds all of these, a digest of the public part and the
          commitments; reading refuses every other length, order or number.
-Test     tests/parties/running/test_messages.py
+Test     tests/parties/test_messages.py
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadValue
-from lapwing.parties.identity import SIGNATURE_BYTES, Card, MemberKeys
+from lapwing.parties.identity import SIGNATURE_BYTES, SignedStatement
 from lapwing.parties.run_configuration import RoundKey
 
 # Sealed boxes
@@ -93,7 +93,7 @@ _COMMITMENT = struct.Struct(">H32s")
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(SignedStatement):
     """The public part of one member's post. `commitments` are to its private parts, by recipient."""
 
     run: bytes
@@ -121,13 +121,8 @@ class Envelope:
             raise BadValue("an envelope is not of the right form")
         object.__setattr__(self, "head", fixed + b"".join(pairs))
 
-    def signed(self, keys: MemberKeys) -> Envelope:
-        """Return the same envelope with a signature."""
-        return replace(self, signature=keys.sign(self.head))
-
-    def is_signed_by(self, card: Card) -> bool:
-        """Return whether the holder of the card has signed this envelope."""
-        return card.verifies(self.signature, self.head)
+    def _signed_part(self) -> bytes:
+        return self.head
 
     def to_bytes(self) -> bytes:
         """Return head, signature and public part."""

@@ -148,7 +148,7 @@ class RelayClient:
         """Tell the others that this member leaves, if the relay can be reached."""
         with suppress(OSError, Unavailable):
             self._connect((message.stage, message.round), time.monotonic() + _LEAVE_SECONDS)
-            self._send(messages.json_frame(FrameKind.NOTICE, **message.to_json()))
+            self._send(messages.json_frame(FrameKind.LEAVE, **message.to_json()))
 
     def done(self) -> None:
         """Tell the relay that this member needs nothing more."""
@@ -230,15 +230,15 @@ class RelayClient:
         its data are processed only after it has said that it is ready.
         """
         if not self._is_ready:
-            raise BadValue("that the run has begun, before this member was ready")
+            raise BadValue("it says that the run has begun, before this member was ready")
         present = {self._me}
         for content in greetings if isinstance(greetings, list) else ():
             message = ReadyMessage.from_json(self._config.run_id, content)
             if not message.is_valid_in(self._config):
-                raise BadValue("a greeting that no member has signed")
+                raise BadValue("a ready message that no member has signed")
             present.add(message.sender)
         if len(present) < self._config.setting(0).least:
-            raise BadValue("that the run has begun, but not that enough members are ready")
+            raise BadValue("it says that the run has begun, but not that enough members are ready")
         self.has_begun = True
         self._tell(Progress("begun", tuple(self._config.names[i] for i in sorted(present))))
 
@@ -257,28 +257,28 @@ class RelayClient:
                 raise MissedRound(f"the relay says: {_printable(messages.read_json(payload).get('why'))}")
             case FrameKind.NEWS:
                 self._tell_news(messages.read_json(payload))
-            case FrameKind.NOTICE:
+            case FrameKind.LEAVE:
                 message = LeaveMessage.from_json(messages.read_json(payload))
                 if not message.is_valid_in(self._config):
-                    raise BadValue("a notice that no member has signed for this run")
+                    raise BadValue("a leave message that no member has signed for this run")
                 self.leave_messages.setdefault(message.sender, message)
             case FrameKind.END:
                 raise self._ended(messages.read_json(payload))
             case _:
-                raise BadValue("a message that relays do not send")
+                raise BadValue("a kind of message that relays do not send")
         return None
 
     def _welcomed(self, version: object) -> None:
         mismatch = messages.version_mismatch(version)
         if mismatch is not None:
-            raise RunEnded(f"{self._config.host.name}'s relay cannot be talked with: {mismatch}")
+            raise RunEnded(f"{self._config.host.name}'s relay is not supported: {mismatch}")
         self._is_welcome = True
 
     def _ended(self, said: dict[str, object]) -> RunEnded:
-        mismatch = None if self._is_welcome else messages.version_mismatch(said.get("version"))
         why = f"the relay says: {_printable(said.get('why'))}"
-        if mismatch is not None:
-            why = f"{why}. As for the relay: {mismatch}"
+        mismatch = messages.version_mismatch(said.get("version"))
+        if mismatch is not None and not self._is_welcome:
+            why = f"{why}. The relay is not supported: {mismatch}"
         return RunEnded(why, self._known_names(said.get("missing")))
 
     def _known_names(self, said: object) -> tuple[str, ...]:
@@ -287,21 +287,13 @@ class RelayClient:
 
     def _tell_news(self, said: dict[str, object]) -> None:
         """Report an event that the relay tells. Ignore all that is not of the right form."""
-        names, rounds = self._known_names(said.get("names")), self._config.rounds
+        names = self._known_names(said.get("names"))
         match said:
             case {"what": "refused"}:
                 self._tell(Progress("refused", names, why=_printable(said.get("why"))))
-            case {
-                "what": "arrived" | "ready" | "posted" as kind,
-                "stage": int(stage),
-                "round": int(number),
-            }:
-                if 0 <= number < len(rounds):
-                    self._tell(
-                        Progress(
-                            kind, names, stage, self._config.stages, rounds[number], number, len(rounds)
-                        )
-                    )
+            case {"what": "arrived" | "ready" | "posted" as kind, "stage": int(stage), "round": int(at)}:
+                if 0 <= at < len(self._config.rounds):
+                    self._tell(Progress.of_round(self._config, kind, names, (stage, at)))
 
     def _send(self, parts: list[bytes]) -> None:
         if self._socket is None:

@@ -5,7 +5,7 @@ Claim    a member's place is taken only over TLS with the certificate on its car
          are ready, and all members are shown these messages. The relay passes a post on only if it is
          signed, belongs to this run and to the open round, and is its sender's first. Posts that come after
          a round was closed are discarded. Members do not have to trust any of this: see `participant`.
-Test     tests/parties/running/test_relay.py
+Test     tests/parties/test_relay_server.py
 """
 
 from __future__ import annotations
@@ -247,9 +247,9 @@ class RelayLoop:
         i = peer.member
         key, has_begun, ready_message = self._read_hello(peer, hello)
         if i in self._gone:
-            raise BadValue(f"{self._names[i]} is out: {self._gone[i]}")
+            raise BadValue(f"{self._names[i]} is no longer in the run: {self._gone[i]}")
         if not self._has_begun and has_begun:
-            raise BadValue("the relay has lost what it knew of this run")
+            raise BadValue("the relay has lost its record of this run")
         if self._has_begun and i not in self._ready_messages:
             raise BadValue("the run has begun without this member")
         before = self._peers.get(i)
@@ -279,7 +279,7 @@ class RelayLoop:
             case {"run": str(run), "stage": int(stage), "round": int(number), "begun": bool(begun), **rest}:
                 peer.watches = rest.get("watch") is True
             case _:
-                raise BadValue("a greeting is not of the right form")
+                raise BadValue("a hello message is not of the right form")
         if run != self.config.run_id.hex():
             raise BadValue(f"this relay serves run {self.config.number} of another consortium or number")
         message = rest.get("greeting")
@@ -308,7 +308,7 @@ class RelayLoop:
     def _read_ready(self, i: int, content: object) -> ReadyMessage:
         message = ReadyMessage.from_json(self.config.run_id, content)
         if message.sender != i or not message.is_valid_in(self.config):
-            raise BadValue("a greeting is not signed by its sender")
+            raise BadValue("a ready message is not signed by its sender")
         return message
 
     def hear(self, peer: MemberConnection, kind: FrameKind, payload: bytes) -> None:
@@ -320,12 +320,12 @@ class RelayLoop:
                 pass  # too late, as the member was told
             case FrameKind.POST:
                 self._take(peer.member, payload)
-            case FrameKind.NOTICE:
+            case FrameKind.LEAVE:
                 self._take_leave(peer.member, payload)
             case FrameKind.DONE:
                 self._done.add(peer.member)
             case _:
-                raise BadValue("a message came that members do not send")
+                raise BadValue("a kind of message came that members do not send")
         self._changed.set()
 
     def _take(self, i: int, payload: bytes) -> None:
@@ -358,12 +358,12 @@ class RelayLoop:
         """Note that a member leaves, and pass its message on. Raises `BadValue`."""
         message = LeaveMessage.from_json(messages.read_json(payload))
         if message.sender != i or not message.is_valid_in(self.config):
-            raise BadValue("a notice is not signed by its sender for this run")
+            raise BadValue("a leave message is not signed by its sender for this run")
         self._leave_messages.append(message)
         self._gone.setdefault(i, f"left: {message.why}")
         for other, peer in self._peers.items():
             if other != i:
-                peer.send(messages.frame(FrameKind.NOTICE, payload))
+                peer.send(messages.frame(FrameKind.LEAVE, payload))
 
     def reject(self, peer: MemberConnection, why: str) -> None:
         """Close a connection, and say why. The member may connect again."""
@@ -406,13 +406,10 @@ class RelayLoop:
     def _tell(self, kind: str, members: Iterable[int], *, to: Iterable[int] = ()) -> None:
         """Report an event to the callback, to members that watch, and to the members in `to`."""
         names = tuple(self._names[i] for i in sorted(members))
-        stage, number = self.key
-        if kind in ("closed", "lost"):
-            stage, number = self._closed[-1].key
+        key = self._closed[-1].key if kind in ("closed", "lost") else self.key
         if kind in ("arrived", "ready", "posted"):
-            self._send_news(kind, names, (stage, number), to=to)
-        name = self._rounds[number] if stage < self.config.stages else ""
-        self._watch(Progress(kind, names, stage, self.config.stages, name, number, len(self._rounds)))
+            self._send_news(kind, names, key, to=to)
+        self._watch(Progress.of_round(self.config, kind, names, key))
 
     def _send_news(
         self, kind: str, names: tuple[str, ...], key: RoundKey, *, to: Iterable[int] = (), **more: str
@@ -435,7 +432,8 @@ class RelayLoop:
         stopped = None if stop is None else stop.why
         if stopped is None and len(opened) < config.stages:
             stopped = "the members left before all was opened"
-        transcript = Transcript.of_run(config, rounds, self._leave_messages, opened, stopped)
+        head = config.number, config.digest, config.document
+        transcript = Transcript(*head, rounds, self._leave_messages, opened, stopped)
         transcript.write(self.transcript, durably=True)
         return stopped is None
 

@@ -3,7 +3,8 @@
 Claim    strangers hold at most `most_unidentified` of the host's descriptors, and each for a few seconds,
          for any number of connections. They do not keep out clients from other addresses than theirs.
 Because  a connection counts as unidentified until it has shown a member's certificate and said hello. When
-         all places are taken, the address that holds most of them loses its oldest connection.
+         all places are taken, the address that holds most of them loses its oldest connection
+         (`ConnectionGuard`).
 Test     tests/faults/test_parties_flood.py
 """
 
@@ -14,7 +15,6 @@ import resource
 import socket
 import ssl
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,6 +26,7 @@ from lapwing.parties.identity import MemberKeys
 from lapwing.parties.messages import FrameKind, ProgressCallback, ignore_progress
 from lapwing.parties.relay_loop import MemberConnection, RelayLoop
 from lapwing.parties.run_configuration import RunConfiguration, parse_address
+from lapwing.web.connections import ConnectionGuard, ConnectionLimits
 
 HANDSHAKE_SECONDS = 5.0
 SHUTDOWN_SECONDS = 1.0
@@ -173,7 +174,7 @@ async def _process_frames(relay: RelayLoop, peer: MemberConnection, is_known: Ca
     try:
         kind, payload = await peer.receive(largest=relay.largest)
         if kind is not FrameKind.HELLO:
-            raise BadValue("a connection must begin with a greeting")
+            raise BadValue("a connection must begin with a hello message")
         relay.arrive(peer, payload)
         is_known()
     except BadValue as error:  # such as a wrong number of the run, which does not concern this run
@@ -204,8 +205,8 @@ class RelayListener:
     def __init__(self, context: ssl.SSLContext, handle: HandleConnection) -> None:
         self._context = context
         self._handle = handle
-        self._places = most_unidentified()
-        self._unknown: dict[asyncio.Task[None], str] = {}  # the address of each, the oldest first
+        most = most_unidentified()
+        self._unidentified = ConnectionGuard(ConnectionLimits(connections=most, per_address=most))
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[asyncio.Task[None], socket.socket] = {}  # accepted, and not yet handled
         self._listeners: list[socket.socket] = []
@@ -250,17 +251,12 @@ class RelayListener:
         self._take_place(task, str(address[0]))
 
     def _take_place(self, task: asyncio.Task[None], address: str) -> None:
-        if len(self._unknown) >= self._places:
-            [(crowded, _)] = Counter(self._unknown.values()).most_common(1)
-            oldest = next(each for each, came_from in self._unknown.items() if came_from == crowded)
-            oldest.cancel()
-            del self._unknown[oldest]
-        self._unknown[task] = address
+        self._unidentified.admit(task, address, end=task.cancel, has_ended=task.done)
         self._tasks.add(task)
         task.add_done_callback(self._has_ended)
 
     def _has_ended(self, task: asyncio.Task[None]) -> None:
-        self._unknown.pop(task, None)
+        self._unidentified.remove(self._unidentified.of(task))
         self._tasks.discard(task)
         if task in self._waiting:  # it was cancelled before it began
             self._waiting.pop(task).close()
@@ -281,7 +277,7 @@ class RelayListener:
 
         def is_known() -> None:
             deadline.cancel()
-            self._unknown.pop(task, None)
+            self._unidentified.remove(self._unidentified.of(task))
 
         try:
             await self._handle(reader, writer, is_known)

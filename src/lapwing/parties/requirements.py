@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 from lapwing.core.exact import set_fields, whole
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols.masked_sum import MaskedSum
 from lapwing.parties.protocols.protocol import COALITION_TOO_SMALL, Setting
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
-from lapwing.parties.protocols.share_dealing import ShamirSharing
 from lapwing.parties.statistics import CellBlock
 from lapwing.sql.noising import NOISE_NAMES
 
@@ -35,6 +33,31 @@ class JointRequirements:
     honest member, with "majority" any member. If it is empty, the safest possible value is chosen: "honest"
     if enough members stay after the losses, and "majority" if no losses are planned, as there is only the
     set of all members then.
+
+    Args:
+        members: the number of members.
+        coalition: the most members that the adversary may control.
+        losses: the most members that may fail before they have shared their values.
+        adversary: "unbounded", or "computational" for one who cannot break encryption.
+        protocol: "auto", or the letter of a protocol.
+        epsilon: the ε of a run, for all stages together.
+        delta: its δ.
+        people_at: the most members that can have rows of one person.
+        noise: "auto", "laplace" or "gaussian".
+        quorum: "honest", "majority", or "" for the safest that is possible.
+
+    Raises:
+        BadParameter: if the numbers do not fit one another.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from lapwing.parties import JointRequirements
+        >>> needs = JointRequirements(
+        ...     members=3, coalition=1, losses=0, people_at=1, adversary="unbounded", protocol="auto",
+        ...     epsilon=Fraction(1), delta=Fraction(0), noise="auto",
+        ... )
+        >>> needs.members
+        3
     """
 
     members: int
@@ -49,10 +72,15 @@ class JointRequirements:
     quorum: str = ""
 
     def __post_init__(self) -> None:
-        set_fields(self, members=whole(self.members, "members", at_least=1))
-        set_fields(self, coalition=whole(self.coalition, "coalition"), losses=whole(self.losses, "losses"))
-        set_fields(self, people_at=whole(self.people_at, "people_at", at_least=1))
-        set_fields(self, epsilon=checked_epsilon(self.epsilon), delta=checked_delta(self.delta))
+        set_fields(
+            self,
+            members=whole(self.members, "members", at_least=1),
+            coalition=whole(self.coalition, "coalition"),
+            losses=whole(self.losses, "losses"),
+            people_at=whole(self.people_at, "people_at", at_least=1),
+            epsilon=checked_epsilon(self.epsilon),
+            delta=checked_delta(self.delta),
+        )
         if self.members > MOST_MEMBERS:
             raise BadParameter("members", f"must be at most {MOST_MEMBERS:,}")
         if self.members > 1 and not self.coalition:
@@ -90,19 +118,10 @@ class JointRequirements:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with rationals as text."""
-        return {
-            "members": self.members,
-            "coalition": self.coalition,
-            "losses": self.losses,
-            "adversary": self.adversary,
-            "protocol": self.protocol,
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "people_at": self.people_at,
-            "noise": self.noise,
-            # "majority" is left out, as in files that were written before there was a choice.
-            **({} if self.quorum == "majority" else {"quorum": self.quorum}),
-        }
+        plain = {**asdict(self), "epsilon": str(self.epsilon), "delta": str(self.delta)}
+        if self.quorum == "majority":  # left out, as in files that were written before there was a choice
+            del plain["quorum"]
+        return plain
 
 
 OWN_NOISE, ADDITIVE, SHAMIR, MASKED, LOCAL = "ABCDL"
@@ -133,24 +152,15 @@ def protocol_fit(
     letter: str, needs: JointRequirements, blocks: Sequence[CellBlock], stages: int
 ) -> ProtocolFit:
     """Return how a protocol meets the requirements."""
-    m, t = needs.members, needs.coalition
     setting = protocol_setting(needs, sum(block.length for block in blocks))
     kind = PROTOCOLS[letter]
     why = kind.refusal(setting) or ""
-    match letter:
-        case "A" | "L":
-            threshold, survives = setting.majority, m - setting.majority
-            if letter == LOCAL:
-                why = _why_not_local(blocks, stages) or why
-        case "B":
-            threshold, survives = setting.least, 0
-        case "C":
-            threshold, survives = ShamirSharing.threshold(setting), m - t - 1
-        case _:
-            threshold = MaskedSum.threshold(setting)
-            survives = max(m - threshold, 0)
-            if needs.adversary != "bounded":
-                why = "its masks hold only against an adversary with bounded computing power"
+    if letter == LOCAL:
+        why = _why_not_local(blocks, stages) or why
+    if letter == MASKED and needs.adversary != "bounded":
+        why = "its masks hold only against an adversary with bounded computing power"
+    threshold = kind.threshold(setting)
+    survives = 0 if letter == ADDITIVE else needs.members - threshold  # B needs all who are in the sum
     return ProtocolFit(letter, kind.honest(setting), threshold, survives, why)
 
 

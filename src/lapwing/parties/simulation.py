@@ -12,7 +12,7 @@ repetition, so that one run measures many; cells are independent, as each has it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -50,16 +50,6 @@ _NO_LIES: Mapping[tuple[int, int], Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedMessage:
-    """One message that the adversary sees: public (`recipient` is None), or to one of its members."""
-
-    round: int
-    sender: int
-    recipient: int | None
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class SimulatedRound:
     """All posts of one round, also late ones, and the members that were in time."""
 
@@ -88,17 +78,6 @@ class SimulatedRun:
                 return outcome
         raise next(outcome for outcome in self.outcomes if isinstance(outcome, ProtocolStopped))
 
-    def view(self, coalition: Iterable[int]) -> list[ObservedMessage]:
-        """Return all messages that a coalition and the relay see, without their own values and coins."""
-        members = sorted(set(coalition))
-        seen = []
-        for number, spoken in enumerate(self.rounds):
-            for sender, post in sorted(spoken.posts.items()):
-                seen.append(ObservedMessage(number, sender, None, post.public))
-                private = post.private or {}
-                seen += [ObservedMessage(number, sender, i, private[i]) for i in members if i in private]
-        return seen
-
 
 @dataclass(frozen=True, slots=True)
 class _Member:
@@ -116,7 +95,6 @@ def run_in_memory(
     shown: Mapping[tuple[int, int], Collection[int]] = _NO_LIES,
     coins: Sequence[ProtocolCoins] | None = None,
     twice: Collection[int] = (),
-    on_round: Callable[[SimulatedRound], None] | None = None,
 ) -> SimulatedRun:
     """Run all members through one sum. `protocol` is its letter or its class.
 
@@ -137,18 +115,16 @@ def run_in_memory(
             outcomes[i] = ProtocolStopped("this member was lost", (i,))
             del members[i]
         posts = {i: member.protocol.post(number) for i, member in members.items()}
-        spoken = SimulatedRound(name, posts, frozenset(i for i in posts if late.get(i) != number))
-        rounds.append(spoken)
-        if on_round is not None:
-            on_round(spoken)
-        members = _heard(number, spoken, members, outcomes, shown=shown, twice=twice)
+        held = SimulatedRound(name, posts, frozenset(i for i in posts if late.get(i) != number))
+        rounds.append(held)
+        members = _heard(number, held, members, outcomes, shown=shown, twice=twice)
     outcomes |= {i: _opened(member.protocol) for i, member in members.items()}
     return SimulatedRun(tuple(outcomes[i] for i in range(setting.members)), tuple(rounds))
 
 
 def _heard(
     number: int,
-    spoken: SimulatedRound,
+    held: SimulatedRound,
     members: Mapping[int, _Member],
     outcomes: dict[int, OpenedSum | ProtocolStopped],
     *,
@@ -158,11 +134,9 @@ def _heard(
     """Deliver a round to all members. Return those that continue; the others get an outcome."""
     left = {}
     for i, member in members.items():
-        among = shown.get((number, i), spoken.closed)
-        senders = [
-            j for j in spoken.posts if j in among and (j in twice or members[j].heard == member.heard)
-        ]
-        posts = {j: spoken.posts[j] for j in senders}
+        among = shown.get((number, i), held.closed)
+        senders = [j for j in held.posts if j in among and (j in twice or members[j].heard == member.heard)]
+        posts = {j: held.posts[j] for j in senders}
         heard = {j: Heard(post.public, (post.private or {}).get(i)) for j, post in posts.items()}
         try:
             member.protocol.hear(number, heard)
@@ -255,7 +229,23 @@ def simulate(
 ) -> Simulation:
     """Run a count with made-up data. `lose` is the first round without a post, by member.
 
-    Raises `BadParameter`.
+    Args:
+        needs: the privacy requirements of all members.
+        counts: the made-up count of each member.
+        names: the names of the members.
+        lose: the first round without a post, by the name of each member that fails.
+
+    Returns:
+        The steps of the run, and its opened sum if there is one.
+
+    Raises:
+        BadParameter: if the numbers do not fit the requirements, or the protocol opens no sum.
+
+    Example:
+        >>> from lapwing.parties import simulate
+        >>> done = simulate(needs, (120, 45, 230), ("north", "south", "east"), lose={})
+        >>> done.truth
+        395
     """
     if needs.protocol == LOCAL:
         raise BadParameter(
@@ -270,15 +260,9 @@ def simulate(
     noised = [share.sample([count]) for count in counts]
     rounds = PROTOCOLS[plan.protocol].rounds
     losses = {_member(name, names): _round(name, where, rounds) for name, where in lose.items()}
-    steps: list[RoundSummary] = []
-    before = set(range(needs.members))
-
-    def told(spoken: SimulatedRound) -> None:
-        nonlocal before
-        steps.append(_step(spoken, before, names))
-        before = set(spoken.posts)
-
-    done = run_in_memory(plan.protocol, protocol_setting(needs, 1), noised, losses=losses, on_round=told)
+    done = run_in_memory(plan.protocol, protocol_setting(needs, 1), noised, losses=losses)
+    before = [set(range(needs.members)), *(set(held.posts) for held in done.rounds)]
+    steps = [_step(held, there, names) for held, there in zip(done.rounds, before, strict=False)]
     try:
         opened = done.opened
         total, inside, stopped = int(opened.values[0]), tuple(names[i] for i in opened.contributors), ""
@@ -308,13 +292,13 @@ def epsilon_by_honest_shares(plan: JointPlan) -> tuple[tuple[int, float], ...]:
     return tuple((present, float(share.loss_with(present))) for present in fewer)
 
 
-def _step(spoken: SimulatedRound, before: set[int], names: Sequence[str]) -> RoundSummary:
-    posts = list(spoken.posts.values())
+def _step(held: SimulatedRound, before: set[int], names: Sequence[str]) -> RoundSummary:
+    posts = list(held.posts.values())
     private = [len(part) for post in posts for part in (post.private or {}).values()]
     return RoundSummary(
-        name=spoken.name,
-        posted=tuple(names[i] for i in sorted(spoken.posts)),
-        missing=tuple(names[i] for i in sorted(before - set(spoken.posts))),
+        name=held.name,
+        posted=tuple(names[i] for i in sorted(held.posts)),
+        missing=tuple(names[i] for i in sorted(before - set(held.posts))),
         public=max((len(post.public) for post in posts), default=0),
         private=max(private, default=0),
     )

@@ -10,7 +10,7 @@ Claim    a transcript that verifies was signed step by step by the members of a 
          opened sums follow from the members' own public posts, by the rules of the protocol.
 Because  each envelope's signature covers its run, stage, round, public part, commitments, and the digest of
          the round before; the protocol's own `follow` and `outcome` run on the public parts.
-Test     tests/parties/running/test_verifying.py
+Test     tests/parties/test_transcript.py
 
 A transcript cannot show that a member told the truth about its data, drew its noise, or kept its secrets;
 nor that the people behind the keys are those of the names; nor that a run with the end "stopped" did stop.
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +35,7 @@ from lapwing.parties.posts import Envelope, round_digest, start_digest
 from lapwing.parties.protocols.protocol import OpenedSum, ProtocolStopped
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
 from lapwing.parties.run_configuration import RunConfiguration
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 TRANSCRIPT_FORMAT = "lapwing transcript 1"
 LONGEST_STOPPED = 500
@@ -63,35 +63,18 @@ class Transcript:
     digest: bytes
     document: str = field(repr=False)
     rounds: Sequence[TranscriptRound] = field(repr=False)
-    notices: Sequence[LeaveMessage] = ()
+    leave_messages: Sequence[LeaveMessage] = ()
     opened: Sequence[OpenedSum] = field(default=(), repr=False)
     stopped: str | None = None
-
-    @classmethod
-    def of_run(
-        cls,
-        config: RunConfiguration,
-        rounds: Sequence[TranscriptRound],
-        notices: Sequence[LeaveMessage],
-        opened: Sequence[OpenedSum],
-        stopped: str | None,
-    ) -> Transcript:
-        """Return the transcript of a run of this configuration."""
-        return cls(config.number, config.digest, config.document, rounds, notices, opened, stopped)
 
     def write(self, path: Path, *, durably: bool) -> None:
         """Write all of the file or nothing. Raises `Unavailable`.
 
         A member does not write durably, and so does not wait for the disk: its journal can write it again.
         """
-        beside = path.with_name(path.name + ".new")
         try:
-            with beside.open("w") as file:
-                file.writelines(json.dumps(line) + "\n" for line in self._lines())
-                file.flush()
-                if durably:
-                    os.fsync(file.fileno())
-            beside.replace(path)
+            with replaced_private_file(path, mode=PUBLIC, durable=durably) as file:
+                file.writelines(json.dumps(line).encode() + b"\n" for line in self._lines())
         except OSError as error:
             raise Unavailable(f"the transcript {path} cannot be written: {error.strerror}") from error
 
@@ -101,7 +84,7 @@ class Transcript:
         for closed in self.rounds:
             posts = [_post_to_json(envelope) for envelope in closed.envelopes]
             yield {"stage": closed.stage, "round": closed.round, "name": closed.name, "posts": posts}
-        for message in self.notices:
+        for message in self.leave_messages:
             yield {"notice": message.to_json()}
         for stage, opened in enumerate(self.opened):
             who = list(opened.contributors)
@@ -127,19 +110,19 @@ class Transcript:
             header = _header(lines[0])
             run = RunConfiguration.run_id_of(bytes.fromhex(header["digest"]), header["run"])
             rounds: list[TranscriptRound] = []
-            notices: list[LeaveMessage] = []
+            leave_messages: list[LeaveMessage] = []
             opened: list[OpenedSum] = []
             for at, line in enumerate(lines[1:-1], 1):  # noqa: B007 (the error names the line)
                 said = json.loads(line)
                 if "notice" in said:
-                    notices.append(LeaveMessage.from_json(_fields(line, "notice")["notice"]))
+                    leave_messages.append(LeaveMessage.from_json(_fields(line, "notice")["notice"]))
                 elif "opened" in said:
                     opened.append(_opened(line, stage=len(opened)))
                 else:
                     rounds.append(_round(line, run))
             at = len(lines) - 1
             digest, document = bytes.fromhex(header["digest"]), header["consortium"]
-            return cls(header["run"], digest, document, rounds, notices, opened, _stopped(lines[-1]))
+            return cls(header["run"], digest, document, rounds, leave_messages, opened, _stopped(lines[-1]))
         except _MALFORMED as error:
             why = str(error) if isinstance(error, BadValue) else "is not as lapwing writes it"
             raise Tampered([f"{path}, line {at + 1}: {why}"]) from error
@@ -161,7 +144,7 @@ def _stopped(line: str) -> str | None:
         raise BadValue("its last line does not say how the run ended")
     why = ended.get("why", "")
     if not isinstance(why, str) or not why.isprintable() or len(why) > LONGEST_STOPPED:
-        raise BadValue("why the run stopped must be a short text that can be printed")
+        raise BadValue("the reason for the stop must be a short text that can be printed")
     return why if "why" in ended else None
 
 
@@ -212,9 +195,9 @@ NOT_CHECKED = (
     "that each member's value was computed from its data, and within its bounds",
     "that each member drew its noise, and drew it once: a member could post a value without any",
     "that private parts were what they should be: only commitments to them are in here",
-    "that a member's keys are held by whom its name says: compare the fingerprints of the cards",
-    "that nothing was left out: members' notices may be missing, and of a run that is said to have stopped "
-    "the last rounds; nobody signs why it stopped",
+    "that a member's keys belong to the organization of its name: compare the fingerprints of the cards",
+    "that nothing was left out: members' leave messages may be missing, and of a run that is said to have "
+    "stopped the last rounds; nobody signs why it stopped",
 )
 
 
@@ -267,8 +250,8 @@ def check_transcript(
         found.append("rounds are missing at the end, but the transcript does not say that the run stopped")
     found += _wrong_sums(transcript.opened, opened, config) if not found else []
     found += [
-        "a notice is not signed by a member, or of another run"
-        for message in transcript.notices
+        "a leave message is not signed by a member, or is of another run"
+        for message in transcript.leave_messages
         if not message.is_valid_in(config)
     ]
     if found:
@@ -281,7 +264,7 @@ def check_transcript(
         contributors=tuple(tuple(names[i] for i in each.contributors) for each in opened),
         opened=opened,
         stopped=stopped,
-        left=tuple(f"{names[message.sender]}: {message.why}" for message in transcript.notices),
+        left=tuple(f"{names[message.sender]}: {message.why}" for message in transcript.leave_messages),
         guarantee=guarantee,
     )
 
@@ -314,13 +297,12 @@ def sums_from_posts(
         of_stage = [closed for closed in rounds if closed.stage == stage]
         publics = [{e.sender: e.public for e in closed.envelopes} for closed in of_stage]
         try:
-            for upto in range(1, len(publics) + 1):
-                kind.follow(setting, publics[:upto])
-            if len(publics) < len(kind.rounds):
-                break
-            opened.append(kind.outcome(setting, publics))
+            found = kind.observe(setting, publics)
         except ProtocolStopped as stop:
             return opened, stop
+        if found is None:
+            break
+        opened.append(found)
     return opened, None
 
 
@@ -359,9 +341,11 @@ def _broken_chain(rounds: Sequence[TranscriptRound], config: RunConfiguration) -
             if not envelope.is_signed_by(config.cards[envelope.sender]):
                 found.append(f"{where}: {name} did not sign this post")
             elif envelope.seen != seen:
-                found.append(f"{where}: {name} had heard other rounds before than these")
+                found.append(f"{where}: {name} had received other rounds before than these")
             if any(to >= len(config.cards) for to in envelope.commitments):
-                found.append(f"{where}: {name} committed to a part for nobody")
+                found.append(
+                    f"{where}: {name} committed to a private part for a member that does not exist"
+                )
         seen = round_digest(closed.envelopes)
         before = set(senders) & before
     return found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapwing.core.exact import Number, whole
+from lapwing.core.exact import Number, short, whole
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import checked_epsilon
 from lapwing.core.randomized_response import RandomizedResponse
@@ -31,7 +31,6 @@ from lapwing.plots.style import (
     label_ends,
     new_figure,
     note_beside,
-    short,
     style,
 )
 

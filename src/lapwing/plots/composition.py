@@ -11,11 +11,11 @@ import numpy as np
 
 from lapwing.core.budget import NEVER, Charge, Terms
 from lapwing.core.conversions import best_renyi_epsilon, gaussian_epsilon, loss_to_epsilon
-from lapwing.core.exact import whole
+from lapwing.core.exact import short, whole
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import LARGEST_EPSILON, GaussianNoise, Loss, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.plots.style import BLUE, GREEN, ORANGE, PURPLE, EndLabel, label_ends, new_figure, short, style
+from lapwing.plots.style import BLUE, GREEN, ORANGE, PURPLE, EndLabel, label_ends, new_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core.exact import Number
+from lapwing.core.exact import Number, short
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, note_beside, short, style
+from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, note_beside, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from lapwing.core.exact import exact
+from lapwing.core.exact import exact, short
 from lapwing.errors import BadParameter
 from lapwing.plots.accuracy import curator_error, local_error
 from lapwing.plots.style import (
@@ -23,7 +23,6 @@ from lapwing.plots.style import (
     error_axes,
     label_ends,
     new_figure,
-    short,
     style,
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import short
 from lapwing.errors import BadParameter
 from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.plots.style import (
@@ -26,7 +27,6 @@ from lapwing.plots.style import (
     label_ends,
     new_figure,
     note_beside,
-    short,
     shortened,
     style,
 )

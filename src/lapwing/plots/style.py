@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lapwing.core.exact import short
 from lapwing.errors import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
@@ -153,11 +154,6 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
         at = (1, (height - box.y0) / box.height)
         look: dict[str, Any] = {"color": label.colour, "size": _NOTE_SIZE, "va": "center"}
         note_beside(axes, label.text, at, (8, 0), xycoords="axes fraction", annotation_clip=False, **look)
-
-
-def short(number: float) -> str:
-    """Return a number with three digits, and 1e-6 rather than 1e-06."""
-    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e")
 
 
 def checked_path(path: str | Path) -> Path:

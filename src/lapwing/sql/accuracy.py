@@ -20,6 +20,8 @@ from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate, Plain,
 from lapwing.sql.group_statistics import scale_of, step_of
 from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
 from lapwing.sql.noising import CHOICE_FUNCTIONS, BudgetShares, divide_budget, wanted_of
+from lapwing.sql.policy import Policy
+from lapwing.sql.relation import Scan
 
 EPSILON_DIGITS = 10**4  # ε for a width is found to four digits, rounded up
 
@@ -181,37 +183,34 @@ class AccuracyOrPrice:
     """
 
     epsilon: Number | None
-    within: Number | None
-    confidence: Fraction
-    delta: Number | None
-    noise: str
-    n: int | None
+    within: Number | None = None
+    confidence: Number = "0.95"
+    delta: Number | None = None
+    noise: str = "laplace"
+    n: int | None = None
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) is (self.within is None):
             raise BadParameter("epsilon", "or within must be given, and not both")
+        checked_confidence(self.confidence)
+
+    @property
+    def level(self) -> Fraction:
+        """The confidence as an exact number."""
+        return checked_confidence(self.confidence)
 
     @property
     def why(self) -> str:
         """How ε was found, or "" if it was given."""
         if self.within is None:
             return ""
-        return f"the least for ± {self.within} at {float(self.confidence):g} confidence"
+        return f"the least for ± {self.within} at {float(self.level):g} confidence"
 
-    def shares(self, question: BoundQuery, delta: Fraction) -> BudgetShares:
-        """Return the price, divided among the mechanisms. `delta` is used if the analyst names none."""
-        allowed: Number = delta if self.delta is None else self.delta
-        if self.epsilon is not None:
-            return divide_budget(question, epsilon=self.epsilon, delta=allowed, noise=self.noise)
-        assert self.within is not None
-        return shares_for_width(
-            question,
-            within=self.within,
-            confidence=self.confidence,
-            delta=allowed,
-            noise=self.noise,
-            n=self.n,
-        )
+
+def declared_size(policy: Policy, question: BoundQuery) -> int | None:
+    """Return the public number of rows, if the question is about one whole table."""
+    scan = question.source
+    return policy.tables[scan.table].rows if isinstance(scan, Scan) and not question.keys else None
 
 
 def checked_count(number: int | None, name: str) -> int | None:

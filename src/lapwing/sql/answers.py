@@ -13,7 +13,7 @@ Because  weights are inverse scales. Noise divided by its scale has the same dis
          inverse variances, a chosen ε could keep or reduce noise that is known to be far off.) One release
          alone is the other choice. Σ 1 / (i (i + 1)) is 1, and 1/2 over i > 1. So sums of one kind of noise
          miss with η / 2, single releases with η / 4, and a second kind adds η / 4.
-Test     tests/query/test_combine.py; docs/arguments/query-noise.md has the proof.
+Test     tests/sql/test_answers_combine.py; docs/arguments/query-noise.md has the proof.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Answer:
 
     Example:
         >>> answer = dataset.ask("SELECT COUNT(*) AS n FROM visits", epsilon="0.1")
-        >>> answer.columns[0].values[0]
-        600
+        >>> answer.columns[0].name, len(answer.columns[0].values)
+        ('n', 1)
     """
 
     rows: AnswerRows
@@ -162,8 +162,8 @@ class Answer:
             The columns, the price, the receipt and all sentences.
 
         Example:
-            >>> answer.to_json()["replayed"]
-            False
+            >>> sorted(answer.to_json())[:3]
+            ['columns', 'combines', 'confidence']
         """
         return {
             "columns": [

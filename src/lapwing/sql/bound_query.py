@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any, ClassVar
 
 from lapwing.sql.expression import Expression, Kind, Numeric
 from lapwing.sql.relation import Relation
@@ -13,10 +14,20 @@ WHOLE = Numeric(Fraction(1), None, None)
 Combination = tuple[tuple[int, int], ...]  # pairs of a factor and a position in `BoundQuery.sums`
 
 
-def _stored_repr(word: str, record: object) -> str:
-    """Return the repr of a dataclass under the word that stored digests of queries were made with."""
-    shown = [f"{one.name}={getattr(record, one.name)!r}" for one in fields(record) if one.repr]  # type: ignore[arg-type]
-    return f"{word}({', '.join(shown)})"
+class StoredWord:
+    """A dataclass whose repr uses `word` as its class name: stored digests are made of that text."""
+
+    __slots__ = ()
+    _word: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, word: str = "") -> None:
+        if word:
+            cls._word = word
+
+    def __repr__(self) -> str:
+        values = (f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
+        return f"{self._word}({', '.join(values)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +59,8 @@ class Sum:
     expression: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NoisySum:
+@dataclass(frozen=True, slots=True, repr=False)
+class NoisySum(StoredWord, word="Part"):
     """A number per group that gets noise: a combination of engine sums with whole factors.
 
     Claim    removing one unit moves the vector of this number over all groups of one grouping by at most
@@ -67,12 +78,9 @@ class NoisySum:
         """The combinations that are released for each group. One mechanism adds noise to all of them."""
         return (self.combination,)
 
-    def __repr__(self) -> str:
-        return _stored_repr("Part", self)
 
-
-@dataclass(frozen=True, slots=True)
-class NoisySumPair(NoisySum):
+@dataclass(frozen=True, slots=True, repr=False)
+class NoisySumPair(NoisySum, word="Pair"):
     """Two numbers per group that one mechanism releases.
 
     The claim of `NoisySum` holds for both together.
@@ -84,9 +92,6 @@ class NoisySumPair(NoisySum):
     def numbers(self) -> tuple[Combination, ...]:
         """Both combinations."""
         return (self.combination, self.second)
-
-    def __repr__(self) -> str:
-        return _stored_repr("Pair", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +107,8 @@ class Spectrum:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoisyAggregate:
+@dataclass(frozen=True, slots=True, repr=False)
+class NoisyAggregate(StoredWord, word="Statistic"):
     """An aggregate of the analyst, as a formula over noisy sums.
 
     Its parts are positions in `BoundQuery.parts`.
@@ -131,9 +136,6 @@ class NoisyAggregate:
     second_centre: int = 0
     spectrum: int | None = None
     fraction: Fraction | None = None  # of a quantile
-
-    def __repr__(self) -> str:
-        return _stored_repr("Statistic", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +191,8 @@ class Order:
     nulls_first: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BoundQuery:
+@dataclass(frozen=True, slots=True, repr=False)
+class BoundQuery(StoredWord, word="Question"):
     """A query that was bound and checked. `sets` are the groupings, as positions in `keys`; normally one.
 
     Noise is drawn for every part in every grouping, and every grouping adds to the privacy loss.
@@ -221,8 +223,12 @@ class BoundQuery:
         trees += [self.having, *(order.value for order in self.order)]
         return tuple(dict.fromkeys(one for tree in trees for one in _statistics_in(tree)))
 
-    def __repr__(self) -> str:
-        return _stored_repr("Question", self)
+    def grouping_in_words(self, grouping: int) -> str:
+        """Return the keys of a grouping in words, or "" if there is only one grouping."""
+        if len(self.sets) == 1:
+            return ""
+        names = [self.keys[key].name for key in self.sets[grouping]]
+        return f" by {', '.join(names)}" if names else " in total"
 
 
 def without_names(query: BoundQuery) -> BoundQuery:

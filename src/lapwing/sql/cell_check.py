@@ -1,58 +1,36 @@
-"""A check of how a policy reads its cells: how many are clamped, undeclared, unreadable or missing.
+"""A noisy check of how a policy reads its cells: how many are clamped, undeclared, unreadable or missing.
 
-Claim    exact counts are returned to the holder of the curator's key only. They are in no ledger, no log
-         and no error. Noisy counts are charged like all answers: one person changes all counts of a table
-         with C columns by at most K·C in all.
-Because  the check is signed and on disk before a row is read. For noisy counts, at most K rows of a person
-         are kept, and each row has one state for each column: the counts by state of one column change by
-         at most K, and columns add up, as GROUPING SETS do.
-Test     tests/query/test_check.py
+Claim    noisy counts are charged like all answers: one person changes all counts of a table with C columns
+         by at most K·C in all.
+Because  at most K rows of a person are kept, and each row has one state for each column: the counts by
+         state of one column change by at most K, and columns add up, as GROUPING SETS do.
+Test     tests/sql/test_cell_check.py
+
+`lapwing.sql.exact_check` counts the same cells exactly, for the curator alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 
 from lapwing.core.budget import EPSILON_UNIT
 from lapwing.core.exact import Number, positive, round_down
-from lapwing.core.spread import checked_confidence
-from lapwing.engines.engine import EngineFailed
-from lapwing.errors import BadParameter, OverBudget, Unavailable
-from lapwing.ledger import CuratorKey
-from lapwing.ledger.ledger import record_check, require_curator
-from lapwing.sql import policy_ledger
+from lapwing.errors import OverBudget
 from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Text, Truth
+from lapwing.sql.plan import plan_question
 from lapwing.sql.policy import Column, Policy, Table
-from lapwing.sql.relation import RANK, UNIT
-from lapwing.sql.releasing import release_with_policy
 from lapwing.sql.truncated.column_codes import STATES
-from lapwing.sql.truncated.open_sources import OpenedSources, open_sources, private_tables
-from lapwing.sql.truncated.truncated_table import TruncatedTable
+from lapwing.sql.truncated.open_sources import private_tables
 
-EVERY_ROW = 1 << 30  # a contribution bound that truncates nothing
 STATE_COLUMN = "checked_{}"  # names of columns in the question
 COLUMNS_PER_QUESTION = 5  # totals are made consistent over all combinations of states, so these must be few
-
-
-@dataclass(frozen=True, slots=True)
-class TableCheck:
-    """Exact counts of one table. Private."""
-
-    table: str
-    rows: int
-    rows_without_id: int
-    units: int
-    units_beyond: int  # that exceed the contribution bound
-    rows_beyond: int  # that are truncated
-    cells: Mapping[str, Mapping[str, int]]  # by column and state
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,69 +74,6 @@ def possible_states(column: Column) -> tuple[str, ...]:
         case _:
             never = {"undeclared"}
     return tuple(state for state in STATES if state not in never)
-
-
-def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
-    """Count the cells of every column by state. The curator's key signs the check; nothing is charged.
-
-    The result is private: show it to the curator only.
-    """
-    policy = dataset.policy
-    if not policy_ledger.has_ledger(policy):
-        raise BadParameter("policy", "has no ledger yet: `lapwing prepare` makes it, and the curator's key")
-    ledger = dataset.ledger
-    require_curator(ledger, curator)
-    digest = policy_ledger.declared_digest(policy, ledger)
-    record_check(ledger, policy_ledger.account_label(policy), digest, curator)
-    opened = open_sources(policy)
-    try:
-        return [_exact(policy, table, opened) for table in private_tables(policy)]
-    except EngineFailed:
-        raise Unavailable("a stored value cannot be read. `lapwing prepare` tells where") from None
-    finally:
-        opened.engine.close()
-
-
-def _exact(policy: Policy, table: Table, opened: OpenedSources) -> TableCheck:
-    checked, columns = policy_of_states(policy, table.name, table.columns)
-    key = bytes(32)  # the order of a unit's rows does not matter here
-    cells = TruncatedTable(checked, checked.tables[table.name], opened.engine, key, opened.relations)
-    sums = [
-        f"coalesce(sum(CASE WHEN {opened.engine.dialect.name(name)} = {place} THEN 1 ELSE 0 END), 0)"
-        f" AS c{n}_{place}"
-        for n, name in enumerate(columns)
-        for place in range(len(STATES))
-    ]
-    [(known, units, *counts)] = _rows(
-        opened,
-        f"SELECT count(*) AS n, count(DISTINCT {UNIT}) AS u{''.join(f', {one}' for one in sums)} "  # noqa: S608
-        f"FROM ({cells.codes()}) AS c",
-    )
-    sliced = policy.blocks is not None and policy.blocks.by == "row"
-    whole = replace(table, rows_per_unit=EVERY_ROW)
-    ranks = TruncatedTable(
-        policy if sliced else replace(policy, blocks=None), whole, opened.engine, key, opened.relations
-    )
-    most = table.rows_per_unit
-    [(over, beyond)] = _rows(
-        opened,
-        f"SELECT coalesce(sum(CASE WHEN {RANK} = {most + 1} THEN 1 ELSE 0 END), 0) AS p, "  # noqa: S608
-        f"coalesce(sum(CASE WHEN {RANK} > {most} THEN 1 ELSE 0 END), 0) AS n "
-        f"FROM ({ranks.ranked(ranks.codes())}) AS b",
-    )
-    [(rows,)] = _rows(opened, f"SELECT count(*) AS n FROM {opened.relations[table.name]} AS t")  # noqa: S608
-    size = len(STATES)
-    found = {
-        name: dict(zip(STATES, counts[n * size : (n + 1) * size], strict=True))
-        for n, name in enumerate(columns.values())
-    }
-    units = known if ranks.each_row else units
-    return TableCheck(table.name, rows, rows - known, units, over, beyond, found)
-
-
-def _rows(opened: OpenedSources, sql: str) -> list[list[int]]:
-    found = opened.engine.run(sql)
-    return [[int(value) for value in row.values()] for row in found.to_pylist()]
 
 
 def policy_of_states(policy: Policy, table: str, names: Iterable[str]) -> tuple[Policy, dict[str, str]]:
@@ -227,7 +142,7 @@ def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Frac
     policy, names = policy_of_states(dataset.policy, table.name, columns)
     listed, sets = ", ".join(names), ", ".join(f"({name})" for name in names)
     sql = f'SELECT {listed}, COUNT(*) AS cells FROM "{table.name}" GROUP BY GROUPING SETS ({sets})'  # noqa: S608
-    question = bind(sql, Catalog(policy, dataset.curator.public))
-    price = AccuracyOrPrice(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
     asked = f"check of {', '.join(columns)} in {table.name}"
-    return release_with_policy(dataset.curator, dataset.analyst, policy, question, asked, price)[0]
+    with dataset.session.with_policy(policy) as session:
+        question = bind(sql, session.curator.catalog())
+        return plan_question(session, question, asked, AccuracyOrPrice(epsilon)).release()

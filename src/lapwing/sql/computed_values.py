@@ -9,7 +9,7 @@ Claim    the interval at confidence 1 - β of an expression of several released 
 Because  the m uncertain numbers in the expression are each held at 1 - β/m, so all of them together at
          1 - β (Bonferroni). The interval contains the expression at every point of that box. A ratio of two
          additive numbers is one uncertain number: its own interval (Fieller) is narrower than the box.
-Test     tests/query/test_computed.py; docs/arguments/query-noise.md
+Test     tests/sql/test_computed_values.py; docs/arguments/query-noise.md
 
 An interval is infinite on the side where a denominator may be 0.
 """

@@ -5,13 +5,13 @@ Claim    a question reads bounded tables of a version that the ledger was told o
          paid for.
 Because  the source is compared with the registered one before it is asked; readers are lent to one thread
          at a time; releases are counted, and closing waits until none is under way.
-Test     tests/query/test_dataset.py, tests/query/test_threads.py, tests/query/test_curator.py
+Test     tests/sql/test_dataset.py, tests/sql/test_curator_threads.py, tests/sql/test_curator.py
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,28 +19,24 @@ from typing import TYPE_CHECKING, Self
 
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.ledger import DataSet, Ledger, data_sets
-from lapwing.ledger.request_status import has_ended
+from lapwing.ledger import DataSet, Ledger, Target, Unit, data_sets
 from lapwing.sql import policy_ledger
 from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.noising import RecordInput
+from lapwing.sql.noising import ExactGrouping, RecordInput
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.policy_ledger import Notify
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
-from lapwing.sql.truncated import open_sources, prepared_copy, registration
-from lapwing.sql.truncated.open_sources import private_tables
-from lapwing.sql.truncated.prepare import has_blocks_by_arrival, has_readable_copy, ledger_people, prepare
-from lapwing.sql.truncated.reader import (
-    Reader,
-    ReaderPool,
-    read_public_tables,
-    row_key,
-    shown_statements,
+from lapwing.sql.truncated import generated_rows, open_sources, prepared_copy, public_rows, registration
+from lapwing.sql.truncated.prepare import (
+    has_blocks_by_arrival,
+    has_readable_copy,
+    ledger_people,
+    prepare,
     unit_ids,
 )
-from lapwing.sql.truncated.render import Statements
+from lapwing.sql.truncated.reader import Reader, ReaderPool, shown_statements
 
 if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
@@ -72,7 +68,7 @@ class Curator:
         self.threads = threads
         self.record = record
         self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them
-        self.notify: Notify = self.notices.append
+        self.notify: policy_ledger.Notify = self.notices.append
         self._ledger: Ledger | None = None
         self._readers = ReaderPool()
         self._public: dict[str, PublicTable] | None = None
@@ -99,6 +95,11 @@ class Curator:
         return Dataset(self, analyst=analyst)
 
     # The ledger
+
+    @property
+    def unit(self) -> Unit:
+        """The privacy unit."""
+        return policy_ledger.unit_of(self.policy)
 
     @property
     def has_ledger(self) -> bool:
@@ -129,7 +130,7 @@ class Curator:
 
         Example:
             >>> curator.all_blocks()
-            ['2026-01', '2026-02']
+            ['0', '1', '2', '3', '4', '5', '6', '7']
         """
         if not self.has_ledger:
             return []
@@ -159,13 +160,11 @@ class Curator:
             BadParameter: If one of them is not the receipt of a question that was charged and failed.
 
         Example:
-            >>> curator.clear_hold(17)
+            >>> curator.clear_hold(failed)
         """
-        was_used = bool(receipts) and policy_ledger.has_ledger(self.policy)
-        if not was_used or not all(has_ended(self.ledger, position) for position in receipts):
-            raise BadParameter("receipt", "is none of a question that was charged and failed")
-        registration.make_folder(self.policy)
-        registration.clear_holds(self.policy, *receipts)
+        if not receipts or not policy_ledger.has_ledger(self.policy):
+            raise policy_ledger.not_failed()
+        policy_ledger.clear_hold(self.ledger, self.policy, receipts)
 
     # Reading
 
@@ -174,15 +173,23 @@ class Curator:
         """The rows of the public tables, by table."""
         if self._public is None:
             with self._opening:
-                self._public = self._public or read_public_tables(self.policy)
+                self._public = self._public or public_rows.read_public_tables(self.policy)
         return self._public
 
-    def statements(self, question: BoundQuery) -> Statements:
+    def catalog(self, rows: int | None = None) -> Catalog:
+        """Return the tables that questions are bound to. `rows` lowers their contribution bounds."""
+        return Catalog(self.policy, self.public, rows)
+
+    def statements(self, question: BoundQuery) -> tuple[str, ...]:
         """Return the SQL that a question will run. Makes no ledger."""
         if not self.has_ledger:
             return shown_statements(self.policy, question)
         with self.reading(question) as reader:
-            return reader.statements(question)
+            return reader.statements(question).all
+
+    def generated(self, question: BoundQuery) -> list[ExactGrouping]:
+        """Return the numbers of a question from generated rows. They mean nothing."""
+        return generated_rows.generated_numbers(self.policy, self.public, question)
 
     @contextmanager
     def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
@@ -190,7 +197,8 @@ class Curator:
 
         Another process may prepare a copy at any time, so the state is looked up at each call.
         """
-        key, from_source = row_key(self.ledger), question is not None and needs_new_ranks(question.source)
+        key = policy_ledger.row_key(self.ledger)
+        from_source = question is not None and needs_new_ranks(question.source)
         copy = None if from_source else prepared_copy.current_copy(self.policy, key)
         public = self.public
 
@@ -217,9 +225,9 @@ class Curator:
             question: The question, if rows may be ranked anew for it.
 
         Returns:
-            Whether rows will be read from the prepared copy.
+            Whether no prepared copy could be faster.
         """
-        key = row_key(self.ledger)
+        key = policy_ledger.row_key(self.ledger)
         digest = prepared_copy.copy_digest(self.policy, key)
         if not registration.was_read(self.policy, version, digest) and not prepared_copy.current_copy(
             self.policy, key
@@ -228,7 +236,31 @@ class Curator:
             registration.note_read(self.policy, version, digest)
         with self.reading(question) as reader:
             check(reader)
-            return reader.is_prepared
+            return reader.is_prepared or (question is not None and needs_new_ranks(question.source))
+
+    def checked_version(
+        self, analyst: str, check: Callable[[Reader], None], question: BoundQuery | None = None
+    ) -> int:
+        """Return the version of the data to charge, or refuse a source or question that cannot be read.
+
+        `check` and `question` are those of `require_answerable`. Raises `AllHeld` if too many questions of
+        the analyst have failed.
+        """
+        version = self.version()
+        policy_ledger.require_few_failures(self.ledger, self.policy, analyst)
+        self.require_answerable(version, check, question)
+        return version
+
+    def targets(self, analyst: str, question: BoundQuery) -> tuple[Target, ...]:
+        """Return the accounts to charge: the data's, in the blocks that are reached, and the quota."""
+        blocks = self.blocks_reached(question.source)
+        if blocks == []:
+            raise BadParameter("WHERE", "reaches no block: there is nothing to ask about")
+        return self.targets_of_blocks(analyst, blocks)
+
+    def targets_of_blocks(self, analyst: str, blocks: Sequence[str] | None) -> tuple[Target, ...]:
+        """Return the accounts to charge for some blocks (None: there are none), and the quota."""
+        return policy_ledger.targets_of(self.ledger, self.policy, analyst, blocks or ())
 
     @contextmanager
     def with_policy(self, policy: Policy) -> Iterator[Curator]:
@@ -259,6 +291,11 @@ class Curator:
         """
         return self.data().version
 
+    def current_data(self) -> DataSet | None:
+        """Return the registered data set if the source is still the same, or None. Makes no ledger."""
+        found = policy_ledger.find_data_set(self.ledger, self.policy) if self.has_ledger else None
+        return found if found is not None and registration.is_current(self.policy, found.version) else None
+
     def data(self) -> DataSet:
         """Return the data set as it will be asked, and register it if the ledger does not know it."""
         found = policy_ledger.find_data_set(self.ledger, self.policy)
@@ -287,7 +324,7 @@ class Curator:
     @property
     def has_files(self) -> bool:
         """Whether all private tables are read from files, whose changes are visible from outside."""
-        return all(table.source.engine == "duckdb" for table in private_tables(self.policy))
+        return all(table.source.engine == "duckdb" for table in open_sources.private_tables(self.policy))
 
     def register(self, *, again: bool = True) -> int:
         """Tell the ledger which people are in the data now.
@@ -344,13 +381,13 @@ class Curator:
             BadParameter: If the source cannot be read; the error says where.
 
         Example:
-            >>> curator.prepare()
+            >>> curator.prepare(again=True)
             True
         """
         today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy
         policy_ledger.open_arrival_block(self.ledger, self.policy, today)
         self._readers.close()
-        kept, is_new, key = 0, False, row_key(self.ledger)
+        kept, is_new, key = 0, False, policy_ledger.row_key(self.ledger)
 
         def is_done() -> bool:
             nonlocal kept

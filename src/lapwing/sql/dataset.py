@@ -3,34 +3,27 @@
 Claim    planning reads no private row and charges nothing; releasing charges before it reads.
 Because  plans are made of the question's text, the policy and released values; only
          `lapwing.sql.releasing` reads, after a charge.
-Test     tests/query/test_dataset.py, tests/query/test_plan.py, tests/query/test_threads.py
+Test     tests/sql/test_dataset.py, tests/sql/test_plan.py, tests/sql/test_curator_threads.py
 """
 
 from __future__ import annotations
 
 import getpass
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
-from lapwing.config.values import checked_label
 from lapwing.core.exact import Number
-from lapwing.core.spread import checked_confidence
 from lapwing.engines.engine import ReportProgress
 from lapwing.ledger import Ledger
-from lapwing.sql import policy_ledger
-from lapwing.sql.accuracy import AccuracyOrPrice, checked_count
+from lapwing.sql.accuracy import AccuracyOrPrice, checked_count, declared_size
 from lapwing.sql.answers import Answer
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.parse import normal_form, sql_text
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.curator import Curator
 from lapwing.sql.noising import RecordInput
-from lapwing.sql.plan import Plan, plan_question
+from lapwing.sql.plan import Plan, plan_question, plan_truncation
 from lapwing.sql.policy import Policy
-from lapwing.sql.policy_ledger import Notify
 from lapwing.sql.preliminary_questions import (
     SIZES_PREFIX,
     bounds_question,
@@ -38,11 +31,8 @@ from lapwing.sql.preliminary_questions import (
     policy_with_searched_column,
     read_bounds,
     sizes_question,
-    truncation_plan,
 )
-from lapwing.sql.relation import Scan
-from lapwing.sql.relation import where_first as with_where_first
-from lapwing.sql.releasing import release, release_with_policy
+from lapwing.sql.releasing import ReleaseSession
 
 
 def open(path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Dataset:  # noqa: A001
@@ -98,11 +88,16 @@ class Dataset:
         record: RecordInput | None = None,
         closes: bool = False,
     ) -> None:
-        self.analyst = checked_label(analyst, "analyst")  # as quotas are named
         self._closes = closes or isinstance(source, Policy)
         self.curator = (
             Curator(source, threads=threads, record=record) if isinstance(source, Policy) else source
         )
+        self.analyst = ReleaseSession(self.curator, analyst).analyst  # checked
+
+    @property
+    def session(self) -> ReleaseSession:
+        """The releases of this analyst."""
+        return ReleaseSession(self.curator, self.analyst)
 
     @property
     def policy(self) -> Policy:
@@ -115,12 +110,12 @@ class Dataset:
         return self.curator.ledger
 
     @property
-    def tell(self) -> Notify:
+    def tell(self) -> Callable[[str], None]:
         """A function that is called with each sentence about something that is made for life."""
         return self.curator.notify
 
     @tell.setter
-    def tell(self, notify: Notify) -> None:
+    def tell(self, notify: Callable[[str], None]) -> None:
         self.curator.notify = notify
 
     # Planning and asking
@@ -165,24 +160,11 @@ class Dataset:
         Example:
             >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
         """
-        sql, bound = self._bind(question, rows, where_first=where_first)
-        size = checked_count(n, "n") if n is not None else self._declared_size(bound)
-        wanted = AccuracyOrPrice(epsilon, within, checked_confidence(confidence), delta, noise, size)
-        return plan_question(
-            self.curator, self.analyst, bound, normal_form(sql), wanted, rows=rows, sampling=sampling
-        )
-
-    def _bind(self, question: Any, rows: int | None, *, where_first: bool) -> tuple[str, BoundQuery]:
-        sql = sql_text(question)
-        bound = bind(sql, Catalog(self.policy, self.curator.public, checked_count(rows, "rows")))
-        return sql, replace(bound, source=with_where_first(bound.source)) if where_first else bound
-
-    def _declared_size(self, question: BoundQuery) -> int | None:
-        """Return the public number of rows, if the question is about one whole table."""
-        scan = question.source
-        if isinstance(scan, Scan) and not question.keys:
-            return self.policy.tables[scan.table].rows
-        return None
+        catalog = self.curator.catalog(checked_count(rows, "rows"))
+        text, bound = bind_with_text(question, catalog, where_first=where_first)
+        size = checked_count(n, "n") if n is not None else declared_size(self.policy, bound)
+        wanted = AccuracyOrPrice(epsilon, within, confidence, delta, noise, size)
+        return plan_question(self.session, bound, text, wanted, rows=rows, sampling=sampling)
 
     def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
         """Plan and release a question in one step.
@@ -201,7 +183,7 @@ class Dataset:
         Example:
             >>> print(dataset.ask("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon="0.2"))
         """
-        return release(self.plan(question, **options), fresh=fresh)
+        return self.session.release(self.plan(question, **options), fresh=fresh)
 
     def two_stage(
         self,
@@ -234,14 +216,13 @@ class Dataset:
         Example:
             >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
         """
-        sql, bound = self._bind(question, rows, where_first=where_first)
-        level = checked_confidence(confidence)
-        price = AccuracyOrPrice(first, None, level, options.get("delta"), "laplace", None)
-        name = f"{SIZES_PREFIX} {normal_form(sql)}"
-        sizes = plan_question(self.curator, self.analyst, sizes_question(bound), name, price, rows=rows)
-        counted = release(sizes)
+        catalog = self.curator.catalog(checked_count(rows, "rows"))
+        text, bound = bind_with_text(question, catalog, where_first=where_first)
+        price = AccuracyOrPrice(first, None, confidence, options.get("delta"))
+        name = f"{SIZES_PREFIX} {text}"
+        counted = plan_question(self.session, sizes_question(bound), name, price, rows=rows).release()
         plan = self.plan(
-            question, within=within, confidence=level, rows=rows, n=least_size(counted),
+            question, within=within, confidence=confidence, rows=rows, n=least_size(counted),
             where_first=where_first, **options,
         )  # fmt: skip
         return plan, counted
@@ -267,11 +248,12 @@ class Dataset:
             >>> low, high, answer = dataset.search_bounds("visits", "stay", epsilon=1, step=1)
         """
         policy = policy_with_searched_column(self.policy, table, column, step)
-        price = AccuracyOrPrice(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
         name = f"bounds of {table}.{column} in steps of {step}"
         question = bounds_question(policy, table, column)
-        answer, shares = release_with_policy(self.curator, self.analyst, policy, question, name, price)
-        return *read_bounds(answer, shares, policy.tables[table].columns[column].kind), answer
+        with self.session.with_policy(policy) as session:
+            plan = plan_question(session, question, name, AccuracyOrPrice(epsilon))
+            answer = plan.release()
+        return *read_bounds(answer, plan.shares, policy.tables[table].columns[column].kind), answer
 
     def truncated(
         self, table: str, *, epsilon: Number, rows: int | None = None, beyond: int | None = None
@@ -283,7 +265,7 @@ class Dataset:
             epsilon: The price in ε.
             rows: A lower contribution bound, as in `plan`. None: the policy's.
             beyond: Estimate the truncated rows as well, and count at most this many of each person: one of
-                `lapwing.sql.preliminary_questions.ROWS_BEYOND`. None: only people.
+                `lapwing.sql.truncation.ROWS_BEYOND`. None: only people.
 
         Returns:
             The answer. Later plans and answers mention it.
@@ -294,7 +276,7 @@ class Dataset:
         Example:
             >>> print(dataset.truncated("visits", epsilon="0.1", beyond=100))
         """
-        return release(truncation_plan(self.curator, self.analyst, table, epsilon, rows, beyond))
+        return plan_truncation(self.session, table, epsilon, rows, beyond).release()
 
     def left(self) -> str:
         """Return in words what is left of the budget, and of the analyst's quota if there is one.
@@ -304,9 +286,9 @@ class Dataset:
 
         Example:
             >>> dataset.left()
-            'ε 9.5 of 10 for one more answer without δ'
+            'ε ... of 3 for one more answer without δ'
         """
-        return policy_ledger.budget_left(self.ledger, self.policy, self.analyst)
+        return self.session.left()
 
     # The curator's acts, for a session that has a curator of its own. See `Curator`.
 
@@ -327,7 +309,7 @@ class Dataset:
             BadParameter: If the source cannot be read.
 
         Example:
-            >>> dataset.prepare()
+            >>> dataset.prepare(again=True)
             True
         """
         return self.curator.prepare(progress, today=today, again=again)
@@ -346,7 +328,7 @@ class Dataset:
 
         Example:
             >>> dataset.register()
-            2
+            3
         """
         return self.curator.register(again=again)
 
@@ -361,7 +343,7 @@ class Dataset:
 
         Example:
             >>> dataset.version()
-            1
+            3
         """
         return self.curator.version()
 
@@ -373,7 +355,7 @@ class Dataset:
 
         Example:
             >>> dataset.all_blocks()
-            ['2026-01', '2026-02']
+            ['0', '1', '2', '3', '4', '5', '6', '7']
         """
         return self.curator.all_blocks()
 
@@ -392,12 +374,9 @@ class Dataset:
             BadParameter: If one of them is not the receipt of a question that was charged and failed.
 
         Example:
-            >>> dataset.clear_hold(17)
+            >>> dataset.clear_hold(failed)
         """
         self.curator.clear_hold(*receipts)
-
-    looked = clear_hold  # deprecated: the command line still uses these two names
-    dropped = truncated
 
     def close(self) -> None:
         """Close the curator if this session has its own. Threads first get the answers they paid for.

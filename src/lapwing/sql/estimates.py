@@ -12,7 +12,7 @@ Because  a table is the sum of its effects. The effect of a set U of keys is the
          without it and drops the others. So least squares is, for each U, the weighted average of that
          effect in all groupings that contain U, and no system has to be solved. By Gauss and Markov, no
          linear unbiased estimate has a smaller variance.
-Test     tests/query/test_consistency.py
+Test     tests/sql/test_estimates_consistency.py
 
 Counts are also kept at 0 or above: the table is then the nearest one without negative cells. This is a
 projection onto a convex set that contains the true table, so it moves no table further from the truth (in
@@ -264,7 +264,7 @@ class AnswerColumn:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRows:
-    """An answer. `make_consistent` says whether totals equal the sums of their cells."""
+    """The rows of an answer. `agree` says whether totals equal the sums of their cells."""
 
     columns: list[AnswerColumn]
     length: int

@@ -7,7 +7,7 @@ Because  *additive*: the distribution of the noise. *Ratio*: with noisy total A 
          A - θN at the true θ is pure noise, e_A - θ e_N. All θ at which it is no larger than that noise's
          1 - β quantile are kept, and the interval is their hull (Fieller). It needs no lower bound on N.
          For a pair of sums a and b over a range r, N is (a + b) / r: then A - θN is (1 - θ/r) a - (θ/r) b.
-Test     tests/query/test_intervals.py; docs/arguments/query-noise.md has the tails and the plug-ins.
+Test     tests/sql/test_intervals.py; docs/arguments/query-noise.md has the tails and the plug-ins.
 """
 
 from __future__ import annotations

@@ -4,16 +4,15 @@ Claim    removing a unit of one member moves that member's vector within each bl
          The sum of all vectors is the question's result over all members' bounded tables together.
 Because  blocks are the parts of a bound question, one for each grouping, with the bounds of `Part`. Each is
          a sum over rows or over a member's units. Questions that do not add up over members are refused.
-Test     tests/query/test_joint.py
+Test     tests/sql/test_joint_questions.py
 
 A member is charged before `exact` is called; see lapwing.parties.contribution.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -23,36 +22,17 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Number
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.errors import BadValue
-from lapwing.ledger import Unit
-from lapwing.ledger.spending import Target
-from lapwing.sql import policy_ledger
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.parse import normal_form, sql_text
+from lapwing.ledger import Target, Unit
+from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.binding.refusal import Refused
-from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.charged_read import checked_version, targets_of_question
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import AnswerRows, estimate
-from lapwing.sql.expression import Apply, Expression, Reference
+from lapwing.sql.meaning import joint_digest
 from lapwing.sql.noising import NoisyGrouping, PartNoise, WantedCode, has_declared_keys, number_of_groups
-from lapwing.sql.plan import grouping_in_words, truncation_sentences
-from lapwing.sql.relation import (
-    Filter,
-    Join,
-    PerUnit,
-    Project,
-    Relation,
-    Scan,
-    UnionAll,
-    expressions_of,
-    public_scans_of,
-    replace_scans,
-    scans_of,
-)
+from lapwing.sql.truncation import truncation_sentences
 
 ONCE_PER_MEMBER = "Whoever is at several members counts once at each."
-_FORM = b"lapwing joint question 1\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +73,8 @@ class JointQuestion:
     @classmethod
     def of(cls, dataset: Dataset, question: Any) -> JointQuestion:
         """Bind a question. Only public tables are read."""
-        sql = sql_text(question)
-        return cls(dataset, bind(sql, Catalog(dataset.policy, dataset.curator.public)), normal_form(sql))
+        text, bound = bind_with_text(question, dataset.curator.catalog())
+        return cls(dataset, bound, text)
 
     @property
     def truncation(self) -> tuple[str, ...]:
@@ -106,7 +86,7 @@ class JointQuestion:
         """The blocks of the vector in order: one for each grouping and part."""
         return tuple(
             JointCells(
-                f"{part.label}{grouping_in_words(self.question, grouping)}",
+                f"{part.label}{self.question.grouping_in_words(grouping)}",
                 number_of_groups(self.question, grouping) * len(part.numbers),
                 part.l1,
                 part.l2_squared,
@@ -129,33 +109,18 @@ class JointQuestion:
         These are the bound question, the declared values of its columns, the contribution bound, the
         privacy unit, and the rows of public tables. Locations of tables and other columns may differ.
         """
-        policy, question = self.dataset.policy, self.question
-        used = _names_in(question)
-        tables = sorted(
-            (
-                scan.table,
-                sorted((c.name, *c.coding) for c in own.columns.values() if c.name in used),
-            )
-            for scan in scans_of(question.source)
-            if (own := policy.tables[scan.table])
-        )
-        alike = replace(question, source=_with_columns(question.source, used))
-        ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
-        digest = hashlib.sha256(_FORM + repr((alike, tables, policy.protects, *ids)).encode())
-        for scan in public_scans_of(question.source):
-            digest.update(repr(self.dataset.curator.public[scan.table].shipped(scan).to_pydict()).encode())
-        return digest.hexdigest()
+        return joint_digest(self.dataset.policy, self.question, self.dataset.curator.public)
 
     # Charging and reading
 
     @property
     def unit(self) -> Unit:
         """The privacy unit."""
-        return policy_ledger.unit_of(self.dataset.policy)
+        return self.dataset.curator.unit
 
     def targets(self) -> tuple[Target, ...]:
         """Return the accounts to charge: the data's, in the blocks that are reached, and the quota."""
-        return targets_of_question(self.dataset.curator, self.dataset.analyst, self.question)
+        return self.dataset.curator.targets(self.dataset.analyst, self.question)
 
     def version(self) -> int:
         """Return the version of the data, or refuse a source or question that cannot be read.
@@ -164,8 +129,8 @@ class JointQuestion:
         people who were not charged.
         """
         own, question = self.dataset, self.question
-        return checked_version(
-            own.curator, own.analyst, lambda reader: reader.require_plan(question), question
+        return own.curator.checked_version(
+            own.analyst, lambda reader: reader.require_plan(question), question
         )
 
     def exact(self) -> NDArray[Any]:
@@ -219,41 +184,3 @@ def _require_additive(question: BoundQuery) -> None:
         )
     if not question.parts:
         raise Refused("there is nothing to add up in it", "Ask for COUNT, SUM, AVG or VARIANCE")
-
-
-def _names_in(question: BoundQuery) -> frozenset[str]:
-    """Return the columns that the question uses, and maybe others of the same name."""
-    found: set[str] = set()
-    waiting: list[Expression | None] = [*expressions_of(question.source)]
-    waiting += [key.expression for key in question.keys]
-    waiting += [one.expression for one in question.sums]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Reference):
-            found.add(one.name)
-        elif isinstance(one, Apply):
-            waiting += one.args
-    return frozenset(found | _joined_on(question.source))
-
-
-def _joined_on(relation: Relation) -> set[str]:
-    match relation:
-        case Join(left, right, on):
-            own = {name for pair in on for name in pair}
-            return own | _joined_on(left) | _joined_on(right)
-        case Filter(source) | Project(source) | PerUnit(source):
-            return _joined_on(source)
-        case UnionAll(sources):
-            return {name for source in sources for name in _joined_on(source)}
-        case _:
-            return set()
-
-
-def _with_columns(relation: Relation, names: frozenset[str]) -> Relation:
-    """Return the relation with only these columns in its scans, ordered by name."""
-
-    def kept(scan: Scan) -> Scan:
-        columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])
-        return replace(scan, columns=tuple(columns))
-
-    return replace_scans(relation, kept)

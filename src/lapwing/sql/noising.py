@@ -6,14 +6,14 @@ Claim    `BudgetShares.loss` bounds the privacy loss of all releases together. W
 Because  the losses of the parts add up. ε is divided in exact rationals. Gaussian parts share ρ, and (ε, δ)
          follows from their Σρ by the best Rényi order, for all sigmas and dimensions (zCDP). See
          docs/arguments/query-noise.md, also for the splits.
-Test     tests/query/test_shares.py
+Test     tests/sql/test_noising_shares.py
 
 Claim    the result of `add_noise` is the output of the mechanisms in `BudgetShares`, each on one vector (of
          both numbers for a pair; for choices, on each group alone). Of undeclared keys it has only those
          that were selected.
 Because  nothing else is returned. Keys are sorted after selection, so that neither order nor number depends
          on hidden keys. Groups by declared keys are all there, also the empty ones.
-Test     tests/query/test_noising.py
+Test     tests/sql/test_noising.py
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from lapwing.core.losses import Loss, Relation, SequentialComposition, checked_d
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.errors import BadParameter, BadValue
-from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum
+from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, StoredWord
 from lapwing.sql.expression import codes_of
 
 NOISE_NAMES = ("auto", "laplace", "gaussian")
@@ -65,24 +65,8 @@ class PartMechanisms(Protocol):
         """Return the choice of a code in a grouping."""
 
 
-class _StoredWord:
-    """A dataclass whose repr uses `word` as its class name: stored digests are made of that text."""
-
-    __slots__ = ()
-    _word: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __init_subclass__(cls, word: str = "") -> None:
-        if word:
-            cls._word = word
-
-    def __repr__(self) -> str:
-        values = (f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
-        return f"{self._word}({', '.join(values)})"
-
-
 @dataclass(frozen=True, slots=True, repr=False)
-class AddedNoise(_StoredWord, word="Added"):
+class AddedNoise(StoredWord, word="Added"):
     """Noise for one part in one grouping."""
 
     grouping: int
@@ -91,7 +75,7 @@ class AddedNoise(_StoredWord, word="Added"):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WantedCode(_StoredWord, word="Wanted"):
+class WantedCode(StoredWord, word="Wanted"):
     """A code of a spectrum that outputs need. Equal ones are released once."""
 
     spectrum: int
@@ -100,7 +84,7 @@ class WantedCode(_StoredWord, word="Wanted"):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ChosenCode(_StoredWord, word="Chosen"):
+class ChosenCode(StoredWord, word="Chosen"):
     """A private choice among a spectrum's codes, for every group of one grouping."""
 
     grouping: int
@@ -109,7 +93,7 @@ class ChosenCode(_StoredWord, word="Chosen"):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SelectedKeys(_StoredWord, word="Selected"):
+class SelectedKeys(StoredWord, word="Selected"):
     """The private selection of undeclared keys of one grouping."""
 
     grouping: int

@@ -6,35 +6,22 @@ and released values: nothing here reads a private row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from shlex import quote
-from typing import Any
+from typing import Any, Protocol
 
+from lapwing.core.exact import Number, short
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.partition_selection import PartitionSelection
-from lapwing.sql.accuracy import AccuracyOrPrice, Spread, spread
+from lapwing.ledger import Gate
+from lapwing.sql.accuracy import AccuracyOrPrice, Spread, shares_for_width, spread
 from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.curator import Curator
-from lapwing.sql.estimates import AnswerColumn
-from lapwing.sql.noising import BudgetShares
-from lapwing.sql.policy import Policy
-from lapwing.sql.relation import (
-    RANK,
-    Filter,
-    Join,
-    PerUnit,
-    Project,
-    Relation,
-    Scan,
-    UnionAll,
-    contribution_bound,
-    scans_of,
-)
-from lapwing.sql.truncated.prepare import has_blocks_by_arrival
+from lapwing.sql.noising import BudgetShares, divide_budget
+from lapwing.sql.truncation import TruncationAnswer, truncation_question, truncation_sentences
 
 CONFIDENCE_OF_THRESHOLD = Fraction(95, 100)
 
@@ -47,7 +34,7 @@ class Cost:
     delta: Fraction
 
     def __str__(self) -> str:
-        delta = f", δ {float(self.delta):.3g}" if self.delta else ""
+        delta = f", δ {short(float(self.delta))}" if self.delta else ""
         return f"ε {float(self.epsilon):.6g}{delta}"
 
 
@@ -61,6 +48,33 @@ class PlanStep:
     error: str
 
 
+class PlanSession(Protocol):
+    """The session of one analyst, as far as a plan needs it. See `lapwing.sql.releasing.ReleaseSession`."""
+
+    @property
+    def curator(self) -> Curator:
+        """The curator whose data is asked."""
+
+    @property
+    def analyst(self) -> str:
+        """The analyst who asks."""
+
+    @property
+    def gate(self) -> Gate:
+        """The gate through which this analyst spends."""
+
+    def release(self, plan: Plan, *, fresh: bool = False) -> Answer:
+        """Release a plan."""
+
+    def dry_run(self, plan: Plan) -> Answer:
+        """Answer a plan from generated rows."""
+
+    def find_truncation(
+        self, table: str, rows: int | None, confidence: Fraction
+    ) -> TruncationAnswer | None:
+        """Return the analyst's last answer about truncated rows."""
+
+
 @dataclass(frozen=True, repr=False)
 class Plan:
     """A question with its mechanisms and price. Only `release` charges anything.
@@ -68,8 +82,7 @@ class Plan:
     Print a plan to see its cost, the error of each column, and how many rows of a person are used.
 
     Args:
-        curator: The curator whose data is asked.
-        analyst: The analyst who asks.
+        session: The session of the analyst who asks.
         request: The request, as it is stored with the answer.
         question: The bound question.
         shares: How ε and δ are divided among the mechanisms.
@@ -84,8 +97,7 @@ class Plan:
         >>> answer = plan.release()
     """
 
-    curator: Curator
-    analyst: str
+    session: PlanSession
     request: QueryRequest
     question: BoundQuery
     shares: BudgetShares
@@ -108,23 +120,21 @@ class Plan:
     @property
     def blocks(self) -> list[str] | None:
         """The blocks that will be charged, or None if the policy has no blocks."""
-        return self.curator.blocks_reached(self.question.source)
+        return self.session.curator.blocks_reached(self.question.source)
 
     @property
     def statements(self) -> tuple[str, ...]:
         """The SQL statements that will run."""
-        found = self.curator.statements(self.question)
-        return found.sums + tuple(one for several in found.spectra for one in several)
+        return self.session.curator.statements(self.question)
 
     @property
     def bounds(self) -> list[str]:
         """Sentences on how many rows of a person are used, and on what is known about the others."""
-        from lapwing.sql.releasing import find_truncation  # noqa: PLC0415 (it releases this plan)
 
         def find(table: str, rows: int) -> TruncationAnswer | None:
-            return find_truncation(self.curator, self.analyst, table, rows, self.confidence)
+            return self.session.find_truncation(table, rows, self.confidence)
 
-        return truncation_sentences(self.curator.policy, self.question, find)
+        return truncation_sentences(self.session.curator.policy, self.question, find)
 
     @property
     def steps(self) -> list[PlanStep]:
@@ -133,15 +143,15 @@ class Plan:
         steps = []
         for selected in shares.selected:
             mechanism = selected.mechanism
-            share = f"ε {float(mechanism.epsilon):.4g}, δ {float(mechanism.delta):.3g}"
-            what = f"which keys are shown{grouping_in_words(question, selected.grouping)}"
+            share = f"ε {float(mechanism.epsilon):.4g}, δ {short(float(mechanism.delta))}"
+            what = f"which keys are shown{question.grouping_in_words(selected.grouping)}"
             steps.append(PlanStep(what, "partition selection", share, describe_selection(mechanism)))
         for added in shares.added:
             part = question.parts[added.part]
             moved = "both together" if len(part.numbers) > 1 else "it"
             steps.append(
                 PlanStep(
-                    f"{part.label}{grouping_in_words(question, added.grouping)}",
+                    f"{part.label}{question.grouping_in_words(added.grouping)}",
                     *_describe_noise(added.mechanism),
                     f"one person moves {moved} by up to {part.l1:,}",
                 )
@@ -151,7 +161,7 @@ class Plan:
             ranks = float(chosen.mechanism.spread(self.confidence))
             steps.append(
                 PlanStep(
-                    f"{chosen.wanted.function} of {label}{grouping_in_words(question, chosen.grouping)}",
+                    f"{chosen.wanted.function} of {label}{question.grouping_in_words(chosen.grouping)}",
                     "exponential choice",
                     f"ε {float(chosen.mechanism.epsilon):.4g}",
                     f"rank within ±{ranks:.4g}",
@@ -177,9 +187,7 @@ class Plan:
         Example:
             >>> answer = plan.release()
         """
-        from lapwing.sql.releasing import release  # noqa: PLC0415 (it releases this plan)
-
-        return release(self, fresh=fresh)
+        return self.session.release(self, fresh=fresh)
 
     def dry_run(self) -> Answer:
         """Return an answer from generated rows of the same schema. It costs nothing and means nothing.
@@ -190,9 +198,7 @@ class Plan:
         Example:
             >>> print(plan.dry_run())
         """
-        from lapwing.sql.releasing import dry_run  # noqa: PLC0415 (it releases this plan)
-
-        return dry_run(self)
+        return self.session.dry_run(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole plan as plain values for JSON.
@@ -237,8 +243,7 @@ class Plan:
 
 
 def plan_question(
-    curator: Curator,
-    analyst: str,
+    session: PlanSession,
     question: BoundQuery,
     name: str,
     wanted: AccuracyOrPrice,
@@ -251,11 +256,34 @@ def plan_question(
     `name` stands for it in stored answers: its SQL in normal form. `rows` is the lower contribution bound
     that the analyst asked for; None is the policy's.
     """
-    shares = wanted.shares(question, curator.policy.delta_per_query)
+    delta: Number = session.curator.policy.delta_per_query if wanted.delta is None else wanted.delta
+    if wanted.epsilon is not None:
+        shares = divide_budget(question, epsilon=wanted.epsilon, delta=delta, noise=wanted.noise)
+    else:
+        assert wanted.within is not None
+        shares = shares_for_width(
+            question,
+            within=wanted.within,
+            confidence=wanted.level,
+            delta=delta,
+            noise=wanted.noise,
+            n=wanted.n,
+        )
     request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
-    return Plan(
-        curator, analyst, request, question, shares, wanted.confidence, wanted.n, sampling, wanted.why
-    )
+    return Plan(session, request, question, shares, wanted.level, wanted.n, sampling, wanted.why)
+
+
+def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
+    session: PlanSession,
+    table: str,
+    epsilon: Number,
+    rows: int | None,
+    beyond: int | None,
+    confidence: Number = "0.95",
+) -> Plan:
+    """Plan the question of `Dataset.truncated`."""
+    question, name, lowered = truncation_question(session.curator.policy, table, rows, beyond)
+    return plan_question(session, question, name, AccuracyOrPrice(epsilon, None, confidence), rows=lowered)
 
 
 def list_names(names: Sequence[str], most: int = 8) -> str:
@@ -278,14 +306,6 @@ def describe_selection(mechanism: PartitionSelection) -> str:
     return f"a key of {mechanism.spread(CONFIDENCE_OF_THRESHOLD):,} people is shown with 95 % probability"
 
 
-def grouping_in_words(question: BoundQuery, grouping: int) -> str:
-    """Return the keys of a grouping in words, or "" if there is only one grouping."""
-    if len(question.sets) == 1:
-        return ""
-    names = [question.keys[key].name for key in question.sets[grouping]]
-    return f" by {', '.join(names)}" if names else " in total"
-
-
 def _describe_noise(mechanism: Laplace | Gaussian) -> tuple[str, str]:
     """Return the noise of a part and its share of the price, in words."""
     if isinstance(mechanism, Laplace):
@@ -293,151 +313,3 @@ def _describe_noise(mechanism: Laplace | Gaussian) -> tuple[str, str]:
         return f"Laplace noise, scale {float(mechanism.scale):,.6g}", share
     share = f"ρ {float(mechanism.loss.concentrated.rho):.4g}"
     return f"Gaussian noise, σ {float(mechanism.sigma):,.6g}", share
-
-
-# Truncation: how many rows of a person are used, and what is known about the others
-
-
-@dataclass(frozen=True, slots=True)
-class TruncationAnswer:
-    """The last released answer about truncated rows.
-
-    `beyond` is how many truncated rows of a person it counts at most; None if it counts only people.
-    """
-
-    answer: Answer
-    beyond: int | None
-
-    @property
-    def position(self) -> int:
-        """The number of its receipt."""
-        return 0 if self.answer.receipt is None else self.answer.receipt.position
-
-
-NOBODY_LEFT_OUT = " That leaves out nobody: one row is enough to be counted."
-FindTruncation = Callable[[str, int], TruncationAnswer | None]  # by table and contribution bound
-
-
-def truncation_sentences(policy: Policy, question: BoundQuery, find: FindTruncation | None) -> list[str]:
-    """Return one sentence for each table and contribution bound, and one for joins and unions.
-
-    `find` returns the last released answer about truncated rows. Without it, truncated rows are not
-    mentioned.
-    """
-    scans = scans_of(question.source)
-    if any(name == RANK for scan in scans for name, _ in scan.columns):
-        return [_counts_truncation(policy, scans[0], question)]
-    # Scans that agree in these three get the same sentence.
-    alike = {(scan.table, scan.rows, scan.where is None): scan for scan in scans}
-    source = question.source
-    if len(question.sets) > 1 and isinstance(source, Filter):
-        source = source.source  # that filter is ours: all groupings see the same rows
-    has_where = _filters_rows(source)
-    lines = []
-    for scan in alike.values():
-        if not _has_unit(policy, scan):
-            lines.append(f'Uses every row of "{scan.table}": each row is protected by itself.')
-            continue
-        more = "" if find is None else _truncated(policy, scan, find)
-        more = NOBODY_LEFT_OUT if _counts_people(question) else more
-        lines.append(f"{_used(policy, scan, has_where=has_where)}{more}")
-    most = contribution_bound(question.source)
-    if most > max(scan.rows for scan in scans):
-        each = each_unit(policy, scans[0].table)
-        lines.append(f"Joined or united, these are at most {most:,} rows of {each}.")
-    return lines
-
-
-def each_unit(policy: Policy, table: str) -> str:
-    """Return in words the privacy unit whose rows are bounded."""
-    if policy.protects == "row":
-        unit = policy.tables[table].unit
-        return f"each {unit.column}" if unit is not None and unit.column else "each of them"
-    if policy.blocks is not None and policy.blocks.by == "row":
-        return f"each person in each {policy.blocks.every}"
-    return "each person"
-
-
-def _used(policy: Policy, scan: Scan, *, has_where: bool) -> str:
-    when = ", chosen before WHERE" if has_where else ""
-    when = ", chosen among those that WHERE keeps" if scan.where is not None else when
-    return f'Uses at most {_rows(scan.rows)} of {each_unit(policy, scan.table)} in "{scan.table}"{when}.'
-
-
-def _rows(number: int) -> str:
-    return f"{number:,} row{'s' if number != 1 else ''}"
-
-
-def _truncated(policy: Policy, scan: Scan, find: FindTruncation) -> str:
-    """Return what is known about truncated rows of a table, or the command that releases it."""
-    lowered = f" --rows {scan.rows}" if scan.rows < policy.tables[scan.table].rows_per_unit else ""
-    rows = " --beyond 100" if _reads_source(policy) else ""
-    command = f"`lapwing truncated {quote(policy.path.name)} {scan.table}{lowered}{rows} --epsilon …`"
-    found = find(scan.table, scan.rows)
-    if found is None:
-        return f" What that leaves out can be bought: {command}"
-    columns = {column.name: column for column in found.answer.columns}
-    here = "; with WHERE first, as many or fewer" if scan.where is not None else ""
-    if found.beyond is None:
-        people = _about(columns["people_with_more_rows"], "people")
-        more = f" Rows can be bought: {command}" if rows else ""
-        return f" About {people} have more (receipt {found.position}){here}.{more}"
-    left, counted = columns["rows_left_out"], columns["rows_that_count"]
-    total, each = left.values[0] + counted.values[0], each_unit(policy, scan.table)
-    return (
-        f" Of the whole table, about {_about(left, 'rows')} of {total:,.0f} are left out{here} (receipt "
-        f"{found.position}). That counts at most {found.beyond:,} more of {each}: if some have still more, "
-        "more are left out."
-    )
-
-
-def _about(column: AnswerColumn, what: str) -> str:
-    assert column.low is not None
-    assert column.high is not None
-    return f"{column.values[0]:,.0f} {what} ({column.low[0]:,.0f} to {column.high[0]:,.0f})"
-
-
-def _counts_truncation(policy: Policy, scan: Scan, question: BoundQuery) -> str:
-    """Describe a question that itself counts truncated rows or people."""
-    if scan.where is None:
-        return f'Counts who has more than {_rows(scan.rows - 1)} in "{scan.table}".'
-    beyond = question.parts[0].l1
-    return (
-        f'Counts rows of "{scan.table}" beyond the first {_rows(scan.rows - beyond)} of '
-        f"{each_unit(policy, scan.table)}, at most {beyond:,} of each: of whoever has still more, not all."
-    )
-
-
-def _reads_source(policy: Policy) -> bool:
-    """Return whether truncated rows can be counted although there is a copy: see `Reader.open`."""
-    engines = {table.source.engine for table in policy.tables.values() if not table.is_public}
-    return engines == {"duckdb"} and not has_blocks_by_arrival(policy)
-
-
-def _has_unit(policy: Policy, scan: Scan) -> bool:
-    unit = policy.tables[scan.table].unit
-    return unit is not None and bool(unit.column)
-
-
-def _filters_rows(relation: Relation) -> bool:
-    """Return whether a condition is on rows of a table, and not only on aggregates of people's rows."""
-    match relation:
-        case Filter(source):
-            return not isinstance(source, PerUnit) or _filters_rows(source)
-        case Project(source) | PerUnit(source):
-            return _filters_rows(source)
-        case Join(left, right):
-            return _filters_rows(left) or _filters_rows(right)
-        case UnionAll(sources):
-            return any(map(_filters_rows, sources))
-        case _:
-            return False
-
-
-def _counts_people(question: BoundQuery) -> bool:
-    """Return whether one row of a person is as good as all: people are counted in one group, unfiltered."""
-    source = question.source
-    while isinstance(source, Project):
-        source = source.source
-    only_units = all(one.function == "units" for one in question.sums) and not question.spectra
-    return isinstance(source, Scan) and not question.keys and only_units

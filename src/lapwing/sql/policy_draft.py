@@ -3,7 +3,7 @@
 Claim    no value of the data gets into the draft: no bound, category, count or cell.
 Because  only the names and types of columns are read, and only the word of a type: `ENUM('A', 'B')` is
          ENUM. Messages of engines about failures are not shown: they can quote data.
-Test     tests/query/test_draft.py
+Test     tests/sql/test_policy_draft.py
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lapwing.config.section import RESERVED_PREFIX, did_you_mean, why_bad_name
 from lapwing.config.toml_text import quoted
+from lapwing.config.values import RESERVED_PREFIX, did_you_mean, why_bad_name
 from lapwing.engines.csv_files import CsvForm, is_utf8, is_utf16, read_header, recode
 from lapwing.engines.engine import private_folder
 from lapwing.errors import BadParameter, MissingExtra, Unavailable

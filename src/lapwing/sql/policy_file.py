@@ -24,24 +24,47 @@ import glob
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from lapwing.config.section import Section, did_you_mean, quoted_choices, read_ledger_locations
+from pydantic import Field
+
+from lapwing.config.file_table import (
+    ColumnName,
+    Delta,
+    Epsilon,
+    FileTable,
+    Flag,
+    Label,
+    LedgerTable,
+    Text,
+    needed,
+    one_of,
+    read_table,
+)
 from lapwing.config.toml_text import FileMistakes, read_toml
-from lapwing.config.values import checked_label
+from lapwing.config.values import checked_choice, checked_label, did_you_mean, quoted_choices
 from lapwing.core.budget import DELTA_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
-from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.engines.engine import MEGABYTE, EngineLimits
-from lapwing.errors import BadFile, BadParameter
+from lapwing.errors import BadFile
 from lapwing.sql.expression import SECONDS, Moment
 from lapwing.sql.policy import BlockRule, Policy, Source, Table, period_of
-from lapwing.sql.policy_tables import TableContext, read_tables, require_keys
+from lapwing.sql.policy_tables import COLUMNS_AT_MOST, TABLES_AT_MOST, DataTable, TableContext, check_names
 
-BLOCK_KEYS = ("by", "cohorts", "column", "every")
+__all__ = ["BadFile", "load_policy"]
+
 PERIODS = ("day", "week", "month", "quarter", "year")
 BLOCKS_AT_MOST = 100_000
 PERSON_PERIOD = "person-period"
+LEDGER = "lapwing.ledger"  # in the policy's folder: copies of a policy use the same ledger
+QUERIES = 1000  # queries with undeclared keys that share delta, unless delta_per_query is given
+MOST_MEMBERS = 1000
+DAY = 86_400  # seconds
+MOST_FAILURES = 100
+LEAST_MEMORY, MOST_MEGABYTES, MOST_THREADS = 500, 100_000_000, 1024
+
+
+# Checks between tables
 
 
 def check_tables(
@@ -103,78 +126,82 @@ def _together(one: Source, other: Source) -> bool:
     return one.engine != "postgres" or one.location == other.location
 
 
-def read_block_rule(root: Section, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
-    """Return the block rule of the file, or None if all data are one block or the rule is wrong."""
-    section = root.below("blocks", BLOCK_KEYS)
-    if section is None:
+# Blocks
+
+
+class BlocksTable(FileTable):
+    """The table [blocks]."""
+
+    by: Annotated[Text, one_of(("unit", "row"))] | None = needed(
+        'by = "unit", or by = "row" for periods of rows'
+    )
+    cohorts: int | None = Field(default=None, ge=1, le=BLOCKS_AT_MOST)
+    column: ColumnName | None = None
+    every: Text | None = None
+
+    def rule(self, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
+        """Return the block rule; None if it is wrong, which is noted."""
+        if self.by is None:
+            return None
+        return (self._of_units if self.by == "unit" else self._of_rows)(protects, tables)
+
+    def _period(self, periods: tuple[str, ...]) -> str | None:
+        return self.every and self.attempt(lambda: checked_choice(str(self.every), periods, "every"))
+
+    def _of_units(self, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
         if protects == PERSON_PERIOD:
-            needed = '[blocks] with by = "row", column and every: protects = "person-period" needs it'
-            require_keys(root, {"blocks": needed})
-        return None
-    if not section.has("by"):
-        section.missing("by", 'by = "unit", or by = "row" for periods of rows')
-        return None
-    by = section.one_of("by", ("unit", "row"))
-    if by is None:
-        return None
-    return (_of_units if by == "unit" else _of_rows)(section, protects, tables)
+            self.wrong("by", 'must be "row" where dataset.protects is "person-period"')
+        column = self.column if self.has("column") else BlockRule("unit").column
+        if column is not None:
+            self._check_name(column, tables)
+        if self.has("cohorts") and self.has("every"):
+            self.wrong("every", "cannot stand beside cohorts. Write one of them")
+            return None
+        if self.has("every"):
+            every = self._period(("month",))
+            return BlockRule("unit", column=column, every=every) if every and column else None
+        self.require(cohorts='cohorts = 64, or every = "month" for the month of arrival')
+        return BlockRule("unit", cohorts=self.cohorts, column=column) if self.cohorts and column else None
 
+    def _check_name(self, column: str, tables: Mapping[str, Table]) -> None:
+        """Note a block name that is also a column of a private table.
 
-def _of_units(section: Section, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
-    if protects == PERSON_PERIOD:
-        section.wrong("by", 'must be "row" where dataset.protects is "person-period"')
-    column = section.name("column") if section.has("column") else BlockRule("unit").column
-    if column is not None:
-        _check_block_name(section, column, tables)
-    if section.has("cohorts") and section.has("every"):
-        section.wrong("every", "cannot stand beside cohorts. Write one of them")
-        return None
-    if section.has("every"):
-        every = section.one_of("every", ("month",))
-        return BlockRule("unit", column=column, every=every) if every and column else None
-    if not section.has("cohorts"):
-        section.missing("cohorts", 'cohorts = 64, or every = "month" for the month of arrival')
-        return None
-    cohorts = section.whole("cohorts", least=1, most=BLOCKS_AT_MOST)
-    return BlockRule("unit", cohorts=cohorts, column=column) if cohorts and column else None
+        In SQL, each of them has the block as a column.
+        """
+        for table in tables.values():
+            taken = {name.lower() for name in (*table.columns, table.unit.column if table.unit else "")}
+            if not table.is_public and column.lower() in taken:
+                self.wrong(
+                    "column",
+                    f'[tables.{table.name}] has such a column. Write another name, such as "slice"',
+                )
+                return
 
-
-def _check_block_name(section: Section, column: str, tables: Mapping[str, Table]) -> None:
-    """Note a block name that is also a column of a private table.
-
-    In SQL, each of them has the block as a column.
-    """
-    for table in tables.values():
-        taken = {name.lower() for name in (*table.columns, table.unit.column if table.unit else "")}
-        if not table.is_public and column.lower() in taken:
-            section.wrong(
-                "column", f'[tables.{table.name}] has such a column. Write another name, such as "slice"'
+    def _of_rows(self, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
+        if protects is not None and protects != PERSON_PERIOD:
+            self.wrong(
+                "by",
+                '"row" protects a person in one period only: write dataset.protects = "person-period" as '
+                "well",
             )
-            return
-
-
-def _of_rows(section: Section, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
-    if protects is not None and protects != PERSON_PERIOD:
-        section.wrong(
-            "by",
-            '"row" protects a person in one period only: write dataset.protects = "person-period" as well',
+        if self.has("cohorts"):
+            self.wrong("cohorts", 'belongs to by = "unit". Remove it')
+        self.require(
+            column='column = "admitted": the date that divides rows into periods',
+            every=f"every = {quoted_choices(PERIODS)}",
         )
-    if section.has("cohorts"):
-        section.wrong("cohorts", 'belongs to by = "unit". Remove it')
-    column_hint = 'column = "admitted": the date that divides rows into periods'
-    require_keys(section, {"column": column_hint, "every": f"every = {quoted_choices(PERIODS)}"})
-    column, every = section.name("column"), section.one_of("every", PERIODS)
-    if column is None or every is None:
-        return None
-    bounds = [found for table in tables.values() if (found := _dates_in(section.mistakes, table, column))]
-    if not bounds:
-        return None
-    first = min(period_of(every, dates.first) for dates in bounds)
-    last = max(period_of(every, dates.last) for dates in bounds)
-    if last - first >= BLOCKS_AT_MOST:
-        section.wrong("every", f"gives more than {BLOCKS_AT_MOST:,} blocks. Write a longer period")
-        return None
-    return BlockRule("row", column=column, every=every, first=first, last=last)
+        column, every = self.column, self._period(PERIODS)
+        if column is None or every is None:
+            return None
+        bounds = [found for table in tables.values() if (found := _dates_in(self._mistakes, table, column))]
+        if not bounds:
+            return None
+        first = min(period_of(every, dates.first) for dates in bounds)
+        last = max(period_of(every, dates.last) for dates in bounds)
+        if last - first >= BLOCKS_AT_MOST:
+            self.wrong("every", f"gives more than {BLOCKS_AT_MOST:,} blocks. Write a longer period")
+            return None
+        return BlockRule("row", column=column, every=every, first=first, last=last)
 
 
 def _dates_in(mistakes: FileMistakes, table: Table, column: str) -> Moment | None:
@@ -199,18 +226,130 @@ def _dates_in(mistakes: FileMistakes, table: Table, column: str) -> Moment | Non
     return found.kind
 
 
-__all__ = ["BadFile", "load_policy"]
+# The other tables
 
-ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "parties", "tables")
-LEDGER = "lapwing.ledger"  # in the policy's folder: copies of a policy use the same ledger
-IDS = ("exact", "folded")
-ENGINE = ("timeout", "failures", "spark_master", "memory", "temporary", "threads")
-PROTECTS = ("person", "row", PERSON_PERIOD)
-QUERIES = 1000  # queries with undeclared keys that share delta, unless delta_per_query is given
-MOST_MEMBERS = 1000
-DAY = 86_400  # seconds
-MOST_FAILURES = 100
-LEAST_MEMORY, MOST_MEGABYTES, MOST_THREADS = 500, 100_000_000, 1024
+
+class DatasetTable(FileTable):
+    """The table [dataset]."""
+
+    name: Label | None = needed('name = "visits": how the ledger calls these data')
+    protects: Annotated[Text, one_of(("person", "row", PERSON_PERIOD))] | None = "person"
+    population: Label | None = ""
+    ids: Annotated[Text, one_of(("exact", "folded"))] | None = "exact"
+    share_answers: Flag = None
+
+    def fields(self, *, has_quotas: bool) -> dict[str, Any]:
+        """Return the fields of `Policy` that this table gives."""
+        shares = not has_quotas if self.share_answers is None else self.share_answers
+        given = self.model_dump(include={"name", "protects", "population"})
+        return {**given, "folds_ids": self.ids == "folded", "shares_answers": shares}
+
+
+class QuotaTable(FileTable):
+    """One of the tables [analysts.NAME]."""
+
+    epsilon: Epsilon | None = needed("epsilon = 3.0, or what you promise for life")
+    delta: Delta | None = needed("delta = 1e-7, or what you promise for life")
+
+
+class BudgetTable(QuotaTable):
+    """The table [budget]."""
+
+    delta_per_query: Delta | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of `Policy` that this table gives. Wrong ones are noted."""
+        epsilon, delta, given = self.epsilon, self.delta, self.delta_per_query
+        if epsilon is None or delta is None:
+            return {}
+        self.attempt(lambda: Terms.of(epsilon, delta))
+        if given is not None and given > delta * SHARE_DELTA0:
+            share = f"{float(SHARE_DELTA0):.0%}"
+            self.wrong("delta_per_query", f"must be at most {share} of delta: more could never be spent")
+        per_query = two_digits_below(delta / QUERIES) if given is None else given
+        return {"epsilon": epsilon, "delta": delta, "delta_per_query": per_query}
+
+
+def two_digits_below(value: Fraction) -> Fraction:
+    """Return the greatest decimal with two digits that is at most `value`, in whole ledger units."""
+    units = round_down(value, DELTA_UNIT)
+    scale = 10 ** max(len(str(units)) - 2, 0)
+    return Fraction(units // scale * scale, DELTA_UNIT)
+
+
+class EngineTable(FileTable):
+    """The table [engine]. Sizes are in megabytes."""
+
+    timeout: int | None = Field(default=None, ge=1, le=DAY)
+    failures: int | None = Field(default=None, ge=1, le=MOST_FAILURES)
+    spark_master: Text | None = None
+    memory: int | None = Field(default=None, ge=LEAST_MEMORY, le=MOST_MEGABYTES)
+    temporary: int | None = Field(default=None, ge=1, le=MOST_MEGABYTES)
+    threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of `Policy` that this table gives."""
+        memory, temporary = (size and size * MEGABYTE for size in (self.memory, self.temporary))
+        given = {"timeout": self.timeout, "failures": self.failures}
+        limits = EngineLimits(memory, temporary, self.threads)
+        return {"limits": limits, **{name: value for name, value in given.items() if value}}
+
+
+class PartiesTable(FileTable):
+    """The table [parties]."""
+
+    least_coalition: int | None = Field(default=0, ge=1, le=MOST_MEMBERS)
+
+
+class PolicyFile(FileTable):
+    """A policy file as it is written."""
+
+    dataset: DatasetTable = needed('[dataset] with name = "visits"')
+    budget: BudgetTable = needed("[budget] with epsilon = 3.0 and delta = 1e-7, for life")
+    blocks: BlocksTable | None = None
+    ledger: LedgerTable = Field(default_factory=LedgerTable.model_construct)
+    analysts: dict[str, QuotaTable] = Field(default_factory=dict)
+    engine: EngineTable = Field(default_factory=EngineTable.model_construct)
+    parties: PartiesTable = Field(default_factory=PartiesTable.model_construct)
+    tables: dict[str, DataTable] = needed("[tables.visits] with source, unit and rows_per_unit")
+
+    def quotas(self) -> dict[str, tuple[Fraction, Fraction]]:
+        """Return epsilon and delta of each analyst. Wrong ones are noted."""
+        quotas: dict[str, tuple[Fraction, Fraction]] = {}
+        whole = {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
+        for name, table in self.analysts.items():
+            label = self.attempt(lambda name=name: checked_label(name, "analysts"))  # type: ignore[misc]
+            if label is None or table.epsilon is None or table.delta is None:
+                continue
+            if label in quotas:
+                table.note("is here already, written with other characters")
+            for part, most in whole.items():
+                if None not in whole.values() and getattr(table, part) > most:
+                    table.wrong(part, f"must be at most budget.{part}: a quota is a part of it")
+            quotas[label] = table.epsilon, table.delta
+        return quotas
+
+    def data_tables(self, folder: Path) -> dict[str, Table]:
+        """Return the tables, each checked by itself. Those with mistakes are left out."""
+        if len(self.tables) > TABLES_AT_MOST:
+            self.wrong("tables", f"must be at most {TABLES_AT_MOST}")
+            return {}
+        if sum(len(table.columns) for table in self.tables.values()) > COLUMNS_AT_MOST:
+            self.wrong("tables", f"must declare at most {COLUMNS_AT_MOST:,} columns in all")
+            return {}
+        check_names(self.tables)
+        context = TableContext(folder, self.dataset.protects, self.engine.spark_master or "")
+        made = {name: table.table(name, context) for name, table in self.tables.items()}
+        return {name: table for name, table in made.items() if table is not None}
+
+    def block_rule(self, tables: Mapping[str, Table]) -> BlockRule | None:
+        """Return the block rule; None if all data are one block or the rule is wrong."""
+        if self.blocks is not None:
+            return self.blocks.rule(self.dataset.protects, tables)
+        if self.dataset.protects == PERSON_PERIOD:
+            needs = '[blocks] with by = "row", column and every: protects = "person-period" needs it'
+            self.require(blocks=needs)
+        return None
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -230,132 +369,27 @@ def load_policy(path: str | Path) -> Policy:
     """
     path = Path(path)
     values, mistakes = read_toml(path, what="policy", example="visits.toml", draft="lapwing init DATA")
-    root = Section.of(mistakes, (), values, ROOT)
-    assert root is not None
+    has_tables = isinstance(values.get("tables"), dict)
+    file = read_table(PolicyFile, values, mistakes)
     path = path.absolute()
-    dataset, budget = _dataset(root), _budget(root)
-    quotas = _quotas(root, budget)
-    engine, spark_master = _engine(root)
-    ledger = read_ledger_locations(root, path, default=str(_default_ledger(path)), example=LEDGER)
-    parties = root.below("parties", ("least_coalition",))
-    coalition = None if parties is None else parties.whole("least_coalition", least=1, most=MOST_MEMBERS)
-    protects = dataset.get("protects")
-    require_keys(root, {"tables": "[tables.visits] with source, unit and rows_per_unit"})
-    tables = read_tables(root, TableContext(path.parent, protects, spark_master))
-    if root.has("tables"):
-        check_tables(mistakes, tables, named=root.tables("tables"))
-    blocks = read_block_rule(root, protects, tables)
+    budget, quotas = file.budget.fields(), file.quotas()
+    ledger = file.ledger.locations(path, default=str(_default_ledger(path)), example=LEDGER)
+    tables = file.data_tables(path.parent)
+    if has_tables:
+        check_tables(mistakes, tables, named=file.tables)
+    blocks = file.block_rule(tables)
     mistakes.complain()
     return Policy(
         path=path,
         tables=tables,
         blocks=blocks,
         quotas=quotas,
-        ledger=ledger.url,
-        ledger_keys=ledger.keys,
-        ledger_anchor=ledger.anchor,
-        least_coalition=coalition or 0,
-        **{"shares_answers": not quotas, **dataset, **budget, **engine},
+        **ledger,
+        **file.dataset.fields(has_quotas=bool(quotas)),
+        **budget,
+        **file.engine.fields(),
+        **dict(file.parties),
     )
-
-
-def _dataset(root: Section) -> dict[str, Any]:
-    """Return the fields of `Policy` that [dataset] gives."""
-    section = root.below("dataset", ("name", "protects", "population", "ids", "share_answers"))
-    if section is None:
-        require_keys(root, {"dataset": '[dataset] with name = "visits"'})
-        return {}
-    require_keys(section, {"name": 'name = "visits": how the ledger calls these data'})
-    shares = {"shares_answers": section.flag("share_answers")} if section.has("share_answers") else {}
-    return {
-        "name": section.label("name"),
-        "protects": section.one_of("protects", PROTECTS) if section.has("protects") else "person",
-        "population": section.label("population") or "",
-        "folds_ids": section.has("ids") and section.one_of("ids", IDS) == "folded",
-        **shares,
-    }
-
-
-def _budget(root: Section) -> dict[str, Fraction]:
-    """Return the fields of `Policy` that [budget] gives; none of them if epsilon or delta is wrong."""
-    section = root.below("budget", ("epsilon", "delta", "delta_per_query"))
-    if section is None:
-        require_keys(root, {"budget": "[budget] with epsilon = 3.0 and delta = 1e-7, for life"})
-        return {}
-    epsilon, delta = _epsilon_delta(section)
-    if epsilon is None or delta is None:
-        return {}
-    try:
-        Terms.of(epsilon, delta)
-    except BadParameter as error:
-        section.wrong(error.name, error.why)
-    return {"epsilon": epsilon, "delta": delta, "delta_per_query": _per_query(section, delta)}
-
-
-def _per_query(section: Section, delta: Fraction) -> Fraction:
-    given = _number(section, "delta_per_query")
-    if given is not None and given > delta * SHARE_DELTA0:
-        share = f"{float(SHARE_DELTA0):.0%}"
-        section.wrong("delta_per_query", f"must be at most {share} of delta: more could never be spent")
-    return two_digits_below(delta / QUERIES) if given is None else given
-
-
-def _epsilon_delta(section: Section) -> tuple[Fraction | None, Fraction | None]:
-    examples = {"epsilon": "epsilon = 3.0", "delta": "delta = 1e-7"}
-    require_keys(section, {name: f"{one}, or what you promise for life" for name, one in examples.items()})
-    return _number(section, "epsilon"), _number(section, "delta")
-
-
-def _number(section: Section, name: str) -> Fraction | None:
-    number = section.number(name)
-    check = checked_epsilon if name == "epsilon" else checked_delta
-    return None if number is None else section.checked(name, check, number)
-
-
-def two_digits_below(value: Fraction) -> Fraction:
-    """Return the greatest decimal with two digits that is at most `value`, in whole ledger units."""
-    units = round_down(value, DELTA_UNIT)
-    scale = 10 ** max(len(str(units)) - 2, 0)
-    return Fraction(units // scale * scale, DELTA_UNIT)
-
-
-def _quotas(root: Section, budget: Mapping[str, Fraction]) -> dict[str, tuple[Fraction, Fraction]]:
-    quotas: dict[str, tuple[Fraction, Fraction]] = {}
-    for name, raw in root.tables("analysts").items():
-        section = Section.of(root.mistakes, ("analysts", name), raw, ("epsilon", "delta"))
-        label = root.checked("analysts", checked_label, name)
-        if section is None or label is None:
-            continue
-        if label in quotas:
-            root.mistakes.add(section.key, "is here already, written with other characters")
-        epsilon, delta = _epsilon_delta(section)
-        if epsilon is None or delta is None:
-            continue
-        given = {"epsilon": epsilon, "delta": delta}
-        beyond = next((name for name in given if budget and given[name] > budget[name]), None)
-        if beyond is not None:
-            section.wrong(beyond, f"must be at most budget.{beyond}: a quota is a part of it")
-        quotas[label] = epsilon, delta
-    return quotas
-
-
-def _engine(root: Section) -> tuple[dict[str, Any], str]:
-    """Return the fields of `Policy` that [engine] gives, and the Spark master ("" for the default one)."""
-    section = root.below("engine", ENGINE)
-    if section is None:
-        return {}, ""
-    memory = section.whole("memory", least=LEAST_MEMORY, most=MOST_MEGABYTES)
-    temporary = section.whole("temporary", least=1, most=MOST_MEGABYTES)
-    given = {
-        "timeout": section.whole("timeout", least=1, most=DAY),
-        "failures": section.whole("failures", least=1, most=MOST_FAILURES),
-        "limits": EngineLimits(
-            None if memory is None else memory * MEGABYTE,
-            None if temporary is None else temporary * MEGABYTE,
-            section.whole("threads", least=1, most=MOST_THREADS),
-        ),
-    }
-    return {name: value for name, value in given.items() if value}, section.text("spark_master") or ""
 
 
 def _default_ledger(path: Path) -> Path:

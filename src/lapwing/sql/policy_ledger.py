@@ -5,7 +5,7 @@ Claim    every session of a policy spends from the same account. The terms of th
          another ledger of this user knows.
 Because  the ledger never changes an account, and the account is compared with the policy here. Sources are
          looked up in the user's registry before a ledger is made or used.
-Test     tests/query/test_custody.py, tests/query/test_registry.py
+Test     tests/sql/test_policy_ledger.py, tests/sql/test_policy_ledger_registry.py
 
 A failure of a charged question may depend on one person's rows, and no price covers that. So failures are
 few:
@@ -17,7 +17,7 @@ Claim    until the curator clears a hold, an analyst learns of at most `policy.f
 Because  failures are read from the ledger, by the analyst and the accounts that were charged. An analyst
          who has reached the limit is shown nothing more: neither stored answers nor outcomes of questions
          that were under way. This is checked before the charge, and again before an outcome is shown.
-Test     tests/query/test_failures.py
+Test     tests/sql/test_releasing_failures.py
 """
 
 from __future__ import annotations
@@ -30,15 +30,25 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from lapwing.config.values import is_postgres
+from lapwing.config.values import checked_label, is_postgres
+from lapwing.core.exact import short
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
-from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, data_sets, register
+from lapwing.ledger import (
+    Account,
+    DataSet,
+    Ledger,
+    Receipt,
+    Slices,
+    Target,
+    Unit,
+    append,
+    data_sets,
+    register,
+    targets,
+)
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
-from lapwing.ledger.gate import targets
-from lapwing.ledger.ledger import LedgerPlace, record_policy
-from lapwing.ledger.request_status import FailedCharges, find_failed_charges
-from lapwing.ledger.spending import Target
+from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
 from lapwing.sql.source_location import registry_names
@@ -93,16 +103,15 @@ def open_ledger(policy: Policy, notify: Notify) -> Ledger:
         if not has_ledger(policy):  # and nobody else makes one now
             _require_own(known, policy)
             _require_population(policy)
-            ledger = Ledger.create(where, keys=keys, anchor=anchor)
+            ledger = Ledger.create(where, keys=keys, anchor=anchor, notify=notify)
             _note(known, policy, ledger)
-            notify(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
     ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor)
     try:
         with open_registry() as known:
             _require_own(known, policy, ledger.id)
             _require_accounts(ledger, policy, notify)
             _note(known, policy, ledger)
-        record_policy(ledger, account_label(policy), declared_digest(policy, ledger))
+        ledger.record_policy(account_label(policy), declared_digest(policy, ledger))
     except BaseException:
         ledger.close()
         raise
@@ -124,6 +133,11 @@ def declared_digest(policy: Policy, ledger: Ledger) -> str:
     words = repr((policy.name, policy.protects, policy.blocks, policy.folds_ids, tables)).encode()
     person = b"lapwing policy"
     return hashlib.blake2b(words, key=ledger.keys.people, person=person, digest_size=32).hexdigest()
+
+
+def row_key(ledger: Ledger) -> bytes:
+    """Return the secret that decides which rows of a unit are kept. Who knows it could choose them."""
+    return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
 
 
 def _sources(policy: Policy) -> list[str]:
@@ -172,7 +186,7 @@ def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
             name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE,
             slices=slices, rule=rule,
         )  # fmt: skip
-        notify(made.news)
+        notify(made.notice)
 
     if label not in known:
         _require_population(policy)
@@ -217,9 +231,14 @@ def _require_terms(account: Account, epsilon: Fraction, delta: Fraction, where: 
     if (terms.epsilon, terms.delta) != (epsilon, delta):
         raise BadParameter(
             where,
-            f"the account has ε {float(terms.epsilon):g} and δ {float(terms.delta):g} for life. "
+            f"the account has ε {float(terms.epsilon):g} and δ {short(float(terms.delta))} for life. "
             "Write these into the policy, or raise the budget with `lapwing ledger raise`",
         )
+
+
+def checked_analyst(analyst: str) -> str:
+    """Require a name of an analyst, as quotas are named."""
+    return checked_label(analyst, "analyst")
 
 
 def quota_label(policy: Policy, analyst: str) -> str:
@@ -348,3 +367,16 @@ def require_few_failures(
     ]  # fmt: skip
     if len(own) >= policy.failures:
         raise AllHeld(own)
+
+
+def clear_hold(ledger: Ledger, policy: Policy, receipts: Sequence[int]) -> None:
+    """Let questions be asked again that were charged and failed. See `Curator.clear_hold`."""
+    if not all(has_ended(ledger, position) for position in receipts):
+        raise not_failed()
+    registration.make_folder(policy)
+    registration.clear_holds(policy, *receipts)
+
+
+def not_failed() -> BadParameter:
+    """Return the error for a receipt that holds nothing."""
+    return BadParameter("receipt", "is none of a question that was charged and failed")

@@ -1,4 +1,4 @@
-"""Questions to release before others: bounds of a column, sizes of groups, truncated rows and people.
+"""Questions to release before others: bounds of a column, and sizes of groups.
 
 They are charged and answered like all questions. This module builds them and reads their answers.
 """
@@ -9,35 +9,22 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from lapwing.config.section import why_bad_name
+from lapwing.config.values import why_bad_name
 from lapwing.core.exact import Number, positive
 from lapwing.core.laplace import Laplace
-from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
-from lapwing.sql.accuracy import AccuracyOrPrice, checked_count
 from lapwing.sql.answers import Answer
-from lapwing.sql.binding.typed_expressions import apply, as_number
+from lapwing.sql.binding.typed_expressions import apply
 from lapwing.sql.bound_query import BoundQuery, Key, KeyValue, NoisyAggregate, NoisySum, Output, Sum
-from lapwing.sql.curator import Curator
-from lapwing.sql.expression import Apply, Constant, Expression, Kind, Op, Reference, Truth
+from lapwing.sql.expression import Apply, Constant, Expression, Kind, Op, Reference
 from lapwing.sql.expression import Numeric as NumberKind
 from lapwing.sql.noising import BudgetShares
-from lapwing.sql.plan import Plan, plan_question
 from lapwing.sql.policy import Column, Policy, Table
-from lapwing.sql.relation import RANK, Filter, Scan
-from lapwing.sql.truncated.prepare import has_blocks_by_arrival
+from lapwing.sql.relation import Scan
 
 DOUBLINGS = 50  # a searched number has at most 2^50 steps
 _WIDEST = 1 << DOUBLINGS
 SIZES_PREFIX = "sizes of the groups of"
-ROWS_BEYOND = (
-    10,
-    100,
-    1_000,
-    10_000,
-    100_000,
-)  # rows of a person beyond the bound that can be counted, at most
-_SIDE = Fraction(1, 8)  # the weight of the two other numbers: each gets about a sixth of ε
 
 
 def policy_with_searched_column(policy: Policy, table: str, column: str, step: Number) -> Policy:
@@ -139,81 +126,3 @@ def least_size(answer: Answer) -> int:
             "within", "cannot be planned: the first stage saw too few rows. Ask with epsilon"
         )
     return min(sizes)
-
-
-def checked_beyond(beyond: int) -> int:
-    """Require one of the numbers `ROWS_BEYOND`: few, so that stored answers can be found again."""
-    if isinstance(beyond, bool) or beyond not in ROWS_BEYOND:
-        raise BadParameter("beyond", f"must be one of {', '.join(map(str, ROWS_BEYOND))}")
-    return beyond
-
-
-def truncated_people_question(policy: Policy, table: str, rows: int | None = None) -> BoundQuery:
-    """Build the question how many people exceed the bound K: each has one row of rank K + 1."""
-    own = private_table(policy, table)
-    over = (rows or own.rows_per_unit) + 1
-    rank = NumberKind(Fraction(1), 1, over)
-    scan = Scan(table, ((RANK, rank),), over)
-    source = Filter(scan, apply(Op.EQ, Reference(RANK, rank), Constant(over, rank)))
-    part = NoisySum("people with more rows", ((1, 0),), 1, 1)
-    outputs = (Output("people_with_more_rows", NoisyAggregate("count", (0,))),)
-    return BoundQuery(source, (), ((),), (Sum("rows"),), (part,), (), outputs, 1)
-
-
-def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int | None = None) -> BoundQuery:
-    """Build the question how many rows the bound K truncates, how many it keeps, and of how many people.
-
-    Claim    removing a person moves these by at most `beyond`, K and 1.
-    Because  rows are ranked within their person. At most K rows have ranks up to K; at most `beyond` have
-             ranks from K + 1 to K + `beyond`, and no others are read; one has rank K + 1.
-    Test     tests/query/test_left_out.py
-    """
-    own = private_table(policy, table)
-    if own.unit is not None and not own.unit.column:
-        raise BadParameter("table", "has no person with several rows: each row is protected by itself")
-    bound = rows or own.rows_per_unit
-    last = bound + beyond
-    rank = NumberKind(Fraction(1), 1, last)
-    # This WHERE is always true. It makes the reader rank the source again: a copy has too few rows.
-    scan = Scan(table, ((RANK, rank),), last, where=Constant(True, Truth()))
-
-    def counted(op: Op, over: int) -> Sum:
-        is_so = apply(op, Reference(RANK, rank), Constant(over, rank))
-        return Sum("sum", as_number(is_so))
-
-    sums = (Sum("rows"), counted(Op.GT, bound), counted(Op.EQ, bound + 1))
-    parts = (
-        NoisySum("rows left out", ((1, 1),), beyond, beyond * beyond),
-        NoisySum("rows that count", ((1, 0), (-1, 1)), bound, bound * bound, _SIDE),
-        NoisySum("people with more rows", ((1, 2),), 1, 1, _SIDE),
-    )
-    names = ("rows_left_out", "rows_that_count", "people_with_more_rows")
-    outputs = tuple(Output(name, NoisyAggregate("count", (place,))) for place, name in enumerate(names))
-    return BoundQuery(scan, (), ((),), sums, parts, (), outputs, last)
-
-
-def truncation_plan(  # noqa: PLR0917 (as for Dataset.truncated)
-    curator: Curator,
-    analyst: str,
-    table: str,
-    epsilon: Number,
-    rows: int | None,
-    beyond: int | None,
-    confidence: Number = "0.95",
-) -> Plan:
-    """Plan the question of `Dataset.truncated`."""
-    policy = curator.policy
-    price = AccuracyOrPrice(epsilon, None, checked_confidence(confidence), None, "laplace", None)
-    own = policy.tables.get(table)
-    lowered = rows if checked_count(rows, "rows") and own and (rows or 0) < own.rows_per_unit else None
-    if beyond is None:
-        question, name = (
-            truncated_people_question(policy, table, lowered),
-            f"people with more rows in {table}",
-        )
-    elif has_blocks_by_arrival(policy):
-        raise BadParameter("beyond", "reads the source, and only the copy knows who arrived when")
-    else:
-        question = truncated_rows_question(policy, table, checked_beyond(beyond), lowered)
-        name = f"rows left out of {table}, at most {beyond} of a person"
-    return plan_question(curator, analyst, question, name, price, rows=lowered)

@@ -6,7 +6,7 @@ Because  a scan keeps the `rows` rows of each unit with the smallest ranks, and 
          unit's own rows alone. Filters and computed columns work row by row. A join to a public table
          repeats a row at most as often as its key occurs there. A join of private tables joins rows of one
          unit only, so the bounds multiply. In a union they add. Aggregation per unit uses the unit's rows.
-Test     tests/query/test_neighbours.py
+Test     tests/sql/truncated/test_reader_neighbours.py
 
 Usually truncation comes first: the K rows of a unit are chosen once for all queries, and WHERE keeps some
 of them. With `where_first`, WHERE comes first and the K rows are chosen among the rows that pass it. No row
@@ -15,7 +15,7 @@ of the bound is then wasted on rows that the query does not ask for, but every q
 Claim    a scan with a predicate keeps at most `rows` rows of a unit, and removing a unit leaves the rows of
          all other units as they are.
 Because  the row alone decides whether it passes, and its rank is found among the passing rows of its unit.
-Test     tests/query/test_where_first.py
+Test     tests/sql/test_relation_where_first.py
 """
 
 from __future__ import annotations

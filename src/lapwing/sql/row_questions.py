@@ -4,7 +4,7 @@ Claim    no unit has more than `RowQuestion.rows` rows. Removing a unit leaves t
          unchanged. No row comes from a block that was not named.
 Because  a row question is a relation (lapwing.sql.relation), bound as sub-queries are, and every
          scan in it names the blocks that it may read.
-Test     tests/query/test_rows.py
+Test     tests/sql/test_row_questions.py
 
 Rows are private. They are read inside work that is charged first, and only the output of a mechanism
 leaves. They come in no particular order.
@@ -23,16 +23,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.ledger import Ledger
-from lapwing.ledger.spending import Target
-from lapwing.sql import charged_read, policy_ledger
+from lapwing.ledger import Ledger, Target
 from lapwing.sql.binding.analysis import require_small_rows
 from lapwing.sql.binding.from_clause import RelationBinder
-from lapwing.sql.binding.parse import normal_form, parse, sql_text
+from lapwing.sql.binding.parse import normal_form, parse
 from lapwing.sql.binding.refusal import Refused, limited_work
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import MONTHS, Kind, Numeric, Person, Text
+from lapwing.sql.meaning import rows_digest
 from lapwing.sql.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
 from lapwing.sql.relation import (
     Project,
@@ -40,7 +39,6 @@ from lapwing.sql.relation import (
     Scan,
     blocks_of,
     contribution_bound,
-    public_scans_of,
     replace_scans,
     scans_of,
 )
@@ -109,9 +107,9 @@ class PrivateRows:
 
 def bind_rows(sql: Any, catalog: Catalog) -> RowQuestion:
     """Bind a SELECT to a question for rows. Nothing is read. Raises `Refused`, with the position."""
-    text = sql_text(sql)
+    tree = parse(sql)
     with limited_work():
-        bound = RelationBinder(catalog).query(parse(text), {})
+        bound = RelationBinder(catalog).query(tree, {})
     outputs = []
     for n, (name, expression) in enumerate(bound.columns.items()):
         _require_coded(name, expression.kind)
@@ -121,7 +119,7 @@ def bind_rows(sql: Any, catalog: Catalog) -> RowQuestion:
     relation = Project(bound.relation, tuple(outputs))
     require_small_rows(relation)
     kinds = {name: expression.kind for name, expression in bound.columns.items()}
-    return RowQuestion(normal_form(text), relation, kinds, contribution_bound(relation))
+    return RowQuestion(normal_form(tree), relation, kinds, contribution_bound(relation))
 
 
 def _require_coded(name: str, kind: Kind) -> None:
@@ -138,7 +136,7 @@ def _require_coded(name: str, kind: Kind) -> None:
 
 def row_question(dataset: Dataset, sql: Any) -> RowQuestion:
     """Bind a SELECT over the tables of a data set's policy. See `bind_rows`."""
-    return bind_rows(sql, Catalog(dataset.policy, dataset.curator.public))
+    return bind_rows(sql, dataset.curator.catalog())
 
 
 # Blocks
@@ -196,8 +194,8 @@ def only_blocks(relation: Relation, codes: frozenset[int]) -> Relation:
 
 def checked_version(dataset: Dataset, question: RowQuestion) -> int:
     """Return the version of the data, or refuse a source or question that cannot be read."""
-    return charged_read.checked_version(
-        dataset.curator, dataset.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
+    return dataset.curator.checked_version(
+        dataset.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
     )
 
 
@@ -208,43 +206,22 @@ def targets(
     named = blocks_to_charge(dataset, question, blocks)
     if named == []:
         raise BadParameter("blocks", "reach no rows: there is nothing to learn from")
-    return policy_ledger.targets_of(dataset.ledger, dataset.policy, dataset.analyst, named or ())
+    return dataset.curator.targets_of_blocks(dataset.analyst, named)
 
 
 def meaning_digest(dataset: Dataset, question: RowQuestion) -> str:
     """Return a digest of all that decides which rows are read, except the private rows themselves."""
-    policy = dataset.policy
-    names = {scan.table for scan in scans_of(question.relation)}
-    names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
-    tables = [
-        (name, table.unit, table.primary_key, sorted(table.columns.items()))
-        for name, table in sorted(policy.tables.items())
-        if name in names
-    ]
-    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
-    digest = hashlib.sha256(repr((question, tables, policy.protects, policy.blocks, *ids)).encode())
-    for scan in public_scans_of(question.relation):
-        digest.update(repr(dataset.curator.public[scan.table].shipped(scan).to_pydict()).encode())
-    return digest.hexdigest()
+    return rows_digest(dataset.policy, question, question.relation, dataset.curator.public)
 
 
-def read_rows(
-    dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None, *, version: int
-) -> PrivateRows:
-    """Read the rows of some blocks (None: of all). Private: charge `targets` of the same blocks first.
-
-    Raises `BadParameter` if the data has another version: new rows may be about people who were not
-    charged.
-    """
+def read_rows(dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None) -> PrivateRows:
+    """Read the rows of some blocks (None: of all). Private: call it in a `ChargedRead` only."""
     named = blocks_to_charge(dataset, question, blocks)
     relation, declared = question.relation, dataset.policy.blocks
     if declared is not None and named is not None:
         relation = only_blocks(relation, frozenset(codes_of_block_labels(declared, named)))
     with dataset.curator.reading() as reader:
-        table = reader.rows(relation)
-    if dataset.version() != version:
-        raise BadParameter("source", "changed while it was read")
-    return decode_rows(dataset.policy, question, table)
+        return decode_rows(dataset.policy, question, reader.rows(relation))
 
 
 def half_key(ledger: Ledger) -> bytes:

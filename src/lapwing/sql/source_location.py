@@ -13,8 +13,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from lapwing.config.section import NAME_PATTERN
-from lapwing.config.values import POSTGRES_SCHEMES
+from lapwing.config.values import NAME_PATTERN, POSTGRES_SCHEMES
 from lapwing.errors import BadParameter
 from lapwing.ledger.data_sets import source_of_file
 from lapwing.sql.policy import Source

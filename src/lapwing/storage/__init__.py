@@ -1,1 +1,1 @@
-"""Storage kit: private files, lock files, group commit, PostgreSQL connections."""
+"""Storage kit: private files, lock files, group commit, connections to SQLite and PostgreSQL."""

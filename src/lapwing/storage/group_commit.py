@@ -68,7 +68,7 @@ class GroupCommit:
                 try:
                     self._commit(self._group)
                 except BaseException as error:  # every piece of work must get an outcome
-                    self._blame(error, waiting)
+                    self._set_errors(error, waiting)
                 self._hand_over(waiting)
         except BaseException:
             self._leave(waiting)
@@ -90,7 +90,7 @@ class GroupCommit:
                 self._group = [waiting for waiting in self._queue if not waiting.done]
                 self._queue = []
 
-    def _blame(self, error: BaseException, leader: PendingCommit) -> None:
+    def _set_errors(self, error: BaseException, leader: PendingCommit) -> None:
         for waiting in self._group:
             own = isinstance(error, Exception) or waiting is leader  # an interrupt is for its thread
             waiting.error = waiting.error or (error if own else Unavailable(_UNKNOWN))

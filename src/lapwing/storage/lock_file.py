@@ -36,7 +36,7 @@ class LockFile:
         # the kernel without a method in between.
         self.take_turn: Callable[[], None] = partial(fcntl.flock, self._file, fcntl.LOCK_EX)
         self.end_turn: Callable[[], None] = partial(fcntl.flock, self._file, fcntl.LOCK_UN)
-        _everywhere.add(self)
+        _open_lock_files.add(self)
 
     def is_alive(self, session: int) -> bool:
         """Return whether some process still holds this session open."""
@@ -61,7 +61,7 @@ def _refuse() -> None:
 
 
 _NO_FILE = -1
-_everywhere: weakref.WeakSet[LockFile] = weakref.WeakSet()
+_open_lock_files: weakref.WeakSet[LockFile] = weakref.WeakSet()
 
 
 def _bytes(first: int, count: int, kind: int) -> bytes:
@@ -153,7 +153,7 @@ class SinglePath:
                 os.close(self._claim.file)
 
     @classmethod
-    def leave_to_the_parent(cls) -> None:
+    def release_in_child(cls) -> None:
         """Release everything in a forked child, which holds no SQLite lock."""
         cls._changing = threading.Lock()
         for claim in cls._claims.values():
@@ -161,10 +161,10 @@ class SinglePath:
         cls._claims.clear()
 
 
-def _leave_all_to_the_parent() -> None:
-    for lock in list(_everywhere):
+def _release_all_in_child() -> None:
+    for lock in list(_open_lock_files):
         lock.close()
-    SinglePath.leave_to_the_parent()
+    SinglePath.release_in_child()
 
 
-os.register_at_fork(after_in_child=_leave_all_to_the_parent)
+os.register_at_fork(after_in_child=_release_all_in_child)

@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lapwing.core.budget import FORK_COUNTER
 from lapwing.core.noise import random_bytes
+from lapwing.core.process_bound import FORK_COUNTER
 from lapwing.errors import BadParameter, MissingExtra, SessionOver, Unavailable
 
 try:
@@ -59,15 +59,17 @@ _SETTINGS = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "client_encoding": "UTF8",
-    # Plans are kept, also those made for ten blocks. Every query has its index.
-    "enable_seqscan": "off",
-    "jit": "off",
 }
 _SET = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
 _PREPARE = (
     "SELECT current_setting('server_version_num')::int / 10000, current_setting('fsync'), "
-    "current_setting('full_page_writes'), pg_is_in_recovery(), pg_try_advisory_lock(%s), "
+    "current_setting('full_page_writes'), pg_is_in_recovery(), "
     f"set_config('search_path', %s, false), {_SET}"
+)
+# Plans are kept, also those made for ten blocks. Every query of a ledger has its index.
+_HOLD = (
+    "SELECT pg_try_advisory_lock(%s), set_config('enable_seqscan', 'off', false), "
+    "set_config('jit', 'off', false)"
 )
 _HOLDER = (
     "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND classid = %s AND objid = %s "
@@ -110,17 +112,27 @@ class PostgresAddress:
 
     where: str
     schema: str
+    called: str  # the content of the schema, to begin messages
     _parameters: dict[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, url: str) -> Self:
-        """Parse `postgresql://…/database#name`. The default name is `ledger`."""
-        parameters, where, name = parse_postgres_url(url, "ledger")
-        name = name or "ledger"
-        return cls(f"{where}#{name}", f"lapwing_{name}", {**_DEFAULTS, **parameters})
+    def of(
+        cls, url: str, *, name: str = "ledger", called: str = "the ledger", parameter: str = "ledger"
+    ) -> Self:
+        """Parse `postgresql://…/database#name`.
 
-    def connect(self, number: int) -> PostgresConnection:
-        """Return a new connection that holds this session number.
+        Args:
+            url: the address.
+            name: the default name.
+            called: names the content of the schema in messages.
+            parameter: the name of the parameter in errors.
+        """
+        parameters, where, given = parse_postgres_url(url, parameter)
+        name = given or name
+        return cls(f"{where}#{name}", f"lapwing_{name}", called, {**_DEFAULTS, **parameters})
+
+    def open(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return a new connection.
 
         Raises Unavailable if the server cannot be reached, or if a commit on it is not durable.
         """
@@ -128,30 +140,45 @@ class PostgresAddress:
             connection = psycopg.connect(autocommit=True, **self._parameters)
         except psycopg.Error as error:
             why = " ".join(self._without_secrets(str(error)).split())
-            raise Unavailable(f"the ledger {self.where} cannot be reached: {why}") from None
-        try:
-            found = connection.execute(_PREPARE, (number, f"{self.schema}, pg_temp")).fetchone()
+            raise Unavailable(f"{self.called} {self.where} cannot be reached: {why}") from None
+        with self._closed_on_error(connection):
+            found = connection.execute(_PREPARE, (f"{self.schema}, pg_temp",)).fetchone()
             assert found is not None
-            version, fsync, full_page_writes, standby, holds, *_ = found
+            version, fsync, full_page_writes, is_standby, *_ = found
             for wrong, why in (
                 (version < OLDEST_SERVER, f"the server is older than PostgreSQL {OLDEST_SERVER}"),
-                (fsync != "on", "fsync is off on the server, so that a crash could forget charges"),
+                (fsync != "on", "fsync is off on the server, so that a crash could forget commits"),
                 (
                     full_page_writes != "on",
                     "full_page_writes is off on the server, so that a crash could tear pages",
                 ),
-                (standby, "the server is a standby: a ledger is written on the primary"),
-                (not holds, "an earlier connection is still being closed; ask again"),
+                (is_standby, "the server is a standby: name the primary, which can be written"),
             ):
                 if wrong:
-                    raise Unavailable(f"the ledger {self.where} cannot be used: {why}")
-        except psycopg.Error as error:
-            connection.close()
-            raise Unavailable(f"the ledger {self.where} cannot be used: {server_message(error)}") from None
-        except BaseException:
-            connection.close()
-            raise
+                    raise self._unusable(why)
+        return connection
+
+    def connect(self, number: int) -> PostgresConnection:
+        """Return a new connection that holds this session number. Raises Unavailable as `open` does."""
+        connection = self.open()
+        with self._closed_on_error(connection):
+            held = connection.execute(_HOLD, (number,)).fetchone()
+            if held is None or not held[0]:
+                raise self._unusable("an earlier connection is still being closed; ask again")
         return PostgresConnection(connection, number)
+
+    @contextmanager
+    def _closed_on_error(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, psycopg.Error):
+                raise self._unusable(server_message(error)) from None
+            raise
+
+    def _unusable(self, why: str) -> Unavailable:
+        return Unavailable(f"{self.called} {self.where} cannot be used: {why}")
 
     def _without_secrets(self, text: str) -> str:
         for key, value in self._parameters.items():
@@ -216,7 +243,7 @@ class PostgresConnections:
         self._all: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
         self._forks = FORK_COUNTER.count
         self._closed = False
-        _everywhere.add(self)
+        _pools.add(self)
 
     @property
     def is_here(self) -> bool:
@@ -272,18 +299,19 @@ class PostgresConnections:
         """Detach all connections in a forked child, without sending anything on the parent's sockets."""
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for link in list(self._all):
-            _of_the_parent.append(link.connection)  # closing it would say goodbye in the parent's name
+            # Closing it would end the parent's session.
+            _connections_of_parent.append(link.connection)
             with suppress(psycopg.Error):
                 os.dup2(nothing, link.connection.fileno(), inheritable=False)
         os.close(nothing)
 
 
-_everywhere: weakref.WeakSet[PostgresConnections] = weakref.WeakSet()
-_of_the_parent: list[Any] = []
+_pools: weakref.WeakSet[PostgresConnections] = weakref.WeakSet()
+_connections_of_parent: list[Any] = []
 
 
 def _detach_all_in_child() -> None:
-    for pool in list(_everywhere):
+    for pool in list(_pools):
         pool.detach_in_child()
 
 

@@ -23,9 +23,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import os
 import re
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +34,7 @@ from flint import fmpz
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, BadValue, Unavailable
+from lapwing.storage.private_file import read_key_file, write_key_file
 
 TOKEN_BYTES = 32
 PREFIX_BYTES = 32
@@ -46,8 +45,6 @@ MOST_KEY_BITS = 8192
 EXPONENT = 65537
 _SALT_BYTES = 48
 _HASH_BYTES = 48
-_LARGEST_FILE = 1 << 15
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA384()), salt_length=_SALT_BYTES)
 
 
@@ -215,13 +212,13 @@ class BlindSigningKey:
         """Make a fresh key in a new file that only its owner can read. It never replaces a file."""
         # OpenSSL draws the primes: the one use of randomness that does not come from lapwing.core.noise.
         private = rsa.generate_private_key(EXPONENT, bits)
-        _write(Path(path), _pem(private))
+        write_key_file(path, _pem(private), "key")
         return cls(private)
 
     @classmethod
     def load(cls, path: str | Path) -> BlindSigningKey:
         """Load the key of a file. Raise `BadParameter` if others can read it."""
-        content = _read(path)
+        content = read_key_file(path, "key")
         try:
             private = serialization.load_pem_private_key(content, password=None)
         except (ValueError, TypeError):
@@ -260,47 +257,3 @@ def _pem(private: rsa.RSAPrivateKey) -> bytes:
     return private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a new file, on disk when this returns. Never through a link, never readable by others."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise BadParameter("key", f"{path} exists already, and keys are never overwritten") from None
-    except OSError as error:
-        raise Unavailable(f"the key file {path} cannot be made: {error.strerror}") from None
-    try:
-        with open(file, "wb") as writing:
-            writing.write(content)
-            writing.flush()
-            os.fsync(writing.fileno())
-        sync_folder(path.parent)
-    except OSError as error:
-        os.unlink(path)
-        raise Unavailable(f"the key file {path} cannot be written: {error.strerror}") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of new and replaced files in a folder durable."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _read(path: str | Path) -> bytes:
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            mode = os.fstat(file).st_mode
-            if not stat.S_ISREG(mode):
-                raise BadParameter("key", f"{path} is not a plain file")
-            if mode & _OTHERS:
-                raise BadParameter("key", f"others can use the key in {path}: chmod 600 {path}")
-            return os.read(file, _LARGEST_FILE)
-        finally:
-            os.close(file)
-    except OSError as error:
-        raise Unavailable(f"the key file {path} cannot be read: {error.strerror}") from None

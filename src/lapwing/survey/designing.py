@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.chances import posterior_text
 from lapwing.core.exact import round_up
 from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter, BadValue
-from lapwing.survey.odds import posterior_text, stated_odds, worst_ratio
+from lapwing.survey.odds import stated_odds
 from lapwing.survey.protocol_choice import WorstVariance, choose_protocol, worst_variance_of
 from lapwing.survey.questionnaire import (
     DateScale,
@@ -32,9 +33,9 @@ from lapwing.survey.questionnaire import (
     Several,
     WordCoding,
     decimal_text,
+    two_coins_count,
 )
-from lapwing.survey.randomizers import Randomizer
-from lapwing.survey.survey_file import two_coins_count
+from lapwing.survey.randomizers.randomizer import Randomizer, worst_ratio
 
 ALL_QUESTIONS = 255
 SIMULATION_BLOCK = 1 << 15  # reports simulated together: long messages would fill the memory

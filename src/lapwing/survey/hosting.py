@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-
-from fastapi import FastAPI
+from typing import TYPE_CHECKING
 
 from lapwing.survey.designing import Design, design
 from lapwing.survey.report_store import StoppingRule
@@ -13,26 +12,29 @@ from lapwing.survey.service import SurveyService, open_report_store, open_signin
 from lapwing.survey.survey_file import load
 from lapwing.survey.web_app import create_app
 
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
 
 @dataclass(frozen=True)
 class HostedSurvey:
     """A survey that accepts respondents."""
 
     design: Design
-    desk: SurveyService
+    service: SurveyService
 
     def app(self, *, has_tls: bool = False) -> FastAPI:
         """Return the survey as a web application."""
-        return create_app(self.desk, self.design.public(), has_tls=has_tls)
+        return create_app(self.service, self.design.public(), has_tls=has_tls)
 
 
 def open_survey(path: str | Path) -> HostedSurvey:
     """Open the survey of a file. Its signing key and its store of reports are made at the first use."""
     planned = design(load(path))
-    return HostedSurvey(planned, open_desk(planned))
+    return HostedSurvey(planned, open_service(planned))
 
 
-def open_desk(planned: Design) -> SurveyService:
+def open_service(planned: Design) -> SurveyService:
     """Open the service of a survey: its store and its signing key."""
     survey, digest, size = planned.survey, planned.digest, planned.report_size
     key = open_signing_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=digest)

@@ -18,20 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
 
 from lapwing.config.values import is_postgres
 from lapwing.core.losses import Pure, Relation
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.ledger import Account, Ledger, Slices, Unit
-from lapwing.ledger.gate import ChargedRelease, Gate
-from lapwing.ledger.ledger import LedgerPlace
-from lapwing.ledger.spending import Spending, Target
+from lapwing.ledger import Account, ChargedRelease, Gate, Ledger, Slices, Spending, Target, Unit
 from lapwing.ledger.unit_ids import normal_id
 from lapwing.survey.credentials import new_invitation
 from lapwing.survey.designing import LARGEST_SURVEY, Design
 from lapwing.survey.questionnaire import Questionnaire
+from lapwing.survey.report_store import ReportStore
 
 RESPONDENTS_ACCOUNT = "respondents"
 OWNER = "survey owner"
@@ -41,16 +38,6 @@ MOST_INVITATIONS = 10_000_000
 MOST_OPTIONS_SHOWN = 20_000  # of all questions together, so that a phone shows them in seconds
 RESERVED_BYTES = 1 << 14  # for the key and other fields around a survey
 InvitationProgress = Callable[[int, int], None]
-
-
-class InvitationStore(Protocol):
-    """The part of a report store that registers invitations."""
-
-    def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
-        """Register these invitations, made for people with these marks."""
-
-    def known_people(self, people: Sequence[str]) -> set[str]:
-        """Return those of these people who were invited before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +68,11 @@ def open_ledger(survey: Questionnaire, tell: Callable[[str], None] = lambda _: N
             )
     else:
         exists = Path(where).exists()
-    ledger = (Ledger.open if exists else Ledger.create)(where, keys=keys, anchor=anchor)
+    if exists:
+        ledger = Ledger.open(where, keys=keys, anchor=anchor)
+    else:
+        ledger = Ledger.create(where, keys=keys, anchor=anchor, notify=tell)
     try:
-        if not exists:
-            tell(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
         require_account(ledger, survey.lifetime, tell)
     except BaseException:
         ledger.close()
@@ -106,7 +94,7 @@ def require_account(
             slices=Slices.IDENTITIES,
             rule=RESPONDENTS_RULE,
         )
-        tell(made.news)
+        tell(made.notice)
     account = ledger.account(RESPONDENTS_ACCOUNT)
     if account.terms.epsilon != lifetime:
         raise BadParameter(
@@ -154,7 +142,7 @@ def person_mark(ledger: Ledger, person: str) -> str:
 def invite(
     design: Design,
     ledger: Ledger,
-    guests: InvitationStore,
+    store: ReportStore,
     *,
     people: Sequence[str] | None = None,
     count: int | None = None,
@@ -176,7 +164,7 @@ def invite(
         marks = {person_mark(ledger, person): person for person in people}
         if not marks:
             raise BadParameter("people", "there is nobody to invite")
-        if not again and (known := guests.known_people(list(marks))):
+        if not again and (known := store.known_people(list(marks))):
             raise BadParameter(
                 "people",
                 f"{len(known):,} of them were invited to this survey before. Leave them out, or charge "
@@ -188,13 +176,13 @@ def invite(
             raise BadParameter("count", f"must be 1 to {MOST_INVITATIONS:,}")
         marks = {random_bytes(16).hex(): "" for _ in range(count)}
     _require_room(ledger, design, list(marks), is_new=people is None)
-    return _issue(design, ledger, guests, marks, progress or (lambda *_: None))
+    return _issue(design, ledger, store, marks, progress or (lambda *_: None))
 
 
 def _issue(
     design: Design,
     ledger: Ledger,
-    guests: InvitationStore,
+    store: ReportStore,
     marks: dict[str, str],
     progress: InvitationProgress,
 ) -> Iterator[list[Invitation]]:
@@ -206,7 +194,7 @@ def _issue(
 
         def admit(some: list[str] = some, made: list[Invitation] = made) -> bytes:
             named = [name for name in some if marks[name]]
-            guests.admit([invitation.secret for invitation in made], named)
+            store.admit([invitation.secret for invitation in made], named)
             return b"%d invitations" % len(made)
 
         _charge(design, ledger, some, admit)

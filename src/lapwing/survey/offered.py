@@ -17,13 +17,12 @@ from datetime import date
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
-from lapwing.config.section import NAME_PATTERN
+from lapwing.config.values import NAME_PATTERN
 from lapwing.core.exact import round_up
 from lapwing.errors import BadValue, LapwingError
 from lapwing.survey import randomizers
 from lapwing.survey.credentials import PublicKey
 from lapwing.survey.designing import EPSILON_PARTS, LARGEST_SURVEY, ReportLayout
-from lapwing.survey.odds import worst_ratio
 from lapwing.survey.questionnaire import (
     NO_ANSWER,
     AnswerCoding,
@@ -34,7 +33,7 @@ from lapwing.survey.questionnaire import (
     Several,
     WordCoding,
 )
-from lapwing.survey.randomizers.randomizer import Randomizer
+from lapwing.survey.randomizers.randomizer import Randomizer, worst_ratio
 
 _SAFE = (1 << 53) - 1  # what a browser's numbers hold exactly
 _MOST = 1 << 62
@@ -139,13 +138,7 @@ class OfferedQuestion:
     text: str
     kind: str
     coding: AnswerCoding
-    recipe: dict[str, Any]
     randomizer: Randomizer
-
-    @property
-    def ratio(self) -> Fraction:
-        """The greatest ratio of a message's probabilities under two answers: exact."""
-        return self.randomizer.ratio
 
 
 @dataclass(frozen=True)
@@ -262,7 +255,7 @@ def _checked_question(public: object) -> OfferedQuestion:
     _check_labels(public)
     asked = offered_question(public)
     if kind == "several":
-        wanted = "bits" if asked.recipe["kind"] == "bits" else "set"
+        wanted = "bits" if asked.randomizer.kind == "bits" else "set"
         require(public["as"] == wanted, "a recipe does not fit")
     counts = (public["inputs"], public["size"])
     require(all(map(_is_whole, counts)) and counts == (asked.randomizer.inputs, asked.randomizer.size),
@@ -288,19 +281,18 @@ def _check_labels(public: Mapping[str, Any]) -> None:
 def offered_question(public: Mapping[str, Any]) -> OfferedQuestion:
     """Return one question of a survey's public part, with its coding and its randomizer."""
     randomizer = randomizers.from_recipe(public["recipe"])
-    recipe = dict(public["recipe"])
-    coding = _coding(public, recipe)
+    coding = _coding(public, as_set=randomizer.kind != "bits")
     require(coding.inputs == randomizer.inputs, "a question and its coins do not fit")
-    return OfferedQuestion(public["name"], public["text"], public["kind"], coding, recipe, randomizer)
+    return OfferedQuestion(public["name"], public["text"], public["kind"], coding, randomizer)
 
 
-def _coding(public: Mapping[str, Any], recipe: Mapping[str, Any]) -> AnswerCoding:
+def _coding(public: Mapping[str, Any], *, as_set: bool) -> AnswerCoding:
     kind, none = public["kind"], public["no_answer"]
     labels = tuple(public["labels"])
     options = labels[: len(labels) - none]
     match kind:
         case "several":
-            return Several(options, none, as_set=recipe["kind"] != "bits")
+            return Several(options, none, as_set=as_set)
         case "ranking":
             return Ranked(options, none)
         case "number":

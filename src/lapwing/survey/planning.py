@@ -21,14 +21,16 @@ from lapwing.errors import BadParameter
 from lapwing.survey.designing import Design, RandomizedQuestion, epsilon_text
 from lapwing.survey.protocol_choice import choose_protocol, worst_variance_of
 from lapwing.survey.questionnaire import (
+    MOST_SET_OPTIONS,
     DateScale,
     NumberScale,
     Question,
     Questionnaire,
     Several,
     WordCoding,
+    two_coins_cost_text,
+    two_coins_count,
 )
-from lapwing.survey.survey_file import MOST_SET_OPTIONS, two_coins_cost_text, two_coins_count
 
 CONFIDENCE = Fraction(95, 100)
 MOST_NEEDED = 10**15

@@ -9,13 +9,13 @@ log, its archive and its replicas still have the order; nobody who must not lear
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lapwing.errors import BadParameter, MissingExtra, Unavailable
+from lapwing.errors import Unavailable
+from lapwing.storage.postgres import PostgresAddress, psycopg, server_message
 from lapwing.survey.report_store import (
     CollectionState,
     IntakeResult,
@@ -24,27 +24,6 @@ from lapwing.survey.report_store import (
     require_same_survey,
 )
 
-try:
-    import psycopg
-    from psycopg import sql
-    from psycopg.conninfo import conninfo_to_dict
-except ImportError:
-    raise MissingExtra("postgres", "Keeping reports in PostgreSQL") from None
-
-OLDEST_SERVER = 14
-_NAME = re.compile(r"[a-z0-9_]{1,40}")
-_BAD_URL = "is not a PostgreSQL URL. Special characters of a password are written %40 for @, %2F for /"
-_DEFAULTS = {
-    "connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3,
-    "tcp_user_timeout": 50_000, "application_name": "lapwing survey",
-}  # fmt: skip
-_PREPARE = (
-    "SELECT current_setting('server_version_num')::int / 10000, current_setting('fsync'), "
-    "current_setting('full_page_writes'), pg_is_in_recovery(), set_config('search_path', %s, false), "
-    "set_config('synchronous_commit', 'on', false), "
-    "set_config('default_transaction_isolation', 'read committed', false), "
-    "set_config('default_transaction_read_only', 'off', false)"
-)
 _TABLES = {
     "invitations": "invitation bytea PRIMARY KEY, blinded bytea",
     "people": "person text PRIMARY KEY",
@@ -75,21 +54,10 @@ class PostgresReportStore(ReportStore):
     """A report store in the schema `lapwing_NAME`: the name after # of the URL, or one of the survey."""
 
     def __init__(self, url: str, *, digest: str, report_size: int) -> None:
-        address, _, name = url.partition("#")
-        name = name or f"survey_{digest[:16]}"
-        if not _NAME.fullmatch(name):
-            raise BadParameter("store", "the name after # must be 1 to 40 of a-z, 0-9 and _")
-        try:
-            found = {key: value for key, value in conninfo_to_dict(address).items() if value is not None}
-        except psycopg.Error:  # its message may quote a piece of the password
-            raise BadParameter("store", _BAD_URL) from None
-        host, port, database = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
-        # A password with @ / : in it, not encoded, lands in other fields, and from there in messages.
-        if "@" in host or not re.fullmatch("[0-9,]*", port) or set("@/") & set(database):
-            raise BadParameter("store", _BAD_URL)
-        self.where = f"postgresql://{'' if '/' in host else host}/{database}#{name}"
-        self._schema = f"lapwing_{name}"
-        self._parameters: dict[str, Any] = {**_DEFAULTS, **found}
+        self._address = PostgresAddress.of(
+            url, name=f"survey_{digest[:16]}", called="the reports in", parameter="store"
+        )
+        self.where, self._schema = self._address.where, self._address.schema
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._is_closed = False
@@ -103,7 +71,7 @@ class PostgresReportStore(ReportStore):
     def _create(self, digest: str, report_size: int) -> None:
         with self._transaction() as run:
             run("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))  # one process creates
-            run(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+            run(f"CREATE SCHEMA IF NOT EXISTS {self._schema}")
             run(_SURVEY)
             for table, columns in _TABLES.items():
                 run(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
@@ -115,23 +83,7 @@ class PostgresReportStore(ReportStore):
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._is_closed:
             raise Unavailable(f"the reports in {self.where} are closed")
-        connection = psycopg.connect(autocommit=True, **self._parameters)
-        try:
-            found = connection.execute(_PREPARE, (f"{self._schema}, pg_temp",)).fetchone()
-            assert found is not None
-            version, fsync, full_page_writes, is_standby, *_ = found
-            for wrong, why in (
-                (version < OLDEST_SERVER, f"the server is older than PostgreSQL {OLDEST_SERVER}"),
-                (fsync != "on", "fsync is off on the server, so that a crash could forget reports"),
-                (full_page_writes != "on", "full_page_writes is off: a crash could tear pages"),
-                (is_standby, "the server is a standby"),
-            ):
-                if wrong:
-                    raise Unavailable(f"the reports in {self.where} cannot be used: {why}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return self._address.open()
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -146,7 +98,7 @@ class PostgresReportStore(ReportStore):
                 if self._connection is not None:
                     self._connection.close()  # whatever it was doing: the next batch begins anew
                     self._connection = None
-                why = error.diag.message_primary or "it cannot be reached, or the connection was lost"
+                why = server_message(error)
                 raise Unavailable(f"the reports in {self.where} cannot be used: {why}") from None
 
     def state(self) -> CollectionState:

@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from lapwing.survey.questionnaire import AnswerCoding, DateScale, NumberScale, Question, Several, WordCoding
-from lapwing.survey.randomize import ODDS
+from lapwing.survey.questionnaire import (
+    AnswerCoding,
+    DateScale,
+    NumberScale,
+    Question,
+    Several,
+    WordCoding,
+    two_coins_count,
+)
 from lapwing.survey.randomizers import (
+    ODDS,
     BitwiseResponse,
     DuchiResponse,
     FrequencyOracle,
@@ -28,7 +36,6 @@ from lapwing.survey.randomizers import (
     SubsetSelection,
     UnaryEncoding,
 )
-from lapwing.survey.survey_file import two_coins_count
 
 MOST_SUBSET_OPTIONS = 4097  # options: all sets of 12, and no answer
 MOST_HADAMARD_EPSILON = Fraction(1)

@@ -26,8 +26,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from lapwing.config.section import did_you_mean
-from lapwing.core.exact import exact
+from lapwing.config.values import did_you_mean
+from lapwing.core.exact import exact, log_up
 from lapwing.errors import BadParameter, BadValue
 
 QuestionKind = Literal["yes_no", "choice", "several", "rating", "ranking", "number", "date", "word"]
@@ -37,6 +37,9 @@ NO_ANSWER = "no answer"
 ALPHABET = "\0abcdefghijklmnopqrstuvwxyz -'"  # a letter's position is its number; 0 is the end of a word
 LETTER_BITS = 5
 MOST_LISTED_OPTIONS = 12  # in an error message
+MOST_SET_OPTIONS = 12
+TWO_COINS = "two_coins"
+LN_3 = log_up(3)
 
 
 class AnswerCoding(ABC):
@@ -410,6 +413,19 @@ class Question:
     def code(self, answer: object) -> int:
         """Return the number of an answer; None is "no answer". Raise `BadValue` if it is impossible."""
         return self.coding.code(answer)
+
+
+def two_coins_count(question: Question) -> int:
+    """Return how often a respondent draws the textbook's two coins; 0 for other protocols."""
+    if question.protocol != TWO_COINS:
+        return 0
+    return question.coding.bits if isinstance(question.coding, Several) else 1
+
+
+def two_coins_cost_text(coins: int) -> str:
+    """Return the ε of `coins` draws of the two coins: "3 ln 3 = 3.2959"."""
+    times = f"{coins} " if coins > 1 else ""
+    return f"{times}ln 3 = {coins * float(LN_3):.4f}"
 
 
 @dataclass(frozen=True)

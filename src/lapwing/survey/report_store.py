@@ -7,7 +7,7 @@ Because  a transaction is synced before anybody hears of it; the key of a report
          and nothing else is stored with it; invitations and reports have no column in common; a file is
          made of `HistoryIndependentTable`; and in PostgreSQL `forget_order` writes the tables anew by
          their keys.
-Test     tests/survey/collecting/, tests/faults/test_survey_ingest.py
+Test     tests/survey/, tests/faults/test_survey_ingest.py
 
 Offline reports came on paper, by mail or in a file. They are stored on the owner's word, without a
 credential.
@@ -254,10 +254,3 @@ def not_yet_stored(store: ReportStore, reports: ReportEntries) -> ReportEntries:
     """Return the entries that are not stored yet."""
     known = store.stored([token for token, _ in reports])
     return [(token, report) for token, report in reports if token not in known]
-
-
-def store_offline(
-    store: ReportStore, reports: ReportEntries, rule: StoppingRule, today: date
-) -> list[IntakeResult]:
-    """Store offline reports in one transaction, as far as the stopping rule allows."""
-    return store.accept(reports, rule, today, has_credential=False)

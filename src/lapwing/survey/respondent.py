@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lapwing.core.exact import Number, positive
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, BadValue, OverBudget, Tampered, Unavailable
-from lapwing.survey.credentials import sync_folder
+from lapwing.storage.private_file import replaced_private_file
 from lapwing.survey.offered import OfferedSurvey, fingerprint, read_offered
 from lapwing.survey.questionnaire import decimal_text
 from lapwing.survey.randomize import ByteCoins, randomize
@@ -124,14 +124,8 @@ class DeviceState:
             "lifetime": self.lifetime, "memos": self.memos,
         }  # fmt: skip
         raw = json.dumps(content, indent=1).encode()
-        beside = self._path.with_suffix(".new")
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as writing:
-            writing.write(raw)
-            writing.flush()
-            os.fsync(writing.fileno())
-        os.replace(beside, self._path)
-        sync_folder(self._path.parent)
+        with replaced_private_file(self._path) as file:
+            file.write(raw)
         self._stamp(hashlib.sha256(raw).hexdigest())
 
     def _stamp(self, newest: str) -> None:
@@ -249,10 +243,8 @@ class Respondent:
             codes = {place: _code(survey, place, answers) for place in places}
             _afford(state, survey)
             coins = ByteCoins()
-            recipes = {place: survey.questions[place].recipe for place in places}
-            report = survey.pack(
-                {place: randomize(recipes[place], codes[place], coins) for place in places}
-            )
+            makers = {place: survey.questions[place].randomizer for place in places}
+            report = survey.pack({place: randomize(makers[place], codes[place], coins) for place in places})
             memo = state.memos.setdefault(survey.digest, {})
             memo.update(price=survey.price, report=report.hex())
             state.store()  # nobody gets to see the report before this

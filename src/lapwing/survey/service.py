@@ -95,6 +95,8 @@ def _today() -> date:
 class InvalidCredential(BadParameter):
     """The credential of a report is not one of this survey."""
 
+    code = "invalid-credential"
+
 
 @dataclass(eq=False)
 class SurveyService:

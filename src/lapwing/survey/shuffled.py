@@ -14,20 +14,17 @@ excess is proven in balls; a search uses floats that are near it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
 
 import numpy as np
 from flint import arb, fmpq
 
 from lapwing.core.exact import Number, ball, exact, exp_up, lower, precision, round_up, upper, whole
-from lapwing.core.losses import Pure, checked_epsilon
+from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.survey.randomize import ODDS
-
-Recipe = Mapping[str, Any]
+from lapwing.survey.randomizers.randomizer import PartedRandomizer, Randomizer, TwoLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,97 +52,45 @@ def _opposite(ratio: Fraction, mass: Fraction) -> PairLaw:
     return BlanketPiece(ratio, Fraction(1), mass), BlanketPiece(Fraction(1), ratio, mass)
 
 
-def two_level_law(favoured: int, inside: int, all_messages: int, overlap: int) -> PairLaw | None:
-    """Return the law of a two-level randomizer whose sets A(v) share at least `overlap` messages.
-
-    None where messages inside are the rare ones: then the pieces would be others.
-    """
-    rare = Fraction(ODDS - favoured, ODDS * (all_messages - inside))  # of one message outside
-    ratio = Fraction(favoured, ODDS * inside) / rare
-    if ratio < 1:
-        return None
+def two_level_law(randomizer: TwoLevel) -> PairLaw:
+    """Return the law of two answers of a randomizer with two levels that share the fewest messages."""
+    share, both, rare = randomizer.share, randomizer.both, randomizer.unlikely
     return (
-        *_opposite(ratio, rare * (inside - overlap)),
-        BlanketPiece(ratio, ratio, rare * overlap),
-        BlanketPiece(Fraction(1), Fraction(1), rare * (all_messages - 2 * inside + overlap)),
+        *_opposite(randomizer.ratio, rare * (share - both)),
+        BlanketPiece(randomizer.ratio, randomizer.ratio, rare * both),
+        BlanketPiece(Fraction(1), Fraction(1), rare * (1 - 2 * share + both)),
     )
 
 
-def mixture_law(parts: Sequence[Recipe]) -> PairLaw | None:
-    """Return the law of drawing one of the recipes uniformly, where it is seen which one."""
-    return _mixed([(Fraction(1, len(parts)), law_of(part)) for part in parts]) if parts else None
+def mixture_law(parts: Sequence[tuple[Fraction, Randomizer]]) -> PairLaw | None:
+    """Return the law of drawing one of the randomizers, with these chances, where it is seen which one.
 
-
-def _mixed(laws: Iterable[tuple[Fraction, PairLaw | None]]) -> PairLaw | None:
-    """Return the mixture of laws, or None where the law of a part is not known."""
+    None where the law of a part is not known.
+    """
     pieces: list[BlanketPiece] = []
-    for share, law in laws:
+    for chance, part in parts:
+        law = law_of(part)
         if law is None:
             return None
-        pieces += [BlanketPiece(p.one, p.other, share * p.mass) for p in law]
+        pieces += [BlanketPiece(p.one, p.other, chance * p.mass) for p in law]
     return tuple(pieces)
 
 
-def law_of(recipe: Recipe) -> PairLaw | None:
+def law_of(randomizer: Randomizer) -> PairLaw | None:
     """Return the worst pieces of a randomizer, or None where only the general law is known.
 
-    Bits and unary messages have many pieces, and the general law is near theirs: they give None.
+    Bits and unary messages have many pieces, and the general law is near theirs: they give None. Duchi's
+    method has the law of a choice among the ends: random rounding to an end reveals no more than that.
     """
-    known = _KNOWN.get(recipe["kind"])
-    return None if known is None else known(recipe)
-
-
-def _choice(recipe: Recipe) -> PairLaw | None:
-    return two_level_law(recipe["favoured"], 1, recipe["options"], 0)
-
-
-def _subset(recipe: Recipe) -> PairLaw | None:
-    k, d = recipe["options"], recipe["chosen"]
-    shared = math.comb(k - 2, d - 2) if d > 1 else 0
-    return two_level_law(recipe["favoured"], math.comb(k - 1, d - 1), math.comb(k, d), shared)
-
-
-def _hadamard(recipe: Recipe) -> PairLaw | None:
-    size = 1 << recipe["bits"]
-    return two_level_law(recipe["favoured"], size // 2, size, size // 4)
-
-
-def _projective(recipe: Recipe) -> PairLaw | None:
-    q, t = recipe["prime"], recipe["dimension"]
-    every, orthogonal, to_both = ((q**i - 1) // (q - 1) for i in (t, t - 1, t - 2))
-    return two_level_law(recipe["favoured"], orthogonal, every, to_both)
-
-
-def _window(recipe: Recipe) -> PairLaw | None:
-    width, reach, none = recipe["width"], recipe["steps"] * recipe["stride"], recipe["none"]
-    shared = 0 if none else max(0, width - reach)
-    return two_level_law(recipe["favoured"], width, reach + width + none * width, shared)
-
-
-def _duchi(recipe: Recipe) -> PairLaw | None:
-    """Return the law of a choice among the ends. Random rounding to an end reveals no more than that."""
-    return two_level_law(recipe["favoured"], 1, 2 + recipe["none"], 0)
-
-
-def _hybrid(recipe: Recipe) -> PairLaw | None:
-    share = Fraction(recipe["odds"], ODDS)
-    return _mixed([(share, _window(recipe["window"])), (1 - share, _duchi(recipe["duchi"]))])
-
-
-def _prefixes(recipe: Recipe) -> PairLaw | None:
-    return mixture_law(recipe["inner"])
-
-
-_KNOWN: dict[str, Callable[[Recipe], PairLaw | None]] = {
-    "choice": _choice,
-    "subset": _subset,
-    "hadamard": _hadamard,
-    "projective": _projective,
-    "window": _window,
-    "duchi": _duchi,
-    "hybrid": _hybrid,
-    "prefixes": _prefixes,
-}
+    match randomizer:
+        case TwoLevel():
+            return two_level_law(randomizer)
+        case PartedRandomizer():
+            return mixture_law(
+                [(randomizer.chance(first), part) for first, part in randomizer.parts.items()]
+            )
+        case _:
+            return None
 
 
 _BITS = 160
@@ -305,18 +250,11 @@ _MOST_REPORTS = 10**9  # more reports never reveal more, so the bound for this m
 _DIGITS = 10**9  # ε is rounded up to a whole number of these parts
 
 
-class _HasRecipe(Protocol):
-    @property
-    def loss(self) -> Pure: ...
-
-    def recipe(self) -> dict[str, Any]: ...
-
-
 def shuffled_epsilon(
     epsilon0: Number,
     n: int,
     delta: Number,
-    randomizer: _HasRecipe | Sequence[_HasRecipe] | None = None,
+    randomizer: Randomizer | Sequence[Randomizer] | None = None,
 ) -> Fraction:
     """Return an ε such that n honest reports, shuffled, are (ε, δ)-private for replacing one answer sheet.
 
@@ -352,7 +290,7 @@ def shuffled_epsilon(
         parts = list(randomizer) if isinstance(randomizer, Sequence) else [randomizer]
         if any(part.loss.epsilon > local for part in parts):
             raise BadParameter("randomizer", "loses more than epsilon0")
-        own = mixture_law([part.recipe() for part in parts])
+        own = mixture_law([(Fraction(1, len(parts)), part) for part in parts]) if parts else None
         laws += [own] if own is not None else []
     return min(_least_epsilon(law, local, reports, allowed) for law in laws)
 

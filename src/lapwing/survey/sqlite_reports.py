@@ -9,7 +9,7 @@ Because  a bucket's content is its entries, sorted, and zeros; a bucket is overw
          its size never changes; and the number of buckets doubles as soon as one is too small, which
          depends on the set. (At a doubling the pages move; which were free before may show that
          other tables doubled earlier or later.)
-Test     tests/survey/collecting/test_order.py
+Test     tests/survey/test_report_store_order.py
 
 A commit saves the pages that it changes in a second file, which is cut to nothing when it is done. After a
 crash it shows which reports came in the last commit, not more. What still shows an order: a file system
@@ -29,7 +29,8 @@ from pathlib import Path
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import Unavailable
-from lapwing.storage.private_file import sqlite_errors, sqlite_transaction, touch_private_file
+from lapwing.storage.private_file import touch_private_file
+from lapwing.storage.sqlite import DURABLE, connect_sqlite, sqlite_errors, sqlite_transaction
 from lapwing.survey.report_store import (
     HASH_BYTES,
     CollectionState,
@@ -151,6 +152,11 @@ class HistoryIndependentTable:
 
 
 WAIT_AT_MOST = 60.0  # seconds, for another process that writes
+_PRAGMAS = (
+    "journal_mode = TRUNCATE",  # a write-ahead log would keep commits one after the other
+    "secure_delete = ON",  # moved pages are overwritten, not only freed
+    *DURABLE,
+)
 _UNUSED = bytes(HASH_BYTES)  # the blinded hash of an unused invitation
 _SURVEY = (
     "CREATE TABLE IF NOT EXISTS survey (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL, "
@@ -167,18 +173,8 @@ class SqliteReportStore(ReportStore):
         self._lock = threading.Lock()  # one connection for all threads: writers wait for each other anyway
         with self._translated():
             touch_private_file(path)
-            self._connection = sqlite3.connect(
-                path, timeout=WAIT_AT_MOST, isolation_level=None, check_same_thread=False
-            )
+            self._connection = connect_sqlite(path, _PRAGMAS, wait=WAIT_AT_MOST)
             try:
-                for pragma in (
-                    "journal_mode = TRUNCATE",  # a write-ahead log would keep commits one after the other
-                    "synchronous = FULL",  # NORMAL loses acknowledged reports when the power fails
-                    "fullfsync = ON",
-                    "secure_delete = ON",  # moved pages are overwritten, not only freed
-                    "trusted_schema = OFF",
-                ):
-                    self._connection.execute(f"PRAGMA {pragma}")
                 with self._transaction() as run:
                     run(_SURVEY)
                     new = digest, report_size, random_bytes(KEY_BYTES)

@@ -16,19 +16,23 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-
-from lapwing.errors import BadParameter, BadValue, Unavailable
+from lapwing.errors import BadParameter, BadValue, MissingExtra, Unavailable
 from lapwing.survey.report_store import IntakeResult
 from lapwing.survey.service import InvalidCredential, SurveyService
-from lapwing.web.replies import SecureReplies, json_route, page_routes
+
+try:
+    from fastapi import FastAPI
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
+except ImportError:
+    raise MissingExtra("server", "Serving a survey") from None
+from lapwing.web.replies import SecureReplies, json_route, page_routes  # needs the extra, too
 
 VERSION = 1
 PAGES = Path(__file__).parent / "pages"
@@ -49,42 +53,38 @@ _NO_TELEMETRY: Any = {
     "auto_configure": False,
 }
 _ACCEPTED = b'{"accepted":true}'
-_WRONG: Mapping[IntakeResult, tuple[int, str]] = {
-    IntakeResult.OTHER: (409, "this was used before, for something else"),
-    IntakeResult.CLOSED: (410, "the survey is closed"),
-    IntakeResult.UNKNOWN: (403, "this invitation is not known"),
-}
-_PLAIN = {
+_WRONG = {IntakeResult.OTHER: 409, IntakeResult.CLOSED: 410, IntakeResult.UNKNOWN: 403}
+_TEXTS = {
+    403: "this invitation is not known",
     404: "there is nothing here",
     405: "this cannot be asked so",
     408: "this took too long",
+    409: "this was used before, for something else",
+    410: "the survey is closed",
     413: "this is too long",
+    415: f"the content must be {_JSON}",
 }
 
 
-class _Refused(Exception):
-    """A reply that refuses the request, with its HTTP status."""
-
-    def __init__(self, status: int, error: str) -> None:
-        super().__init__()
-        self.status = status
-        self.error = error
-
-
 def create_app(
-    desk: SurveyService,
+    service: SurveyService,
     public: Mapping[str, Any],
     *,
     has_tls: bool = False,
     patience: float = CONTENT_SECONDS,
 ) -> FastAPI:
     """Return the web application of an open survey. `public` is its description for respondents."""
-    known = {"survey": public, "digest": desk.digest, "key": desk.key.public.to_json(), "version": VERSION}
+    known = {
+        "survey": public,
+        "digest": service.digest,
+        "key": service.key.public.to_json(),
+        "version": VERSION,
+    }
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(desk.close)  # reports that were accepted are committed
+        await run_in_threadpool(service.close)  # reports that were accepted are committed
 
     app = FastAPI(
         docs_url=None,
@@ -95,41 +95,21 @@ def create_app(
         telemetry=_NO_TELEMETRY,
     )
     app.state.patience = patience
-    app.add_route("/report", _guarded(desk, _report), methods=["POST"])  # the most frequent request first
-    app.add_route("/sign", _guarded(desk, _sign), methods=["POST"])
+    app.add_route("/report", partial(_report, service), methods=["POST"])  # the most frequent request first
+    app.add_route("/sign", partial(_sign, service), methods=["POST"])
     app.router.routes.append(json_route("/survey.json", json.dumps(known, ensure_ascii=True).encode()))
     app.router.routes.extend(page_routes(PAGES))
-    app.add_exception_handler(HTTPException, _not_found)
+    for kind in (HTTPException, BadParameter, BadValue, Unavailable, ClientDisconnect):
+        app.add_exception_handler(kind, _refuse)
     app.add_middleware(SecureReplies, has_tls=has_tls, closing_paths=CLOSING_PATHS)
     return app
 
 
-async def _not_found(_: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 500)
-    return _failed(status, _PLAIN.get(status, "this cannot be answered"))
-
-
-def _failed(status: int, error: str, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": error}, status, headers)
-
-
-def _guarded(desk: SurveyService, work: Any) -> Any:
-    """Return an endpoint that turns errors into replies, the same for every request."""
-
-    async def endpoint(request: Request) -> Response:
-        try:
-            reply: Response = await work(desk, request)
-            return reply
-        except (_Refused, BadParameter, BadValue, Unavailable, ClientDisconnect) as error:
-            return _reply_to(error)
-
-    return endpoint
-
-
-def _reply_to(error: Exception) -> Response:
+async def _refuse(_: Request, error: Exception) -> Response:
+    """Return the reply to a request that failed, the same for every request."""
     match error:
-        case _Refused(status=status, error=text):
-            return _failed(status, text)
+        case HTTPException(status_code=status):
+            return _failed(status, _TEXTS.get(status, "this cannot be answered"))
         case InvalidCredential():
             return _failed(403, "this credential is not one of this survey")
         case BadParameter(why=text):
@@ -142,19 +122,23 @@ def _reply_to(error: Exception) -> Response:
             return Response(status_code=400)  # the client is gone
 
 
-async def _sign(desk: SurveyService, request: Request) -> Response:
-    size = 2 * desk.key.public.size
+def _failed(status: int, error: str, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": error}, status, headers)
+
+
+async def _sign(service: SurveyService, request: Request) -> Response:
+    size = 2 * service.key.public.size
     body = await _fields(request, {"invitation", "blinded"}, size)
-    signature = await run_in_threadpool(desk.sign, body["invitation"], _bytes(body, "blinded", size))
+    signature = await run_in_threadpool(service.sign, body["invitation"], _bytes(body, "blinded", size))
     if isinstance(signature, IntakeResult):
-        raise _Refused(*_WRONG[signature])
+        raise HTTPException(_WRONG[signature])
     return JSONResponse({"signature": signature.hex()})
 
 
-async def _report(desk: SurveyService, request: Request) -> Response:
-    key_size, size = 2 * desk.key.public.size, 2 * desk.report_size
+async def _report(service: SurveyService, request: Request) -> Response:
+    key_size, size = 2 * service.key.public.size, 2 * service.report_size
     body = await _fields(request, {"digest", "token", "signature", "report"}, key_size + size)
-    future = desk.take(
+    future = service.take(
         body["digest"],
         _bytes(body, "token"),
         _bytes(body, "signature", key_size),
@@ -162,14 +146,14 @@ async def _report(desk: SurveyService, request: Request) -> Response:
     )
     verdict = await asyncio.wrap_future(future)
     if verdict in _WRONG:
-        raise _Refused(*_WRONG[verdict])
+        raise HTTPException(_WRONG[verdict])
     return Response(_ACCEPTED, media_type=_JSON)
 
 
 async def _fields(request: Request, names: set[str], longest: int) -> dict[str, str]:
     """Return the texts of a JSON object with exactly these names. Read no more than can belong to them."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-        raise _Refused(415, f"the content must be {_JSON}")  # so no form of another site can send it
+        raise HTTPException(415)  # so no form of another site can send it
     content = await _content(request, longest + _EXTRA_BYTES)
     try:
         body = json.loads(content)
@@ -194,9 +178,9 @@ async def _content(request: Request, at_most: int) -> bytes:
                 elif count > _READ_AT_MOST:
                     break
     except TimeoutError:
-        raise _Refused(408, _PLAIN[408]) from None
+        raise HTTPException(408) from None
     if count > at_most:
-        raise _Refused(413, _PLAIN[413])
+        raise HTTPException(413)
     return bytes(content)
 
 

@@ -1,15 +1,12 @@
 """Run an HTTP server: TLS, limits of connections, and logs without addresses or times.
 
 Plain HTTP is served to this machine only. Nobody can keep others out by holding connections open: a
-request must be complete, with its headers, within seconds. Where there is no room, the connection that
-has waited longest without a complete request is closed. Addresses are counted while their connections are
-open, in memory, and nowhere else.
+request must be complete, with its headers, within seconds, and `ConnectionGuard` limits their number.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import resource
@@ -17,21 +14,24 @@ import socket
 import ssl
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h11
-import uvicorn
-from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from lapwing.errors import BadParameter, MissingExtra
+from lapwing.web.connections import ConnectionGuard, ConnectionLimits, OpenConnection, is_loopback
 
-from lapwing.errors import BadParameter
-from lapwing.web.replies import uncached_headers
+try:
+    import h11
+    import uvicorn
+    from fastapi import FastAPI
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError:
+    raise MissingExtra("server", "Serving a survey") from None
+from lapwing.web.replies import uncached_headers  # needs the extra, too
 
 BACKLOG = 128  # connections that wait to be accepted
 RESERVED = 512  # file descriptors for everything but connections, and for a burst of new ones
@@ -39,112 +39,35 @@ MOST_FILES = 1 << 16
 _NOT_HTTP = json.dumps({"error": "this is not a request that is understood here"}).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Limits of a server's connections."""
-
-    connections: int = 4096
-    per_address: int = 512  # many people may share an address: a school, an office
-    seconds: float = 10.0  # from the opening of a connection, or the last reply, to a complete request head
-
-
-@dataclass(eq=False, slots=True)
-class OpenConnection:
-    """An open connection."""
-
-    connection: socket.socket
-    number: int  # its file descriptor
-    address: str
-    has_asked: bool = False  # a complete request came, and the reply is under way
-
-
-class ConnectionTable:
-    """All open connections by file descriptor, oldest first."""
-
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self.limits = limits
-        self._open: dict[int, OpenConnection] = {}
-        self._per_address: Counter[str] = Counter()
-
-    def admit(self, connection: socket.socket, address: str) -> None:
-        """Add a connection. If there is no room, close one that only waits, or else the new one."""
-        entry = OpenConnection(connection, connection.fileno(), _address_group(address))
-        if before := self._open.get(entry.number):
-            self.remove(before)  # a descriptor is reused only after its connection was closed
-        if not self._has_room(entry.address):
-            for other in list(self._open.values()):
-                if other.connection.fileno() < 0:  # closed before a request came
-                    self.remove(other)
-        while not self._has_room(entry.address):
-            if not self._end_oldest(entry.address):
-                _end(connection)
-                return
-        self._open[entry.number] = entry
-        self._per_address[entry.address] += 1
-
-    def of(self, number: int) -> OpenConnection | None:
-        """Return the connection with this file descriptor, or None."""
-        return self._open.get(number)
-
-    def remove(self, entry: OpenConnection) -> None:
-        """Remove a connection that has ended."""
-        if self._open.get(entry.number) is entry:
-            del self._open[entry.number]
-            self._per_address[entry.address] -= 1
-            if not self._per_address[entry.address]:
-                del self._per_address[entry.address]  # forget the address with its last connection
-
-    def _has_room(self, address: str) -> bool:
-        return len(self._open) < self.limits.connections and self._has_share(address)
-
-    def _has_share(self, address: str) -> bool:
-        return self._per_address[address] < self.limits.per_address
-
-    def _end_oldest(self, address: str) -> bool:
-        """Close the connection that has waited longest; of this address, if it has its share."""
-        from_any = self._has_share(address)
-        for entry in self._open.values():
-            if not entry.has_asked and (from_any or entry.address == address):
-                _end(entry.connection)
-                self.remove(entry)
-                return True
-        return False
-
-
-def _end(connection: socket.socket) -> None:
-    """Shut a connection down. Its reader then finds the end and closes it."""
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _address_group(address: str) -> str:
-    """Return an IPv4 address, or the IPv6 network of 2^64 addresses that one household gets."""
-    with suppress(ValueError):
-        found = ipaddress.ip_address(address.partition("%")[0])
-        if found.version == 6 and found.ipv4_mapped is None:
-            return str(ipaddress.ip_network((found, 64), strict=False))
-    return address
-
-
 class GuardedSocket(socket.socket):
     """A listening socket whose new connections are counted before TLS or anything else is done."""
 
-    table: ConnectionTable | None = None
+    guard: ConnectionGuard | None = None
 
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept a connection and count it."""
         connection, address = super().accept()
-        if self.table is not None:
-            self.table.admit(connection, str(address[0]))
+        if self.guard is not None:
+            guard_socket(self.guard, connection, str(address[0]))
         return connection, address
+
+
+def guard_socket(guard: ConnectionGuard, connection: socket.socket, address: str) -> None:
+    """Count a connection under its file descriptor. To end it, shut it down: its reader then closes it."""
+
+    def end() -> None:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    guard.admit(connection.fileno(), address, end=end, has_ended=lambda: connection.fileno() < 0)
 
 
 class DeadlineProtocol(H11Protocol):
     """One HTTP connection, with a deadline for each request head and security headers on every reply."""
 
-    def __init__(self, table: ConnectionTable, headers: list[tuple[bytes, bytes]], **more: Any) -> None:
+    def __init__(self, guard: ConnectionGuard, headers: list[tuple[bytes, bytes]], **more: Any) -> None:
         super().__init__(**more)
-        self._table = table
+        self._guard = guard
         self._headers = headers
         self._entry: OpenConnection | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -152,14 +75,13 @@ class DeadlineProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline of the first request."""
         super().connection_made(transport)
-        self._entry = self._table.of(transport.get_extra_info("socket").fileno())
+        self._entry = self._guard.of(transport.get_extra_info("socket").fileno())
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free the connection's place."""
         self._stop_watching()
-        if self._entry is not None:
-            self._table.remove(self._entry)
+        self._guard.remove(self._entry)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -192,7 +114,7 @@ class DeadlineProtocol(H11Protocol):
         if is_answering or self.transport.is_closing():
             self._stop_watching()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(self._table.limits.seconds, self.transport.abort)
+            self._deadline = self.loop.call_later(self._guard.limits.seconds, self.transport.abort)
 
     def _stop_watching(self) -> None:
         if self._deadline is not None:
@@ -226,16 +148,6 @@ def require_encrypted(host: str, *, has_tls: bool, behind_tls_proxy: bool) -> No
     )
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def serve(
     app: FastAPI,
     *,
@@ -254,10 +166,10 @@ def serve(
     allowed = limited_by_open_files(limits or ConnectionLimits())
     if behind_tls_proxy:  # all connections come from its address
         allowed = replace(allowed, per_address=allowed.connections)
-    table = ConnectionTable(allowed)
-    config = _config(app, certificate, key, table)
+    guard = ConnectionGuard(allowed)
+    config = _config(app, certificate, key, guard)
     with _listening(host, port) as listening:
-        listening.table = table
+        listening.guard = guard
         scheme = "http" if certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
         ready(f"{scheme}://{shown}:{listening.getsockname()[1]}/")
@@ -282,7 +194,7 @@ class FailureKindHandler(logging.Handler):
 
 
 def _config(
-    app: FastAPI, certificate: Path | None, key: Path | None, table: ConnectionTable
+    app: FastAPI, certificate: Path | None, key: Path | None, guard: ConnectionGuard
 ) -> uvicorn.Config:
     handler = FailureKindHandler()
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
@@ -290,7 +202,7 @@ def _config(
         logger.setLevel(logging.ERROR)
         logger.handlers = [handler]
         logger.propagate = False
-    protocol: Any = partial(DeadlineProtocol, table, uncached_headers(has_tls=certificate is not None))
+    protocol: Any = partial(DeadlineProtocol, guard, uncached_headers(has_tls=certificate is not None))
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -324,7 +236,7 @@ def _resume_nothing(context: ssl.SSLContext) -> None:
     Claim    the TLS session of a report's connection tells nothing about the connection of its credential.
     Because  TLS 1.3 resumes by tickets alone, and the server gives none. TLS 1.2 is not accepted: there,
              OpenSSL also resumes by session ids, which Python cannot switch off.
-    Test     tests/server/test_running.py::TestTls::test_no_connection_resumes_another
+    Test     tests/web/test_serving.py::TestTls::test_no_connection_resumes_another
     """
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0

@@ -1,4 +1,4 @@
-"""One attempt: one charge for two disjoint halves; what was not accepted is not kept."""
+"""One attempt: one charge for two disjoint halves. A model that was not accepted is not kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration: counts of test units with noise, at a declared price, and only of what was accepted."""
+"""Calibration: noisy counts of test units, at a declared price, and only of accepted models."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from lapwing.learn.pipelines.run_files import load_model, write_outputs
 from lapwing.learn.pipelines.training import RunState, train
 from lapwing.learn.stream import Stream
 from lapwing.learn.trainers.columns import ONE, Category, Real
+from support.raised import named
 
 SETTINGS: dict[str, Any] = {
     "layers": (6,), "activation": "tanh", "clip": 1, "rate": 0.5, "steps": 10, "learning_rate": 0.1,
@@ -180,7 +181,7 @@ def test_what_cannot_be_paid_is_told_before_anything_is_written(stream: Stream, 
         schedule=tiny,
         calibration=None,
     )
-    with pytest.raises(BadParameter, match="epsilon"):
+    with pytest.raises(BadParameter, check=named("epsilon")):
         train(stream, late, folder / "runs")
     assert not (folder / "runs").exists()
     assert stream.status().blocks[0].left == 8

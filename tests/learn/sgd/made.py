@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn import functional
 
+from lapwing.learn.sgd import ClippedGradients
+
 
 def losses(outputs: Tensor, targets: Tensor) -> Tensor:
     """One loss for each row, whatever the outputs' shape."""
@@ -174,3 +176,22 @@ def clipped_one_by_one(
         for name, value in found.items():
             sums[name] += value * min(1.0, clip / float(norm)) if norm else 0
     return sums, torch.stack(norms)
+
+
+def clipped_sum(gradients: ClippedGradients, x: Tensor, y: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """The sum of clipped gradients of any number of rows, a unit's rows side by side, and the norms."""
+    assert len(x) % gradients.unit_rows == 0
+    assert len(x) == len(y)
+    sums, norms = gradients.empty(single=True), []
+    for start in range(0, len(x), gradients.rows):
+        rows, targets = x[start : start + gradients.rows], y[start : start + gradients.rows]
+        present = torch.arange(gradients.rows, device=x.device) < len(rows)
+        padded = [
+            torch.cat([part, part.new_zeros((gradients.rows - len(part), *part.shape[1:]))])
+            for part in (rows, targets)
+        ]
+        norm = gradients.add_page(padded[0], padded[1], present, sums)
+        norms.append(norm[: len(rows) // gradients.unit_rows])
+    trained = zip(gradients.views(sums).items(), gradients.trained, strict=True)
+    shaped = {name: part.view_as(value) for (name, part), value in trained}
+    return shaped, torch.cat(norms) if norms else torch.zeros(0, dtype=torch.float64)

@@ -13,7 +13,7 @@ from torch.nn import functional
 from lapwing.errors import BadParameter
 from lapwing.learn.sgd import ClippedGradients
 from lapwing.learn.sgd.unit_gradients import RULES, ParameterGradients, _linear
-from learn.sgd.made import ByPlace, clipped_one_by_one, losses
+from learn.sgd.made import ByPlace, clipped_one_by_one, clipped_sum, losses
 
 NO_TARGETS = torch.zeros(0, dtype=torch.int64)
 NO_NUMBERS = torch.zeros(0)
@@ -100,7 +100,7 @@ def test_places_that_differ_by_a_last_bit_are_kinds_of_their_own(last: bool, pag
     module = scaled(ByPlace(last=last))
     gradients = ClippedGradients(module, losses, clip=1, page=page)
     gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
-    assert gradients.way == "one backward pass"
+    assert gradients.method == "one backward pass"
     assert gradients.kinds == kinds
 
 
@@ -143,7 +143,7 @@ class MixesTheSmall(nn.Module):
 def test_rows_that_mix_at_one_size_alone_are_taken_one_by_one() -> None:
     gradients = ClippedGradients(scaled(MixesTheSmall()), losses, clip=1)
     gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
-    assert gradients.way == "vmap"
+    assert gradients.method == "vmap"
 
 
 @pytest.mark.parametrize(("page", "unit_rows"), [(1, 1), (8, 1), (50, 1), (65, 1), (8, 3), (100, 2)])
@@ -244,8 +244,8 @@ def test_what_one_pass_gets_wrong_goes_by_vmap(
     module, x, y = make(), rows(19), torch.randint(0, 3, (19,))
     gradients = ClippedGradients(module, losses, clip=0.5, page=16)
     gradients.rehearse(x[:0], y[:0])
-    assert gradients.way == "vmap"
-    sums, norms = gradients.of(x, y)
+    assert gradients.method == "vmap"
+    sums, norms = clipped_sum(gradients, x, y)
     expected, exact_norms = clipped_one_by_one(module, x, y, 0.5, 1)
     torch.testing.assert_close(norms, exact_norms, rtol=1e-4, atol=1e-7)
     for key, value in expected.items():
@@ -279,7 +279,7 @@ def shares(outputs: Tensor, targets: Tensor) -> Tensor:
 def test_targets_that_must_be_shares_are_made_up_as_shares() -> None:
     gradients = ClippedGradients(nn.Linear(6, 1), shares, clip=1)
     gradients.rehearse(torch.zeros(0, 6), NO_NUMBERS)
-    assert gradients.way == "one backward pass"
+    assert gradients.method == "one backward pass"
     gradients.rehearse_again(torch.zeros(0, 6), NO_NUMBERS, step=3)
 
 

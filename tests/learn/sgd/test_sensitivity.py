@@ -1,4 +1,4 @@
-"""The price of floats: bounds that hold, and what they cost."""
+"""Bounds of float errors hold, and cost little."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from lapwing.errors import BadParameter
 from lapwing.learn.sgd.randomness import CompensatedSum
 from lapwing.learn.sgd.sensitivity import DOUBLE, SINGLE, GradientSensitivity, roundoff_bound
+from support.raised import named
 
 
 def test_floats_cost_less_than_two_percent_and_the_grid_next_to_nothing() -> None:
@@ -48,12 +49,12 @@ def test_sums_in_any_order_err_by_at_most_gamma(kind: type) -> None:
 
 @pytest.mark.parametrize("clip", [0, -1, 1e-9, 1e9, float("nan"), float("inf")])
 def test_clips_out_of_reach_are_refused(clip: float) -> None:
-    with pytest.raises(BadParameter, match="clip"):
+    with pytest.raises(BadParameter, check=named("clip")):
         GradientSensitivity.of(clip, parameters=10, page=8, expected_batch=10)
 
 
 def test_a_page_beyond_all_bounds_is_refused() -> None:
-    with pytest.raises(BadParameter, match="page"):
+    with pytest.raises(BadParameter, check=named("page")):
         GradientSensitivity.of(1, parameters=10, page=2**53, expected_batch=10)
 
 

@@ -1,4 +1,4 @@
-"""The noise of a run is what its ε and δ ask for, by two accountants."""
+"""The noise of a run fits its ε and δ, by two accountants."""
 
 from __future__ import annotations
 

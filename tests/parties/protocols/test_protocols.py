@@ -58,10 +58,12 @@ def test_a_stranger_makes_the_same_sum_of_the_public_parts(letter: str) -> None:
     rehearsal = rehearsed(letter, setting, losses={3: 0})
     publics = [said.publics for said in rehearsal.rounds]
     observed = PROTOCOLS[letter].observe(setting, publics)
+    assert observed is not None
     assert observed.values.tolist() == rehearsal.opened.values.tolist()
     assert observed.contributors == rehearsal.opened.contributors == (0, 1, 2, 4)
-    with pytest.raises(ProtocolStopped):
-        PROTOCOLS[letter].observe(setting, publics[:-1])
+    assert PROTOCOLS[letter].observe(setting, publics[:-1]) is None
+    with pytest.raises(ProtocolStopped, match="more rounds"):  # a relay may show rounds of another stage
+        PROTOCOLS[letter].observe(setting, [*publics, publics[-1]])
     fewer = [*publics[:-1], {0: publics[-1][0]}]
     with pytest.raises(ProtocolStopped):
         PROTOCOLS[letter].observe(setting, fewer)

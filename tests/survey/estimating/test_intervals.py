@@ -12,6 +12,7 @@ from scipy.stats import binom, hypergeom, norm, t
 
 from lapwing.errors import BadParameter
 from lapwing.survey.estimating.intervals import ConfidenceLevel, RatioMoments, SupportChance
+from support.cases import each
 
 LEVEL = ConfidenceLevel.of("0.95")
 
@@ -45,8 +46,8 @@ def sum_law(n: int, held: int, coin: SupportChance) -> NDArray[np.float64]:
     return law
 
 
-@pytest.mark.parametrize("n", [1, 5, 30, 300, 30_000])
-@pytest.mark.parametrize("coin", coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+@each("n", [1, 5, 30, 300, 30_000])
+@each("coin", coins())
 def test_intervals_for_shares_hold_by_exact_computation(coin: SupportChance, n: int) -> None:
     counts = np.arange(n + 1)
     low, high = coin.for_population(counts, n, LEVEL)
@@ -70,9 +71,9 @@ def sharp_coins() -> list[SupportChance]:
     ]
 
 
-@pytest.mark.parametrize("n", [1, 3, 30, 300])
-@pytest.mark.parametrize("confidence", ["0.951", "0.99", "0.999", "0.99999"])
-@pytest.mark.parametrize("coin", sharp_coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+@each("n", [1, 3, 30, 300])
+@each("confidence", ["0.951", "0.99", "0.999", "0.99999"])
+@each("coin", sharp_coins())
 def test_exact_intervals_hold_with_the_confidence_they_state(
     coin: SupportChance, confidence: str, n: int
 ) -> None:
@@ -99,7 +100,7 @@ def full_law(n: int, held: int, coin: SupportChance) -> NDArray[np.float64]:
     return law
 
 
-@pytest.mark.parametrize("risk", ["0.3", "0.05", "0.001"])
+@each("risk", ["0.3", "0.05", "0.001"])
 def test_intervals_together_are_exact_at_every_confidence(risk: str) -> None:
     """Also where one alone would be from scores: of one interval, or with little confidence."""
     coin, n = SupportChance(0.99966, 0.00034), 30
@@ -120,7 +121,7 @@ def test_for_respondents_exact_intervals_gain_from_knowing_the_coins() -> None:
     assert float((high - low)[0]) / 2 / math.sqrt(float(coin.variance(0.5, n))) < 2.62
 
 
-@pytest.mark.parametrize("coin", sharp_coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+@each("coin", sharp_coins())
 def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin: SupportChance) -> None:
     """Exact: 20 reports of 50 respondents, drawn without replacement, some of whom hold the option."""
     everybody, n, level = 50, 20, ConfidenceLevel.of("0.95").split(3)
@@ -132,8 +133,8 @@ def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin:
         assert law[covered(low, high, held / everybody)].sum() >= float(level.confidence) - 1e-12
 
 
-@pytest.mark.parametrize(("everybody", "n"), [(2, 1), (10, 5), (60, 30), (240, 30), (2400, 300)])
-@pytest.mark.parametrize("coin", coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+@each(("everybody", "n"), [(2, 1), (10, 5), (60, 30), (240, 30), (2400, 300)])
+@each("coin", coins())
 def test_for_all_respondents_the_interval_has_the_drawing_in_it(
     coin: SupportChance, everybody: int, n: int
 ) -> None:
@@ -169,7 +170,7 @@ def test_intervals_are_no_wider_than_they_need_to_be() -> None:
     assert float((high - low)[0]) == pytest.approx(2 * 1.96 * error, rel=0.01)
 
 
-@pytest.mark.parametrize("n", [5, 10, 30, 1000])
+@each("n", [5, 10, 30, 1000])
 def test_the_quantile_is_near_students(n: int) -> None:
     assert LEVEL.t(n) == pytest.approx(t.ppf(0.975, n - 1), rel=0.02)
     assert LEVEL.z == pytest.approx(norm.ppf(0.975))
@@ -179,7 +180,7 @@ def test_many_intervals_together_take_a_part_of_the_risk_each() -> None:
     assert LEVEL.split(50).z == pytest.approx(norm.ppf(1 - 0.05 / 100))
 
 
-@pytest.mark.parametrize("confidence", [0, 1, "nan", -1])
+@each("confidence", [0, 1, "nan", -1])
 def test_a_confidence_lies_between_0_and_1(confidence: float) -> None:
     with pytest.raises(BadParameter):
         ConfidenceLevel.of(confidence)

@@ -11,7 +11,7 @@ accepted, the model with the description of its features.
 
 Claim    a charged attempt is never taken for one of another pipeline, policy, stream or block.
 Because  all of these are in its receipt, and are compared whenever the attempt is read again.
-Test     tests/learn/pipelines/test_facts.py
+Test     tests/learn/pipelines/test_training_facts.py
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 from lapwing.core.losses import Loss, ParallelComposition, Relation, SequentialComposition
 from lapwing.errors import BadParameter, InProgress
 from lapwing.learn.features import Features
-from lapwing.learn.payer import LedgerPayer, PrepaidPayer
+from lapwing.learn.payer import PrepaidPayer
 from lapwing.learn.pipelines.components import Learner, fit_on_rows
 from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, attempt_blocks
 from lapwing.learn.stream import Stream
@@ -39,11 +39,9 @@ from lapwing.learn.validation import (
     Validator,
     eta_share,
 )
-from lapwing.ledger import Receipt
-from lapwing.ledger.gate import Gate
+from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState, RequestStatus
-from lapwing.sql import policy_ledger, row_questions
-from lapwing.sql.row_questions import PrivateRows, RowQuestion
+from lapwing.sql.row_questions import PrivateRows, RowQuestion, checked_version, half_key, read_rows
 
 ATTEMPT_FORM = "lapwing attempt 2"  # of the stored record, and of the receipt
 
@@ -154,7 +152,7 @@ class StatisticWork(AttemptWork):
         judged = self.validator.judge(released, attempt=self._attempt)
         if judged.verdict is not ValidationVerdict.ACCEPT:
             return stored_attempt(released, judged)
-        told = self._statistic.told(self.validator, released, judged)
+        told = self._statistic.to_json(self.validator, released, judged)
         return stored_attempt(released, judged, json.dumps(told, sort_keys=True).encode())
 
 
@@ -265,9 +263,7 @@ class AttemptRunner:
 
         Raises InProgress if another process is working on it.
         """
-        found = self.gate.find(
-            attempt_key(self.stream.policy.name, self.pipeline.name, self.run, tried.attempt)
-        )
+        found = self.gate.find(self._key(tried))
         if found is None:
             return None
         if found.state is RequestState.OPEN:
@@ -310,32 +306,37 @@ class AttemptRunner:
         dataset, pipeline, blocks = self.stream.dataset, self.pipeline, self.blocks(tried)
         if blocks is None:
             raise BadParameter("blocks", f"{tried.blocks} have not arrived yet")
-        version, work = row_questions.checked_version(dataset, self.question), self._work(tried)
+        version, work = checked_version(dataset, self.question), self._work(tried)
         facts = self.facts(tried, blocks)
-        payer = LedgerPayer(
-            self.gate,
+        spending = Spending(
             targets=self.stream.targets(self.question, blocks, pipeline=pipeline.name),
-            unit=policy_ledger.unit_of(dataset.policy),
+            loss=work.loss,
+            unit=dataset.curator.unit,
             relation=Relation.ADD_REMOVE,
-            request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
-            key=attempt_key(dataset.policy.name, pipeline.name, self.run, tried.attempt),
-        )
-        paid = payer.pay(
-            work.loss,
-            lambda: work.done(row_questions.read_rows(dataset, self.question, blocks, version=version)),
             mechanism=MECHANISM,
             parameters={**facts, "trainer": pipeline.trainer.kind, **work.parameters},
+            request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
         )
-        assert paid.receipt is not None
-        found = RequestStatus(RequestState.ANSWERED, paid.receipt, paid.result)
-        return self._known(found, tried, is_replay=paid.is_replay)
+        charged = ChargedRead(
+            gate=self.gate,
+            spending=spending,
+            key=self._key(tried),
+            version=version,
+            current_version=dataset.version,
+        )
+        done = charged.release(lambda: read_rows(dataset, self.question, blocks), work.done)
+        found = RequestStatus(RequestState.ANSWERED, done.receipt, done.answer)
+        return self._known(found, tried, is_replay=done.is_replay)
+
+    def _key(self, tried: PlannedAttempt) -> str:
+        return attempt_key(self.stream.policy.name, self.pipeline.name, self.run, tried.attempt)
 
     def price(self, tried: PlannedAttempt) -> Loss:
         """Return the loss of an attempt for each unit. Looking is free."""
         return self._work(tried).loss
 
     def _work(self, tried: PlannedAttempt) -> AttemptWork:
-        key = row_questions.half_key(self.stream.ledger)
+        key = half_key(self.stream.ledger)
         return attempt_work(self.pipeline, self.features, tried, run=self.run, key=key)
 
 

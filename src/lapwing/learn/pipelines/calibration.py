@@ -24,10 +24,11 @@ from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Loss, checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.learn.confidence_bounds import (
+    clamped_share,
     float_down,
     float_up,
-    mean_ceiling,
-    mean_floor,
+    noisy_mean_ceiling,
+    noisy_mean_floor,
     share_ceiling,
     share_floor,
 )
@@ -132,7 +133,7 @@ class Calibration:
         """Return the noisy sums as text. Charge the loss first."""
         return json.dumps(self.noise.sample(self.sums(model, rows)).tolist()).encode()
 
-    # What was released, read
+    # Reading a release
 
     def bins(self, released: bytes) -> list[CalibrationBin]:
         """Return each bin, on the scale of the label."""
@@ -142,13 +143,12 @@ class Calibration:
     def _bin(self, k: int, of_x: int, of_rest: int) -> CalibrationBin:
         total = of_x + of_rest
         low, high = self._interval(of_x, of_rest)
-        mean = min(max(Fraction(of_x, total), Fraction(0)), Fraction(1)) if total > 0 else None
         start, wide = self._scale()
         return CalibrationBin(
             low=float(start + wide * Fraction(k, self.part.bins)),
             high=float(start + wide * Fraction(k + 1, self.part.bins)),
             units=max(total / self.steps, 0.0),
-            mean=None if mean is None else float(start + wide * mean),
+            mean=float(start + wide * clamped_share(of_x, of_rest)) if total > 0 else None,
             at_least=float_down(start + wide * low),
             at_most=float_up(start + wide * high),
         )
@@ -161,8 +161,8 @@ class Calibration:
                 share_floor(of_x - reach, of_rest + reach, tail),
                 share_ceiling(of_x + reach, of_rest - reach, tail),
             )
-        floor = mean_floor(Fraction(of_x - reach, m), Fraction(of_rest + reach, m), tail)
-        ceiling = mean_ceiling(Fraction(of_x + reach, m), Fraction(of_rest - reach, m), tail)
+        floor = noisy_mean_floor(of_x, of_rest, reach=reach, most=m, risk=tail)
+        ceiling = noisy_mean_ceiling(of_x, of_rest, reach=reach, most=m, risk=tail)
         return max(floor - _ROUNDED / m, Fraction(0)), min(ceiling + _ROUNDED / m, Fraction(1))
 
     def _scale(self) -> tuple[Fraction, Fraction]:
@@ -182,8 +182,8 @@ class Calibration:
             return f"predicted probability of {label} = {values[1]}", f"how often {label} is {values[1]}"
         return f"predicted probability of the predicted {label}", "how often that is right"
 
-    def told(self, released: bytes) -> dict[str, Any]:
-        """Return the section of the model card."""
+    def to_json(self, released: bytes) -> dict[str, Any]:
+        """Return the section of the model card as plain values."""
         predicted, compared = self.axes
         return {
             "predicted": predicted,

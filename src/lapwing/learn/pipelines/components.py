@@ -4,20 +4,20 @@ Claim    for every line with weights within ±1, some line of the net loses at m
          `LineNet.of_class` counts it.
 Because  the nearest line of the net has every weight within half a mesh, so its prediction is within
          `reach` on every row; errors are counted as if they were shorter by that.
-Test     tests/learn/pipelines/test_losses.py
+Test     tests/learn/pipelines/test_components_losses.py
 
 Claim    an attempt at a statistic (a mean or a histogram) costs each unit of its blocks the attempt's ε,
          without any δ. What is released, with the error shown for it, is computed from the noisy numbers
          alone.
 Because  a unit adds one vector within the validator's L1 bound, whatever rows it has. There is no test
          half, as the error is bounded from the same numbers. docs/arguments/attempts.md.
-Test     tests/learn/pipelines/test_statistics.py
+Test     tests/learn/pipelines/test_components_statistics.py
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, product
@@ -27,13 +27,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core.exact import positive, whole
+from lapwing.core.exact import inside_unit, positive, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.learn.features import Features, code_range, kind_step
+from lapwing.learn.features import Features, kind_step
 from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
-from lapwing.learn.pipelines.network import Network
 from lapwing.learn.table_input import Floats
 from lapwing.learn.trainers import (
     AdditiveTrees,
@@ -50,7 +49,6 @@ from lapwing.learn.validation import (
     ValidationResult,
     ValidationRows,
     Validator,
-    checked_eta,
 )
 from lapwing.learn.validators import (
     AccuracyValidator,
@@ -141,7 +139,7 @@ class LineNet:
         return mesh / 2 * (self.features.width + 1) * (high - low) / 2
 
     def of_class(self, kind: str, rows: PrivateRows) -> ClassLosses:
-        """Return the loss of each line of the net on each row, less what the mesh can hide.
+        """Return the loss of each line of the net on each row, less the error that the mesh can hide.
 
         It is private.
         """
@@ -150,16 +148,10 @@ class LineNet:
         truth = self.features.target(rows)
         # Half a part in a million more than the mesh hides, for the rounding of floats.
         reach = float(self.reach) + 1e-6 * (high - low)
-        losses: Sequence[Floats] = [
-            _of_errors(
-                kind,
-                np.maximum(
-                    np.abs((low + high) / 2 + (high - low) / 2 * _line(matrix, weights) - truth) - reach,
-                    0.0,
-                ),
-            )
-            for weights in self._weights()
-        ]
+        lines = (
+            (low + high) / 2 + (high - low) / 2 * _line(matrix, weights) for weights in self._weights()
+        )
+        losses = [_of_errors(kind, np.maximum(np.abs(line - truth) - reach, 0.0)) for line in lines]
         return ClassLosses(losses, units=rows.units)
 
     def _weights(self) -> list[Floats]:
@@ -200,13 +192,11 @@ class PipelineStatistic:
     @property
     def ends(self) -> tuple[int, int]:
         """The least and the greatest code of the label."""
-        assert self.features.label_kind is not None
-        return code_range(self.features.label, self.features.label_kind)
+        return self.features.label_feature.ends
 
     @property
     def _step(self) -> Fraction:
-        assert self.features.label_kind is not None
-        return kind_step(self.features.label_kind)
+        return kind_step(self.features.label_feature.kind)
 
     def validator(self, *, target: Fraction, eta: Fraction, epsilon: Fraction) -> StatisticValidator:
         """Return the validator of its error."""
@@ -217,7 +207,7 @@ class PipelineStatistic:
         return MeanValidator(target=target, eta=eta, epsilon=epsilon, low=low, high=high, step=self._step)
 
     def values(self, rows: PrivateRows) -> ValidationRows:
-        """Return what the validator adds up, for each row. It is private."""
+        """Return the number or bin of each row, for the validator. It is private."""
         column = rows.columns[self.features.label]
         first, last = self.ends
         if self.kind == MEAN:
@@ -227,10 +217,10 @@ class PipelineStatistic:
             places = np.minimum(places * self.bins // (last - first), self.bins - 1)
         return ValidationRows(np.where(column.known, places, -1), units=rows.units)
 
-    def told(
+    def to_json(
         self, validator: Validator, released: ValidationRelease, judged: ValidationResult
     ) -> dict[str, Any]:
-        """Return what was released, as plain values. It is public."""
+        """Return the released statistic as plain values. It is public."""
         if isinstance(validator, HistogramValidator):
             shares = validator.shares(released) or ()
             shown = [{**one, "share": share} for one, share in zip(self._parts(), shares, strict=True)]
@@ -354,7 +344,7 @@ class TrainerSettings:
             classes = features.classes if features.has_classes else None
             target = None if features.has_classes else Real(*features.target_bounds)
             own = network.NetworkSettings.of(settings)
-            return Network(
+            return network.Network(
                 own, **common, columns=features.declared, classes=classes, target=target, size=size or 1
             )
         if self.kind == LINEAR:
@@ -372,7 +362,7 @@ class TrainerSettings:
     def loaded(self, features: Features, *, epsilon: Fraction, delta: Fraction, model: bytes) -> Learner:
         """Create a trainer that holds a stored model."""
         trainer = self.create(features, epsilon=epsilon, delta=delta, size=1, payer=StoredPayer(model))
-        if isinstance(trainer, Network):
+        if isinstance(trainer, network.Network):
             return trainer.load(model)
         empty = features.coded({column.name: [] for column in features.columns})
         return fit_on_rows(trainer, features, empty, is_labelled=False)
@@ -419,7 +409,7 @@ class ValidatorSettings:
     def __post_init__(self) -> None:
         if self.is_error:
             positive(self.target, "target")
-            checked_eta(self.eta)
+            inside_unit(self.eta, "eta")
             return
         if self.loss not in ("", *NUMBER_LOSSES, *CLASS_LOSSES):
             raise BadParameter("loss", f"must be one of {', '.join((*NUMBER_LOSSES, *CLASS_LOSSES))}")
@@ -438,7 +428,7 @@ class ValidatorSettings:
         return self.loss == ERROR
 
     @property
-    def what(self) -> str:
+    def measure(self) -> str:
         """The name of the number that is shown to be small, or (accuracy) large."""
         return self.loss or "accuracy"
 

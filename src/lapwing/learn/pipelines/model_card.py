@@ -1,4 +1,4 @@
-"""The model card: what was learned from which data, at which price, what was shown, and what was not.
+"""The model card: the model, its data, its price, the bounds that were shown, and their limits.
 
 Everything in it is public: it is computed from the pipeline file, from released numbers and from receipts.
 """
@@ -12,6 +12,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from lapwing.core.exact import short
 from lapwing.learn.pipelines.attempt import AttemptResult
 from lapwing.learn.pipelines.calibration import calibration_lines
 from lapwing.learn.pipelines.components import MEAN, statistic_lines
@@ -60,7 +61,7 @@ def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
         "trainer": {"kind": pipeline.trainer.kind, **pipeline.trainer.plain},
         "learned": {"label": pipeline.label, "features": outcome.features.names, "sql": pipeline.sql},
         "validated": {
-            "what": validator.what,
+            "what": validator.measure,
             "target": float(validator.target),
             "bound": None if validator.bound is None else float(validator.bound),
             "eta": float(validator.eta),
@@ -81,7 +82,7 @@ def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
 
 
 def _released(outcome: TrainingOutcome) -> dict[str, Any]:
-    """Return what an accepted run released besides a model: the statistic, or the calibration."""
+    """Return the statistic or the calibration that an accepted run released."""
     done, pipeline = outcome.accepted, outcome.pipeline
     if done is None or done.judged is None or done.model is None:
         return {}
@@ -89,7 +90,7 @@ def _released(outcome: TrainingOutcome) -> dict[str, Any]:
         return {"statistic": {**json.loads(done.model), "error_at_most": done.judged.bound}}
     if pipeline.calibration is None or done.calibration is None:
         return {}
-    return {"calibration": pipeline.calibration.of(outcome.features).told(done.calibration)}
+    return {"calibration": pipeline.calibration.of(outcome.features).to_json(done.calibration)}
 
 
 def _privacy(outcome: TrainingOutcome) -> dict[str, Any]:
@@ -209,7 +210,11 @@ def card_text(card: dict[str, Any]) -> str:
         The text, with a line break at its end.
 
     Example:
-        See `model_card`.
+        ```python
+        from lapwing.learn import card_text, model_card
+
+        print(card_text(model_card(outcome, stream.policy)))
+        ```
     """
     validated, data, privacy = card["validated"], card["data"], card["privacy"]
     better = "at least" if validated["what"] == "accuracy" else "at most"
@@ -227,11 +232,11 @@ def card_text(card: dict[str, Any]) -> str:
     ]
     if privacy["epsilon"] is not None:
         lines += [
-            f"Price       ε {privacy['epsilon']:g}, δ {privacy['delta']:g} for the last attempt; all "
+            f"Price       ε {privacy['epsilon']:g}, δ {short(privacy['delta'])} for the last attempt; all "
             f"together cost no block more than ε {privacy['run_epsilon_at_most']:g}, "
-            f"δ {privacy['run_delta_at_most']:.3g}",
+            f"δ {short(privacy['run_delta_at_most'])}",
             f"For life    no block loses more than ε {privacy['stream_epsilon_for_life']:g}, "
-            f"δ {privacy['stream_delta_for_life']:g}, by all pipelines together",
+            f"δ {short(privacy['stream_delta_for_life'])}, by all pipelines together",
         ]
     lines += ["", "Attempts"]
     for one in card["attempts"]:

@@ -22,7 +22,7 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -108,10 +108,6 @@ def _table(name: str) -> Floats:
     return found
 
 
-NETWORK_OPTIONS = (
-    "layers", "activation", "clip", "rate", "batch", "steps", "learning_rate", "optimizer", "momentum",
-    "unit_rows",
-)  # fmt: skip
 REQUIRED_SETTINGS = {
     "layers": "layers = [32, 16]: how wide the hidden layers are",
     "activation": 'activation = "relu"',
@@ -225,6 +221,7 @@ _CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
     "momentum": partial(_float_between, Fraction(0), Fraction(999, 1000)),
     "unit_rows": partial(_count, MOST_ROWS),
 }
+NETWORK_OPTIONS = tuple(_CHECKS)
 
 
 MECHANISM = "network by DP-SGD"
@@ -233,6 +230,7 @@ _BEGINNING = 1  # seed of the initial numbers: public, and the same in each atte
 _PAGE = 64  # units that are processed at once
 
 
+@dataclass(eq=False, repr=False)
 class Network:
     """A network that predicts a class, or a number between declared bounds.
 
@@ -241,48 +239,49 @@ class Network:
     `size` is the declared approximate number of training units.
     """
 
-    def __init__(
-        self,
-        settings: NetworkSettings,
-        *,
-        epsilon: Fraction,
-        delta: Fraction,
-        columns: Sequence[Column],
-        classes: Sequence[int] | None,
-        target: Real | None,
-        size: int,
-        payer: Payer,
-    ) -> None:
-        self._settings, self._epsilon, self._delta, self._payer = settings, epsilon, delta, payer
-        self._columns, self._classes, self._target = tuple(columns), classes, target
-        self._size = size
-        inputs = sum(column.width for column in self._columns)
-        self._shapes = settings.shapes(inputs, 1 if classes is None else len(checked_classes(classes)))
+    settings: NetworkSettings
+    _: KW_ONLY
+    epsilon: Fraction
+    delta: Fraction
+    columns: Sequence[Column]
+    classes: Sequence[int] | None
+    target: Real | None
+    size: int
+    payer: Payer
+
+    def __post_init__(self) -> None:
+        inputs = sum(column.width for column in self.columns)
+        outputs = 1 if self.classes is None else len(checked_classes(self.classes))
+        self._shapes = self.settings.shapes(inputs, outputs)
         self._forward: NetworkForward | None = None
 
     def price(self, n_features: int) -> Loss:
         """Return the loss of `fit`. Looking is free, and checks that the layers can be trained here."""
-        checked_columns(self._columns, n_features)
-        return self._private(PublicData()).schedule.loss()
+        checked_columns(self.columns, n_features)
+        trainer = self._private(PublicData())
+        # Tried now: a failure after the charge stays charged.
+        truth = np.zeros(0, np.int64 if self.target is None else np.float32)
+        trainer.rehearse(np.zeros((0, self._shapes[0][1]), np.float32), truth)
+        return trainer.schedule.loss()
 
     def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Charge all steps, then do them."""
         rows = (self._rows(X) / ONE).astype(np.float32)
         truth: NDArray[Any]
-        if self._target is None:
-            assert self._classes is not None
+        if self.target is None:
+            assert self.classes is not None
             # An unknown class counts as the first one; pipelines leave such rows out.
-            truth = np.maximum(class_codes(np.array(self._classes), np.asarray(y)), 0)
+            truth = np.maximum(class_codes(np.array(self.classes), np.asarray(y)), 0)
         else:
-            truth = (self._target.features(np.asarray(y))[:, 0] / ONE).astype(np.float32)
-        price, unit_of_row = self.price(len(self._columns)), self._payer.checked_units(units)
+            truth = (self.target.features(np.asarray(y))[:, 0] / ONE).astype(np.float32)
+        price, unit_of_row = self.price(len(self.columns)), self.payer.checked_units(units)
 
         def work() -> bytes:
             trainer = self._private(PrepaidPayer(price))
             trainer.fit(rows, truth, None if unit_of_row is None else np.asarray(unit_of_row))
             return _stored(trainer.module)
 
-        self.load(self._payer.pay(price, work, mechanism=MECHANISM, parameters={}).result)
+        self.load(self.payer.pay(price, work, mechanism=MECHANISM, parameters={}).result)
         return self
 
     def load(self, stored: bytes) -> Self:
@@ -299,15 +298,15 @@ class Network:
             weights, bias = flat[at : at + out * into], flat[at + out * into : at + out * (into + 1)]
             found.append((weights.reshape(out, into).astype(np.float64), bias.astype(np.float64)))
             at += out * (into + 1)
-        self._forward = NetworkForward(found, self._settings.activation)
+        self._forward = NetworkForward(found, self.settings.activation)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the most probable class of each row, or the expected number within its bounds."""
         outputs = self._outputs(X)
-        if self._target is not None:
-            return self._target.value(np.clip(outputs[:, 0], -1, 1))
-        found: NDArray[Any] = np.array(self._classes)[outputs.argmax(axis=1)]
+        if self.target is not None:
+            return self.target.value(np.clip(outputs[:, 0], -1, 1))
+        found: NDArray[Any] = np.array(self.classes)[outputs.argmax(axis=1)]
         return found
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
@@ -317,7 +316,7 @@ class Network:
     def _rows(self, X: Any) -> Wholes:  # noqa: N803
         """Scale rows to -1 … 1, in steps of 1 / ONE."""
         table = checked_table(X)
-        return feature_matrix(checked_columns(self._columns, table.shape[1]), table)
+        return feature_matrix(checked_columns(self.columns, table.shape[1]), table)
 
     def _outputs(self, X: Any) -> Floats:  # noqa: N803
         if self._forward is None:
@@ -329,15 +328,13 @@ class Network:
     def _private(self, payer: Payer) -> PrivateTrainer:
         from lapwing.learn.sgd import PrivateTrainer  # noqa: PLC0415 (an extra)
 
-        settings = self._settings
-        module, loss_fn = self._module(), _class_losses if self._target is None else _squares
-        rate, batch = settings.sampled(self._size)
-        self._rehearse(module, loss_fn)
+        settings = self.settings
+        rate, batch = settings.sampled(self.size)
         return PrivateTrainer(
-            module,
-            loss_fn,
-            epsilon=self._epsilon,
-            delta=self._delta,
+            self._module(),
+            _class_losses if self.target is None else _squares,
+            epsilon=self.epsilon,
+            delta=self.delta,
             clip=settings.clip,
             rate=rate,
             expected_batch=batch,
@@ -350,24 +347,11 @@ class Network:
             page=_PAGE,
         )
 
-    def _rehearse(self, module: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """Try the network now, since a failure after the charge stays charged."""
-        import torch  # noqa: PLC0415 (an extra)
-
-        from lapwing.learn.sgd import ClippedGradients  # noqa: PLC0415
-
-        rows = torch.zeros((0, self._shapes[0][1]))
-        truth = torch.zeros(0, dtype=torch.int64 if self._target is None else torch.float32)
-        settings = self._settings
-        ClippedGradients(
-            module, loss_fn, clip=settings.clip, page=_PAGE, unit_rows=settings.unit_rows
-        ).rehearse(rows, truth)
-
     def _module(self) -> nn.Module:
         import torch  # noqa: PLC0415 (an extra)
         from torch import nn  # noqa: PLC0415
 
-        made = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[self._settings.activation]
+        made = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[self.settings.activation]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_BEGINNING)
             parts: list[nn.Module] = []

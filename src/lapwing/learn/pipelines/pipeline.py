@@ -1,4 +1,4 @@
-"""Pipelines: what is learned from a stream, how, and what must be shown before a model leaves.
+"""Pipelines: the data, the trainer, and the target that a model must reach before it leaves.
 
 Attempts follow a public schedule of blocks and ε, which is fixed before the first one:
 
@@ -7,7 +7,7 @@ Claim    the data and ε of attempt i are a function of the pipeline file, of th
          about twice what attempt i uses; so at most about 4 times what would have been enough.
 Because  blocks times ε doubles from attempt to attempt, and nothing else is looked at: neither verdicts nor
          budgets. A block that cannot pay ends the run, and is not replaced. docs/arguments/attempts.md.
-Test     tests/learn/pipelines/test_schedule.py
+Test     tests/learn/pipelines/test_pipeline_schedule.py
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from lapwing.config.values import checked_label
-from lapwing.core.exact import exact, set_fields, whole
+from lapwing.core.exact import inside_unit, set_fields, whole
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.learn.features import Features
@@ -51,11 +52,6 @@ class PlannedAttempt:
     attempt: int
     blocks: int
     epsilon: Fraction
-
-    @property
-    def use(self) -> Fraction:
-        """The budget that it takes from all blocks together."""
-        return self.blocks * self.epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +89,14 @@ class AttemptSchedule:
         if self.most_blocks is not None and blocks > self.most_blocks:
             return None
         return PlannedAttempt(attempt, blocks, epsilon)
+
+    def attempts(self, start: int) -> Iterator[PlannedAttempt]:
+        """Yield the attempts of a run that began with `start` blocks, until the schedule ends."""
+        for number in count(1):
+            tried = self.at(number, start)
+            if tried is None:
+                return
+            yield tried
 
     def _there(self, start: int) -> int:
         most = start if self.most_blocks is None else min(start, self.most_blocks)
@@ -163,11 +167,11 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", checked_label(self.name, "name"))
-        set_fields(self, delta=checked_delta(self.delta), test_share=exact(self.test_share, "test_share"))
+        set_fields(
+            self, delta=checked_delta(self.delta), test_share=inside_unit(self.test_share, "test_share")
+        )
         if len(self.name) > LONGEST_NAME:
             raise BadParameter("name", f"must be at most {LONGEST_NAME} long")
-        if not 0 < self.test_share < 1:
-            raise BadParameter("test_share", "must lie strictly between 0 and 1")
         if self.trainer.is_statistic is not self.validator.is_error:
             raise BadParameter("validator", 'must be of kind "error" for statistics, and only for them')
         if self.trainer.is_statistic:

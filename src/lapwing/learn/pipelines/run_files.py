@@ -158,7 +158,13 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
         BadParameter: If the folder holds a run of another pipeline, stream, ledger or analyst.
 
     Example:
-        See `lapwing.learn.train`.
+        ```python
+        from pathlib import Path
+
+        from lapwing.learn import write_outputs
+
+        print(write_outputs(outcome, stream.policy, Path("durations.runs"))["card"])
+        ```
     """
     place = run_folder(folder, outcome.run)
     require_same_owner(place, outcome.owner)
@@ -186,7 +192,7 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
             attempts = attempts_picture(
                 outcome.pipeline.name,
                 attempts_to_plot(outcome),
-                what=outcome.pipeline.validator.what,
+                what=outcome.pipeline.validator.measure,
                 target=float(outcome.pipeline.validator.target),
             )
             save(attempts, place / PICTURE)
@@ -198,7 +204,7 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
 
 
 def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
-    """Return the file of an accepted statistic: what was released, and its greatest error."""
+    """Return the file of an accepted statistic: the released numbers, and their greatest error."""
     last = card["attempts"][-1]
     return {
         "form": "lapwing statistic 1",
@@ -267,6 +273,17 @@ def log_to_mlflow(card: dict[str, Any], files: dict[str, Path], uri: str) -> str
     Raises:
         MissingExtra: If MLflow is not installed.
         Unavailable: If MLflow refuses.
+
+    Example:
+        ```python
+        from pathlib import Path
+
+        from lapwing.learn import log_to_mlflow, model_card, write_outputs
+
+        store = Path("mlflow").absolute().as_uri()
+        files = write_outputs(outcome, stream.policy, Path("durations.runs"))
+        print(log_to_mlflow(model_card(outcome, stream.policy), files, store))
+        ```
     """
     os.environ[_QUIET] = "true"  # before the import, which sends a report
     try:
@@ -300,7 +317,7 @@ def mlflow_params(card: dict[str, Any]) -> dict[str, str]:
 
 
 def mlflow_metrics(card: dict[str, Any]) -> list[tuple[str, float, int]]:
-    """Return what was spent and released: a name, a number, and the attempt."""
+    """Return the numbers that were spent and released: a name, a number, and the attempt."""
     found = []
     for one in card["attempts"]:
         named = {name: one[name] for name in ("epsilon", "delta", "estimate", "bound")}

@@ -2,10 +2,10 @@
 
 Claim    killed at any moment and started again, a run continues where it was: no attempt is made or charged
          twice, none is lost, and nothing leaves that was not charged.
-Because  every decision follows from the file, the policy, the blocks that have arrived, and from what the
-         ledger has under the key of each attempt. A run begins with its first charge, whose receipt records
-         its facts. An attempt that was charged and crashed counts as failed.
-Test     tests/learn/pipelines/test_running.py (kill -9 at each step)
+Because  every decision follows from the file, the policy, the blocks that have arrived, and the results
+         that the ledger has under the keys of the attempts. A run begins with its first charge, whose
+         receipt records its facts. An attempt that was charged and crashed counts as failed.
+Test     tests/learn/pipelines/test_training.py (kill -9 at each step)
 
 Mistakes in the pipeline file are found before a run begins: nothing is charged for them. The files of a
 run can be written again at any time: the ledger has everything.
@@ -14,15 +14,16 @@ run can be written again at any time: the ledger has everything.
 from __future__ import annotations
 
 import json
-import os
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import Enum
 from fractions import Fraction
-from itertools import count, takewhile
+from itertools import islice
 from pathlib import Path
 
 from lapwing.core.budget import SHARE_PAIR
+from lapwing.core.exact import short
 from lapwing.errors import BadParameter, OverBudget, WorkEnded
 from lapwing.learn.budget_sharing import SharingRule
 from lapwing.learn.features import Features
@@ -33,11 +34,10 @@ from lapwing.learn.stream_blocks import blocks_text
 from lapwing.learn.validation import ValidationVerdict
 from lapwing.ledger.gate import Gate, ReleaseStep
 from lapwing.sql import row_questions
-from lapwing.sql.row_questions import RowQuestion
-from lapwing.sql.truncated.prepared_copy import sync_to_disk
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 
-def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[RowQuestion, Features]:
+def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[row_questions.RowQuestion, Features]:
     """Return the query of a pipeline and its features, if all attempts can be made. No data is read.
 
     Raises BadParameter with the key of the pipeline file that does not fit the stream.
@@ -48,8 +48,8 @@ def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[RowQuestion, Fea
     if pipeline.delta > most:
         raise BadParameter(
             "delta",
-            f"must be at most {float(most):.3g}: {float(SHARE_PAIR):.0%} of the stream's δ for life (or of "
-            "the pipeline's share of it) are for attempts",
+            f"must be at most {short(float(most))}: {float(SHARE_PAIR):.0%} of the stream's δ for life (or "
+            "of the pipeline's share of it) are for attempts",
         )
     _check_reach(stream, pipeline, question)
     for tried in first_and_last_attempt(pipeline, len(reachable_blocks(stream, question))):
@@ -57,23 +57,19 @@ def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[RowQuestion, Fea
     return question, features
 
 
-def reachable_blocks(stream: Stream, question: RowQuestion) -> tuple[str, ...]:
+def reachable_blocks(stream: Stream, question: row_questions.RowQuestion) -> tuple[str, ...]:
     """Return the blocks that have arrived and that the query can reach, oldest first."""
     return tuple(row_questions.blocks_to_charge(stream.dataset, question, stream.blocks()) or ())
 
 
 def first_and_last_attempt(pipeline: Pipeline, start: int) -> list[PlannedAttempt]:
     """Return the first attempt and the last, if there is one: in between, ε and data only grow."""
-    schedule = pipeline.schedule
-    first = schedule.at(1, start)
-    if first is None or schedule.most_blocks is None:
-        return [] if first is None else [first]
-    tries = takewhile(lambda one: one is not None, (schedule.at(number, start) for number in count(2)))
-    last = [one for one in tries if one is not None][-1:]
-    return [first, *last]
+    attempts = pipeline.schedule.attempts(start)
+    first = list(islice(attempts, 1))
+    return first if pipeline.schedule.most_blocks is None else [*first, *deque(attempts, maxlen=1)]
 
 
-def _check_reach(stream: Stream, pipeline: Pipeline, question: RowQuestion) -> None:
+def _check_reach(stream: Stream, pipeline: Pipeline, question: row_questions.RowQuestion) -> None:
     blocks, first = stream.policy.blocks, pipeline.schedule.first_blocks
     if blocks is None or blocks.by != "row":
         return  # blocks of units open as people arrive
@@ -132,13 +128,8 @@ def write_accepted(path: Path, text: str) -> None:
 def write_whole_file(path: Path, text: str) -> None:
     """Write a file completely or not at all, also through a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_to_disk(path.parent)
+    with replaced_private_file(path, mode=PUBLIC) as file:
+        file.write(text.encode())
 
 
 class RunState(Enum):
@@ -192,12 +183,8 @@ class TrainingOutcome:
 TrainingWatcher = Callable[[TrainingEvent], None]
 
 
-def ignore_event(_: TrainingEvent) -> None:
-    """Ignore an event."""
-
-
-def ignore_point(_: ReleaseStep) -> None:
-    """Ignore a point of a release."""
+def ignore(_: TrainingEvent | ReleaseStep) -> None:
+    """Ignore an event, or a step of a release."""
 
 
 def train(
@@ -206,8 +193,8 @@ def train(
     folder: Path,
     *,
     new_run: bool = False,
-    watch: TrainingWatcher = ignore_event,
-    at: Callable[[ReleaseStep], None] = ignore_point,
+    watch: TrainingWatcher = ignore,
+    at: Callable[[ReleaseStep], None] = ignore,
 ) -> TrainingOutcome:
     """Begin a run of a pipeline, or continue the last one.
 
@@ -271,54 +258,34 @@ def _run(gate: Gate, owner: RunOwner, *, new_run: bool) -> tuple[int, int]:
     return (run + 1, 0) if new_run or not run else (run, start)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """The reason why there is no next attempt now, and the attempt that failed, if one did."""
-
-    end: RunState
-    words: str
-    failed: AttemptResult | None = None
-
-
 def _loop(
     attempts: AttemptRunner, made: list[AttemptResult], watch: TrainingWatcher
 ) -> tuple[RunState, str]:
-    for number in count(1):
-        tried = attempts.pipeline.schedule.at(number, attempts.start)
-        if tried is None:
-            return RunState.NOT_ACCEPTED, "the schedule has ended, and no model was shown to be good enough"
+    """Add the results of attempts to `made` until the run ends or must wait. Return why it stopped."""
+    for tried in attempts.pipeline.schedule.attempts(attempts.start):
         done = attempts.earlier(tried)
         if done is None:
             blocks = attempts.blocks(tried)
             if blocks is None:
                 return RunState.WAITING, _waiting(attempts, tried)
-            new = _new(attempts, tried, blocks, watch)
-            if isinstance(new, _Stop):
-                made += [new.failed] if new.failed is not None else []
-                return new.end, new.words
-            done = new
+            watch(TrainingEvent("try", tried, tuple(blocks)))
+            if short := _cannot_pay(attempts, tried, blocks):
+                return RunState.OVER_BUDGET, short
+            try:
+                done = attempts.make(tried)
+            except OverBudget as error:  # another request spent in the meantime
+                return RunState.OVER_BUDGET, str(error)
+            except WorkEnded:  # the curator should look before more is spent
+                failed = attempts.earlier(tried)
+                made += [] if failed is None else [failed]
+                words = f"attempt {tried.attempt} was charged, and failed. Train again for the next one"
+                return RunState.FAILED, words
         made.append(done)
         watch(TrainingEvent("done", tried, done.blocks, done))
         if done.judged is not None and done.verdict is not ValidationVerdict.RETRY:
             end = RunState.ACCEPTED if done.verdict is ValidationVerdict.ACCEPT else RunState.REJECTED
             return end, done.judged.words
-    raise AssertionError("attempts are counted without end")
-
-
-def _new(
-    attempts: AttemptRunner, tried: PlannedAttempt, blocks: list[str], watch: TrainingWatcher
-) -> AttemptResult | _Stop:
-    """Make an attempt that was not made before."""
-    watch(TrainingEvent("try", tried, tuple(blocks)))
-    if short := _cannot_pay(attempts, tried, blocks):
-        return _Stop(RunState.OVER_BUDGET, short)
-    try:
-        return attempts.make(tried)
-    except OverBudget as error:  # another request spent in the meantime
-        return _Stop(RunState.OVER_BUDGET, str(error))
-    except WorkEnded:  # the curator should look before more is spent
-        words = f"attempt {tried.attempt} was charged, and failed. Train again for the next one"
-        return _Stop(RunState.FAILED, words, attempts.earlier(tried))
+    return RunState.NOT_ACCEPTED, "the schedule has ended, and no model was shown to be good enough"
 
 
 def _waiting(attempts: AttemptRunner, tried: PlannedAttempt) -> str:

@@ -9,13 +9,13 @@ Because  a page always has the same shape, whichever units are in it: empty plac
          0. At one shape, a row's floats depend on the row and the kind of its place. `rehearse` checks
          this, bit for bit, on made-up rows, before anything is charged: it refuses a module that mixes
          rows, and finds the number of kinds of places.
-Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_clipped.py
+Test     tests/learn/sgd/test_unit_gradients.py, tests/learn/sgd/test_clipping.py
 
 Claim    whether a unit counts depends on the unit alone, and no unit in a page can stop the training.
 Because  a page that fails is computed again in halves, at the same shape and with the same random numbers,
          down to the units that fail with all other places empty. Those places become empty, too. The
          assumption that a page fails exactly if one of its units does is in docs/arguments/dp_sgd.md.
-Test     tests/learn/sgd/test_usable.py
+Test     tests/learn/sgd/test_clipping_usable.py
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def gradients_of_usable_units(find: FindGradients, page: GradientPage) -> list[P
     Its errors are never passed on.
     """
     device = page.x.device
-    coins = generator_state(device)
+    state = generator_state(device)
     found = _tried(find, page)
     if found is not None:
         return found
 
     def again(units: Tensor) -> list[ParameterGradients] | None:
-        restore_generator(coins, device)  # other random numbers would change which units fail
+        restore_generator(state, device)  # other random numbers would change which units fail
         return _tried(find, page.only(units))
 
     there = page.present.reshape(page.units, -1).any(1)
@@ -166,13 +166,13 @@ class ClippedGradients:
         )
         self._is_share = False
         self.kinds = 1  # of places in a page: place p is of kind p % kinds
-        self._rooms: dict[bool, Tensor] = {}
+        self._reused: dict[bool, Tensor] = {}
         self._layers: TracedLayers | None = None
         with suppress(CannotTrace):
             self._layers = find_layers(module)
 
     @property
-    def way(self) -> str:
+    def method(self) -> str:
         """The gradient method: "one backward pass", "vmap" or, with that `backend`, "opacus"."""
         if self._opacus is not None:
             return "opacus"
@@ -202,11 +202,11 @@ class ClippedGradients:
         dtype = first.dtype if single else torch.float64
         return torch.zeros(self.size, dtype=dtype, device=first.device)
 
-    def room(self, *, single: bool) -> Tensor:
+    def reused_sum(self, *, single: bool) -> Tensor:
         """Return memory like that of `empty`, always the same, with the last sum still in it."""
-        if single not in self._rooms:
-            self._rooms = {single: self.empty(single=single)}
-        return self._rooms[single]
+        if single not in self._reused:
+            self._reused = {single: self.empty(single=single)}
+        return self._reused[single]
 
     def views(self, sums: Tensor) -> dict[str, Tensor]:
         """Return the vector's slices by parameter, in the order of the module's."""
@@ -241,30 +241,6 @@ class ClippedGradients:
             part.add(factors, into[part.name], is_first=is_first)
         return norms
 
-    def of(self, x: Tensor, y: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Return the sum of clipped gradients of any number of rows, and the norms.
-
-        A unit's rows are adjacent.
-
-        Both are private: release neither. The trainer adds noise.
-        """
-        if len(x) % self.unit_rows or len(x) != len(y):
-            raise BadParameter("x", "must have unit_rows rows for each unit, and y as many")
-        sums, norms = self.empty(single=True), []
-        for start in range(0, len(x), self.rows):
-            rows, targets = x[start : start + self.rows], y[start : start + self.rows]
-            present = torch.arange(self.rows, device=x.device) < len(rows)
-            norm = self.add_page(self.padded(rows), self.padded(targets), present, sums)
-            norms.append(norm[: len(rows) // self.unit_rows])
-        shaped = {name: part.view_as(self._trained[name]) for name, part in self.views(sums).items()}
-        return shaped, torch.cat(norms) if norms else torch.zeros(0, dtype=torch.float64)
-
-    def padded(self, rows: Tensor) -> Tensor:
-        """Return the rows, padded with zeros to a page."""
-        if len(rows) == self.rows:
-            return rows
-        return torch.cat([rows, rows.new_zeros((self.rows - len(rows), *rows.shape[1:]))])
-
     def _parts(self, page: GradientPage) -> list[ParameterGradients]:
         if self._opacus is not None:
             return self._opacus.parts(page)
@@ -287,7 +263,7 @@ class ClippedGradients:
         return parts or module_gradients_by_vmap(self._module, self._loss_fn, trained, page)
 
     def rehearse(self, x: Tensor, y: Tensor) -> None:
-        """Try the module on made-up rows of the same form, and refuse what cannot be trained privately.
+        """Try the module on made-up rows of the same form. Refuse one that cannot be trained privately.
 
         A module that fails with one backward pass is tried with vmap. `kinds` (of places) is set.
         """
@@ -298,7 +274,7 @@ class ClippedGradients:
             )
         kept = BufferGuard(self._module, self._loss_fn)
         try:
-            self._choose_way(x, y)
+            self._choose_method(x, y)
         finally:
             kept.refuse_changes()
 
@@ -307,7 +283,7 @@ class ClippedGradients:
         rehearsal = self._rehearsal(x, y, is_share=self._is_share, seed=_SEED + step)
         self.kinds = rehearsal.brief(self.kinds)
 
-    def _choose_way(self, x: Tensor, y: Tensor) -> None:
+    def _choose_method(self, x: Tensor, y: Tensor) -> None:
         by_layers, first = self._layers, None  # the first error is the most helpful one
         for layers in [None] if by_layers is None or self._opacus is not None else [by_layers, None]:
             for is_share in (False, True) if y.is_floating_point() else (False,):

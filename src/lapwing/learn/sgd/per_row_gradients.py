@@ -8,7 +8,7 @@ Claim    a unit's gradient is the sum of the gradients that Opacus finds for its
 Because  Opacus is asked for gradients alone. Its clipping, noise, samples and accountant are not used:
          norms are taken here, of the very floats that are summed. So a wrong rule for a layer gives a wrong
          direction, of at most the clip's length; and a rule that mixes rows is found by `rehearse`.
-Test     tests/learn/sgd/test_opacus_backend.py
+Test     tests/learn/sgd/test_per_row_gradients_opacus.py
 """
 
 from __future__ import annotations
@@ -265,9 +265,9 @@ class OpacusGradients:
         The copy shares the module's numbers, and nothing else. The sum of all gradients, which torch
         computes anyway, and the rows that Opacus keeps are discarded with it.
         """
-        likeness = _likeness(self._module)
-        hooked = self._opacus.GradSampleModule(likeness, loss_reduction="sum")
-        for layer in hooked.iterate_submodules(likeness):
+        copied = _copy(self._module)
+        hooked = self._opacus.GradSampleModule(copied, loss_reduction="sum")
+        for layer in hooked.iterate_submodules(copied):
             layer.training = True  # otherwise Opacus ignores it; dropout inside such a layer is refused
         with torch.enable_grad(), warnings.catch_warnings():
             # Intended: rows need no gradient of their own.
@@ -275,10 +275,10 @@ class OpacusGradients:
             losses = checked_losses(self._loss_fn(hooked(page.x), page.y), len(page.x))
             if losses.requires_grad:
                 torch.autograd.backward(losses, page.present.to(losses.dtype))
-        return likeness
+        return copied
 
 
-def _likeness(module: nn.Module) -> nn.Module:
+def _copy(module: nn.Module) -> nn.Module:
     """Copy a module, sharing its numbers and buffers.
 
     The copy does nothing in place, which hooks forbid.
@@ -286,11 +286,11 @@ def _likeness(module: nn.Module) -> nn.Module:
     shared: dict[int, Any] = {id(value): value for value in module.buffers()}
     for value in module.parameters():
         shared[id(value)] = nn.Parameter(value.detach(), requires_grad=value.requires_grad)
-    likeness = copy.deepcopy(module, shared)
-    for part in likeness.modules():
+    copied = copy.deepcopy(module, shared)
+    for part in copied.modules():
         if getattr(part, "inplace", False) is True:
             setattr(part, "inplace", False)  # noqa: B010 (mypy sees a submodule)
-    return likeness
+    return copied
 
 
 def _refuse_what_opacus_cannot(module: nn.Module) -> None:

@@ -4,7 +4,8 @@ Claim    the result of `fit` is private at the loss that it charges, before it r
 Because  each step adds exact discrete Gaussian noise to whole numbers that one unit moves by at most
          `GradientSensitivity.distance`; the steps are fixed before the first, so that they end at the
          target ε; and the divisor is a public number, never the size of the sample.
-Test     tests/learn/sgd/test_trainer.py, tests/learn/sgd/test_neighbours.py, tests/learn/sgd/test_broken.py
+Test     tests/learn/sgd/test_private_trainer.py, tests/learn/sgd/test_sgd_neighbours.py,
+         tests/learn/sgd/test_private_trainer_broken.py
 
 A checkpoint of a run was paid for when the run began. Noise and its source are never saved: a resumed run
 draws fresh randomness, and pays again for every step that is done again.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from lapwing.learn.sgd.randomness import (
 )
 from lapwing.learn.sgd.sensitivity import GradientSensitivity, StepSchedule, step_schedule
 from lapwing.ledger import Receipt
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 _MAGIC = b"lapwing model 1\n"
 _KINDS = {torch.float32: "<f4", torch.float64: "<f8"}
@@ -50,23 +51,28 @@ _KINDS = {torch.float32: "<f4", torch.float64: "<f8"}
 
 def module_to_bytes(module: nn.Module) -> bytes:
     """Return the trained parameters as canonical bytes, after a line with their names and shapes."""
-    named = module.named_parameters()
-    values = {name: value.detach().cpu() for name, value in named if value.requires_grad}
-    header = [[name, _KINDS[value.dtype], list(value.shape)] for name, value in values.items()]
-    body = b"".join(value.numpy().astype(_KINDS[value.dtype]).tobytes() for value in values.values())
+    trained, header = _trained(module)
+    numbers = [value.detach().cpu().numpy().astype(_KINDS[value.dtype]) for value in trained]
+    body = b"".join(array.tobytes() for array in numbers)
     return _MAGIC + json.dumps(header, separators=(",", ":")).encode() + b"\n" + body
+
+
+def _trained(module: nn.Module) -> tuple[list[nn.Parameter], list[list[Any]]]:
+    """Return the trained parameters, and the name, type and shape of each."""
+    named = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
+    header = [[name, _KINDS[value.dtype], list(value.shape)] for name, value in named]
+    return [value for _, value in named], header
 
 
 def load_module_bytes(module: nn.Module, stored: bytes) -> None:
     """Load stored numbers into a module of the same form."""
     line, _, body = stored.removeprefix(_MAGIC).partition(b"\n")
-    trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
-    expected = [[name, _KINDS[value.dtype], list(value.shape)] for name, value in trained.items()]
+    trained, expected = _trained(module)
     if not stored.startswith(_MAGIC) or json.loads(line) != expected:
         raise BadParameter("module", "is not of the form of the stored model")
     start = 0
     with torch.no_grad():
-        for value in trained.values():
+        for value in trained:
             kind = np.dtype(_KINDS[value.dtype])
             numbers = np.frombuffer(body, kind, value.numel(), start).reshape(tuple(value.shape))
             value.copy_(torch.from_numpy(numbers.copy()))
@@ -84,20 +90,14 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the file completely or not at all."""
-        beside = path.with_name(path.name + ".new")
-        with beside.open("wb") as file:
-            torch.save(
-                {
-                    "step": self.step,
-                    "run": json.dumps(self.run, sort_keys=True),
-                    "model": torch.frombuffer(bytearray(self.model), dtype=torch.uint8),
-                    "optimizer": self.optimizer,
-                },
-                file,
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        found = {
+            "step": self.step,
+            "run": json.dumps(self.run, sort_keys=True),
+            "model": torch.frombuffer(bytearray(self.model), dtype=torch.uint8),
+            "optimizer": self.optimizer,
+        }
+        with replaced_private_file(path, mode=PUBLIC) as file:
+            torch.save(found, file)
 
     @classmethod
     def load(cls, path: Path, *, run: dict[str, str]) -> Checkpoint:
@@ -133,7 +133,8 @@ class PrivateTrainer:
         payer: The payer that is charged, or `PublicData()`.
         learning_rate: The learning rate.
         steps: The number of steps; None if it follows from `noise`.
-        noise: The noise, in multiples of what one unit can move; None if it follows from `steps`.
+        noise: The noise, in multiples of the distance by which one unit can move a sum; None if it follows
+            from `steps`.
         unit_rows: The number of rows of a unit that are drawn in each step, and added up before clipping.
         optimizer: "sgd" or "adam".
         momentum: The momentum of "sgd".
@@ -247,7 +248,7 @@ class PrivateTrainer:
         rows, targets = _tensor(X, "X"), _tensor(y, "y")
         if len(rows) != len(targets):
             raise BadValue("X and y must have as many rows")
-        people = UnitIndex(len(rows), self._payer.checked_units(units))
+        unit_index = UnitIndex(len(rows), self._payer.checked_units(units))
         begun = None
         if resume:
             if self._save_to is None:
@@ -264,7 +265,7 @@ class PrivateTrainer:
         gradients.rehearse(*_form(rows, targets, at_work.module))
         paid = self._payer.pay(
             self.schedule.loss(done=done),
-            lambda: at_work._train(gradients, rows, targets, people, begun),
+            lambda: at_work._train(gradients, rows, targets, unit_index, begun),
             mechanism="dp-sgd",
             parameters={**self._public(), "from step": done},
         )
@@ -272,12 +273,25 @@ class PrivateTrainer:
         self.receipt = paid.receipt
         return self
 
+    def rehearse(self, X: Data, y: Data) -> None:  # noqa: N803
+        """Try the module on made-up rows of the form of X and y, which may be empty. Nothing is charged.
+
+        Args:
+            X: Rows: only their form is used.
+            y: Targets: only their form is used.
+
+        Raises:
+            BadParameter: If the module cannot be trained privately.
+        """
+        module, loss_fn = copy.deepcopy((self.module, self._loss_fn))  # their own state is discarded
+        self._clipped(module, loss_fn).rehearse(*_form(_tensor(X, "X"), _tensor(y, "y"), module))
+
     def _train(
         self,
         gradients: ClippedGradients,
         rows: Tensor,
         targets: Tensor,
-        people: UnitIndex,
+        unit_index: UnitIndex,
         begun: Checkpoint | None,
     ) -> bytes:
         module, form = self.module, _form(rows, targets, self.module)
@@ -295,7 +309,7 @@ class PrivateTrainer:
                 if (step - first) in _AGAIN:  # it depends on released numbers alone, so it may fail
                     gradients.rehearse_again(*form, step=step)
                 reseed()
-                sums = self._sum(gradients, rows, targets, people, counts)
+                sums = self._sum(gradients, rows, targets, unit_index, counts)
                 noisy = release_noisy_sum(sums, self.sensitivity, noise, divided_by=self._batch)
                 # From here on everything is computed from released numbers.
                 for value, part in zip(gradients.trained, gradients.views(noisy).values(), strict=True):
@@ -316,7 +330,7 @@ class PrivateTrainer:
         gradients: ClippedGradients,
         rows: Tensor,
         targets: Tensor,
-        people: UnitIndex,
+        unit_index: UnitIndex,
         counts: Tensor | None = None,
     ) -> Tensor:
         """Return one step's sum, of a fresh sample. It is private, and gets noise next."""
@@ -333,11 +347,11 @@ class PrivateTrainer:
                 x, y = (_gathered(values, places, present).to(into.device) for values in (rows, targets))
                 gradients.add_page(x, y, present.to(into.device), into, is_first=not number)
 
-        sampled = people.sample(self.schedule.rate, self._unit_rows)
+        sampled = unit_index.sample(self.schedule.rate, self._unit_rows)
         kind = draw_place_kinds(len(sampled), self._page, gradients.kinds)
         pages = lay_out_pages(sampled, kind, self._page, gradients.kinds)
         single = self.sensitivity.is_single(len(sampled), len(pages))
-        sums = gradients.room(single=single)
+        sums = gradients.reused_sum(single=single)
         if not self.sensitivity.is_many(len(sampled), len(pages)):
             add(pages, sums)
             return sums

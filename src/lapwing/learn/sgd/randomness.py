@@ -4,7 +4,7 @@ Claim    each unit is sampled independently with probability exactly `rate`; whi
          drawn from its own rows alone; the kind of its place is drawn for it alone.
 Because  random numbers come from `lapwing.core.noise`; rows are ranked within their unit by random keys.
          The other units decide the page of a unit, and its place within its kind: nothing else.
-Test     tests/learn/sgd/test_sampling.py
+Test     tests/learn/sgd/test_randomness_sampling.py
 
 A sample may be empty: the step then releases noise alone. Batches of a fixed size, from shuffled data,
 have another price, and are not drawn here.
@@ -14,7 +14,7 @@ Claim    the result of `release_noisy_sum` is a function of the sum on the grid 
 Because  a step is a power of two, so that only `rint` rounds; whole numbers below 2^53, which
          `GradientSensitivity.mechanism` guarantees, are exact in double precision, and so are their sums.
          Everything after that is computed from released numbers.
-Test     tests/learn/sgd/test_noisy.py, tests/learn/sgd/test_neighbours.py
+Test     tests/learn/sgd/test_randomness_noise.py, tests/learn/sgd/test_sgd_neighbours.py
 
 Each draw is used once, is in memory only, and is lost with the process: after a crash, new noise is drawn.
 
@@ -22,7 +22,7 @@ Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh 
          `lapwing.core.noise`, new ones for each call of the function that it yields, and not from a seed
          that somebody set.
 Because  torch's generators are seeded from there, and restored afterwards.
-Test     tests/learn/sgd/test_coins.py
+Test     tests/learn/sgd/test_randomness_torch.py
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lapwing.core.budget import ProcessBound
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.gaussian_sampler import LOT, SLOT_BITS, Lookup
 from lapwing.core.noise import (
@@ -48,6 +47,7 @@ from lapwing.core.noise import (
     random_bytes,
     uniform_int,
 )
+from lapwing.core.process_bound import ProcessBound
 from lapwing.errors import BadValue, SessionOver
 from lapwing.learn.sgd.sensitivity import GradientSensitivity
 
@@ -271,11 +271,11 @@ def generator_state(device: torch.device) -> GeneratorState:
     return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
-def restore_generator(coins: GeneratorState, device: torch.device) -> None:
+def restore_generator(state: GeneratorState, device: torch.device) -> None:
     """Restore the state of torch's generators, so that they repeat their random numbers."""
-    torch.set_rng_state(coins[0])
-    if coins[1] is not None:
-        torch.cuda.set_rng_state(coins[1], device)
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1], device)
 
 
 class _WithoutDropout(TorchFunctionMode):

@@ -6,7 +6,7 @@ Claim    a module that passes gave, at this page's shape and for the rows tried,
 Because  exactly this is tried: units of many sizes at other places of their kind; single units and many
          replaced by long ones, by zeros, by absent ones, by one another; a weighted sum beside torch's. A
          place at which floats differ is no error: then there are more kinds of places, in the end one each.
-Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_refusals.py
+Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_clipping_refusals.py
 
 It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed. Modules that cannot be trained
 privately are refused by name.
@@ -91,16 +91,16 @@ class GradientRehearsal:
         Raises BadParameter if the module is unfit, and CannotTrace if only this gradient method fails.
         """
         with fixed_randomness(self.form.x.device, self.seed):
-            self._nobody_adds_nothing()
-            self._others_change_nothing(brief=False)
+            self._check_empty_page()
+            self._check_mixing(brief=False)
             kinds = self._kinds(1, _SIZES)
-            self._units_add_up()
+            self._check_sums()
         return kinds
 
     def brief(self, kinds: int) -> int:
         """Do a few trials again, with the module's present numbers. `kinds` is the result of `full`."""
         with fixed_randomness(self.form.x.device, self.seed):
-            self._others_change_nothing(brief=True)
+            self._check_mixing(brief=True)
             return self._kinds(kinds, _SIZES_AGAIN)
 
     @property
@@ -123,10 +123,10 @@ class GradientRehearsal:
             found.append(part.squares().reshape(self.units, 1).nan_to_num())
         return found
 
-    def _nobody_adds_nothing(self) -> None:
+    def _check_empty_page(self) -> None:
         x, y = self.form.rows(self._rows)
-        nobody = torch.zeros(self.units, dtype=torch.bool, device=x.device)
-        self._refuse_absent(self._tried(torch.zeros_like(x), torch.zeros_like(y), nobody), nobody)
+        present = torch.zeros(self.units, dtype=torch.bool, device=x.device)
+        self._refuse_absent(self._tried(torch.zeros_like(x), torch.zeros_like(y), present), present)
 
     def _refuse_absent(self, parts: list[ParameterGradients], present: Tensor) -> None:
         for part in parts:
@@ -134,7 +134,7 @@ class GradientRehearsal:
             if ((squares != 0) & squares.isfinite()).any():  # a gradient that is not finite adds nothing
                 raise BadParameter("loss_fn", "mixes the rows of a batch: an absent row has a gradient")
 
-    def _others_change_nothing(self, *, brief: bool) -> None:
+    def _check_mixing(self, *, brief: bool) -> None:
         x, y = self.form.rows(self._rows)
         usual = self._floats(self._tried(x, y))
         for kept, other_x, other_y, present in self._variations(x, y, brief=brief):
@@ -148,20 +148,20 @@ class GradientRehearsal:
     def _variations(
         self, x: Tensor, y: Tensor, *, brief: bool
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Yield pages with some units replaced: the mask of kept units, the rows, and who is present."""
-        everyone, half = self.units, self.units // 2
+        """Yield pages with some units replaced: masks of kept units, rows, and masks of present units."""
+        units, half = self.units, self.units // 2
 
         def some(count: int) -> Tensor:
-            return torch.randperm(everyone, device=x.device)[:count]
+            return torch.randperm(units, device=x.device)[:count]
 
-        first, last = torch.tensor([0], device=x.device), torch.tensor([everyone - 1], device=x.device)
+        first, last = torch.tensor([0], device=x.device), torch.tensor([units - 1], device=x.device)
         choices = [
             (some(1), "long"), (some(half), "long"), (some(half), "absent"), (some(1), "absent"),
             (first, "long"), (last, "zero"), (some(half), "other"), (some(half), "zero"),
-            (some(everyone - 1), "absent"),
+            (some(units - 1), "absent"),
         ]  # fmt: skip
         for replaced, how in choices[:3] if brief else choices:
-            kept = torch.ones(everyone, dtype=torch.bool, device=x.device)
+            kept = torch.ones(units, dtype=torch.bool, device=x.device)
             kept[replaced] = False
             rows = kept.repeat_interleave(self.unit_rows)
             new_x, new_y = self.form.rows(self._rows)
@@ -213,15 +213,12 @@ class GradientRehearsal:
                 return False
         return True
 
-    def _units_add_up(self) -> None:
+    def _check_sums(self) -> None:
         """Raise BadParameter if units' gradients do not add up to the gradient of all losses."""
         x, y = self.form.rows(self._rows)
         weights = torch.rand(self.units, dtype=torch.float64, device=x.device) + 0.5
-        if self.drops_in_sums:
+        with nullcontext() if self.drops_in_sums else without_dropout(self.module):
             parts, whole = self._tried(x, y), self._by_torch(x, y, weights)
-        else:
-            with without_dropout(self.module):
-                parts, whole = self._tried(x, y), self._by_torch(x, y, weights)
         lengths = {
             part.name: float((part.squares().sqrt() * weights).nan_to_num(0, 0, 0).sum()) for part in parts
         }

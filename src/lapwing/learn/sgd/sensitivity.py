@@ -5,12 +5,12 @@ Because  a unit's gradient is scaled by a factor that is at most clip / norm, up
          (`norm_error`); the float sum of a page differs from the true sum by at most gamma times the sum
          of norms (`sum_error`), for any order of adding; and rounding moves each coordinate by at most
          half a step on either side. docs/arguments/dp_sgd.md has the proof.
-Test     tests/learn/sgd/test_sensitivity.py, tests/learn/sgd/test_neighbours.py
+Test     tests/learn/sgd/test_sensitivity.py, tests/learn/sgd/test_sgd_neighbours.py
 
 Claim    a run of noisy sums on fresh Poisson samples is (ε, δ)-private with the ε of its `FixedRun`.
 Because  the number of steps, the rate and the noise are fixed before the first step, and
          `GradientSensitivity` bounds what a unit moves.
-Test     tests/learn/sgd/test_price.py
+Test     tests/learn/sgd/test_sensitivity_price.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claim    `squares` is at least (1 - e) times the squared norm of the unit's gradient, and `add` adds, for
          each unit, that gradient times its factor, up to the error that `GradientSensitivity` prices.
 Because  each class says how. Nothing here looks at two units at once, except the sum itself.
-Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_neighbours.py
+Test     tests/learn/sgd/test_unit_gradients.py, tests/learn/sgd/test_sgd_neighbours.py
 
 Layers with a rule get their gradients from their inputs and the slopes of their outputs, in one backward
 pass.
@@ -116,7 +116,7 @@ class StackedGradients(ParameterGradients):
         if present is not None:
             flat = flat.masked_fill(~present[:, None], 0)
         each = flat.reshape(page, -1, flat.shape[1])
-        return cls(name, each[:, 0] if each.shape[1] == 1 else each.sum(1))
+        return cls(name, _added(each))
 
     def squares(self) -> Tensor:
         """Return the squared norms of the gradients."""
@@ -162,8 +162,8 @@ class OuterGradients(_Products):
     """
 
     def squares(self) -> Tensor:
-        # A product of a large and a small length must not be lost on the way.
         """Return the products of the squared lengths."""
+        # A product of a large and a small length must not be lost on the way.
         inputs = safe_squares(self.inputs)
         return (inputs * safe_squares(self.slopes)).masked_fill_(inputs > LONGEST**2, torch.inf)
 
@@ -254,7 +254,7 @@ class EmbeddingGradients(ParameterGradients):
 
 # A weight's gradients of a page are written out up to this many floats; otherwise ghost norms are used.
 MOST_WRITTEN = 1 << 25
-# Pairs of times cost time² · (in + out); writing out costs in · out. So much more may it be.
+# Pairs of times cost time² · (in + out); writing out costs in · out, and may cost this much more.
 WRITING = 16
 
 
@@ -277,13 +277,13 @@ def _linear(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> dict
     a, b = _by_unit(inputs, page), _by_unit(slopes, page)
     parts: dict[str, ParameterGradients] = {"weight": _weights("weight", a, b)}
     if layer.bias is not None:
-        parts["bias"] = StackedGradients("bias", b.sum(1) if b.shape[1] > 1 else b[:, 0])
+        parts["bias"] = StackedGradients("bias", _added(b))
     return parts
 
 
 def _conv(layer: nn.Conv2d, inputs: Tensor, slopes: Tensor, page: int) -> dict[str, ParameterGradients]:
     padding = layer.padding
-    assert not isinstance(padding, str)  # `takes` sends these elsewhere
+    assert not isinstance(padding, str)  # `has_rule` refuses these
     patches = functional.unfold(
         inputs, layer.kernel_size, dilation=layer.dilation, padding=padding, stride=layer.stride
     )  # row, in · kernel, place

@@ -2,13 +2,13 @@
 
 Claim    without one unit, counts of F columns move by at most √F · COUNT in L2.
 Because  a unit has one row, which is in at most one cell of each column's table.
-Test     tests/learn/trainers/test_neighbours.py::test_a_bound_that_is_too_small_would_be_seen
-         tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_a_bound_that_is_too_small_would_be_seen
+         tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Claim    additive trees (after DP-EBM, Nori and others 2021): without one unit, the counts move by at most
          √columns in L2, and each tree's errors by at most REACH.
 Because  a unit has one row, which is in at most one leaf of a tree, with an error of length at most REACH.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ from lapwing.learn.trainers.columns import (
     code_matrix,
 )
 from lapwing.learn.trainers.estimator import Classifier, ModelNumbers, ScoredClassifier
-from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup, price_releases
+from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
 from lapwing.learn.trainers.whole_vectors import FAR, FINE, REACH, score_count, score_errors
 
 COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good as on real ones
@@ -42,8 +43,7 @@ COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good a
 
 def column_starts(columns: Sequence[Column]) -> list[int]:
     """Return the position at which each column's values begin among all values."""
-    widths = [column.width for column in columns]
-    return [sum(widths[:at]) for at in range(len(widths))]
+    return list(accumulate((column.width for column in columns), initial=0))[:-1]
 
 
 def count_values(rows: Wholes, first: Sequence[int], truth: Wholes, shape: tuple[int, int]) -> Wholes:
@@ -64,8 +64,22 @@ def sum_of_values(rows: Wholes, first: Sequence[int], values: Floats) -> Floats:
     return total
 
 
+class CodedClassifier(Classifier):
+    """A classifier whose columns all have finitely many values."""
+
+    def _coded(self, table: NDArray[Any]) -> tuple[tuple[Category | Binned, ...], Wholes]:
+        """Return the declared columns, and the codes of all rows."""
+        columns = checked_coded_columns(self.columns, table.shape[1])
+        return columns, code_matrix(columns, table)
+
+    def _codes(self, X: Any) -> tuple[Wholes, list[int]]:  # noqa: N803
+        """Return the codes of the rows to predict for, and the position at which each column begins."""
+        columns, rows = self._coded(self._table(X))
+        return rows, column_starts(columns)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class NaiveBayes(Classifier):
+class NaiveBayes(CodedClassifier):
     """Naive Bayes: classes as if columns were independent within each. Columns are Category or Binned."""
 
     mechanism: ClassVar[str] = "naive bayes"
@@ -80,24 +94,17 @@ class NaiveBayes(Classifier):
         return normalised
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
-        table = self._table(X)
-        columns = checked_coded_columns(self.columns, table.shape[1])
-        return self.prior_ + sum_of_values(code_matrix(columns, table), column_starts(columns), self.logs_)
+        return sum_of_values(*self._codes(X), self.logs_) + self.prior_
 
     def _price(self, columns: int) -> PricedReleases:
         described, classes = checked_coded_columns(self.columns, columns), checked_classes(self.classes)
         cells = sum(column.width for column in described) * len(classes)
-        return price_releases(self.epsilon, self.delta, (ReleaseGroup(columns * COUNT**2, cells),))
+        return self._priced(ReleaseGroup(columns * COUNT**2, cells))
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
-        columns, classes = (
-            checked_coded_columns(self.columns, table.shape[1]),
-            checked_classes(self.classes),
-        )
+        (columns, rows), classes = self._coded(table), checked_classes(self.classes)
         shape = run.parts[0].dimension, len(classes)
-        exact = count_values(
-            code_matrix(columns, table), column_starts(columns), class_codes(classes, target), shape
-        )
+        exact = count_values(rows, column_starts(columns), class_codes(classes, target), shape)
         noisy = run.release(0, exact * COUNT).reshape(-1, len(classes)) / COUNT
         return log_shares(noisy, [column.width for column in columns], float(run.sigmas[0]) / COUNT)
 
@@ -123,7 +130,7 @@ _CURVE = 0.15  # about the mean of p (1 - p), a row's part of a leaf's second de
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AdditiveTrees(ScoredClassifier):
+class AdditiveTrees(CodedClassifier, ScoredClassifier):
     """A classifier by a sum of curves, one for each column. Columns are Category or Binned.
 
     It makes `passes` over all columns. In each, every column gets a tree whose leaves move by `stride` of
@@ -136,29 +143,22 @@ class AdditiveTrees(ScoredClassifier):
     curves_: Floats = field(init=False)
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
-        table = self._table(X)
-        columns = checked_coded_columns(self.columns, table.shape[1])
-        return sum_of_values(code_matrix(columns, table), column_starts(columns), self.curves_)
+        return sum_of_values(*self._codes(X), self.curves_)
 
     def _price(self, columns: int) -> PricedReleases:
         widths = [column.width for column in checked_coded_columns(self.columns, columns)]
-        passes, outputs = (
-            whole(self.passes, "passes", at_least=1),
-            score_count(len(checked_classes(self.classes))),
-        )
+        passes = whole(self.passes, "passes", at_least=1)
+        outputs = score_count(len(checked_classes(self.classes)))
         positive(self.stride, "stride")
         look = ReleaseGroup(columns * COUNT**2, sum(widths), share=_LOOK)
         tree = ReleaseGroup(REACH**2, max(widths) * outputs, passes * columns, 1 - _LOOK)
-        return price_releases(self.epsilon, self.delta, (look, tree))
+        return self._priced(look, tree)
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
-        columns, classes = (
-            checked_coded_columns(self.columns, table.shape[1]),
-            checked_classes(self.classes),
-        )
+        (columns, rows), classes = self._coded(table), checked_classes(self.classes)
         boosting = Boosting(run, columns, float(self.stride))
         truth, outputs = class_codes(classes, target), score_count(len(classes))
-        return {"curves": boosting.curves(code_matrix(columns, table), truth, outputs).tolist()}
+        return {"curves": boosting.curves(rows, truth, outputs).tolist()}
 
 
 class Boosting:
@@ -169,7 +169,7 @@ class Boosting:
         self._starts = column_starts(columns)
 
     def curves(self, rows: Wholes, truth: Wholes, outputs: int) -> Floats:
-        """Return what each value of each column adds to each score."""
+        """Return the number that each value of each column adds to each score."""
         leaves = sum(column.width for column in self._columns)
         passes = self._run.parts[1].count // len(self._columns)
         counts = (
@@ -188,7 +188,7 @@ class Boosting:
         return mean / (passes - passes // 2) / FINE
 
     def _tree(self, leaf: Wholes, scores: Wholes, truth: Wholes, counts: Floats) -> Wholes:
-        """Return what is added in each leaf, in steps of a score."""
+        """Return the number that each leaf adds to the scores, in steps of a score."""
         part, width = self._run.parts[1], len(counts)
         sums = leaf_error_sums(leaf, score_errors(scores, truth), part.dimension // scores.shape[1])
         noisy = self._run.release(1, sums.ravel()).reshape(sums.shape)[:width] / REACH

@@ -3,14 +3,14 @@
 Claim    `fit` returns what is stored under its charge, and nothing else: a replay gives the same model.
 Because  training happens inside `Payer.pay` and gives canonical bytes. The fitted attributes are read from
          the bytes that `pay` returns.
-Test     tests/learn/trainers/test_trainer.py
+Test     tests/learn/trainers/test_estimator.py
 
 Scores that scikit-learn's tools show (`score`, cross-validation) are computed from rows and are not
 private: show them only for public data.
 
 Claim    the prediction for a row is a function of the model and that row, bit for bit.
 Because  scores are (each trainer says why), and so is `class_probabilities`.
-Test     tests/learn/trainers/test_alone.py
+Test     tests/learn/trainers/test_trainers_alone.py
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lapwing.learn.trainers.columns import (
     checked_target,
     feature_matrix,
 )
-from lapwing.learn.trainers.pricing import PricedReleases
+from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup, price_releases
 from lapwing.learn.trainers.whole_vectors import class_probabilities
 
 try:
@@ -104,6 +104,10 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         Raise BadParameter if they are wrong.
         """
 
+    def _priced(self, *groups: ReleaseGroup) -> PricedReleases:
+        """Return these releases with the noise that all of ε and δ allow."""
+        return price_releases(self.epsilon, self.delta, groups)
+
     @abstractmethod
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
         """Return the model as plain numbers, computed from releases of the run.
@@ -134,9 +138,17 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         validate_data(self, X, reset=False, skip_check_array=True)
         return table
 
+    def _width(self, columns: int) -> int:
+        """Return the number of features of a table with this number of columns."""
+        return sum(column.width for column in checked_columns(self.columns, columns))
+
     def _features(self, table: NDArray[Any]) -> Wholes:
         """Return the features of a table, as its columns are declared."""
         return feature_matrix(checked_columns(self.columns, table.shape[1]), table)
+
+    def _rows(self, X: Any) -> Wholes:  # noqa: N803
+        """Return the features of the rows to predict for."""
+        return self._features(self._table(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,7 +3,7 @@
 Claim    without one unit, what one round releases moves by at most √(b + w²) in L2, where b bounds a
          row's squared length and w is the weight of a count.
 Because  a unit has one row, in one cluster, which is found in whole numbers from that row alone.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sklearn.base import ClusterMixin, TransformerMixin  # type: ignore[import-u
 from lapwing.core.exact import whole
 from lapwing.core.noise import uniform_int
 from lapwing.learn.table_input import Floats, Wholes
-from lapwing.learn.trainers.columns import ONE, checked_columns
+from lapwing.learn.trainers.columns import ONE
 from lapwing.learn.trainers.estimator import ModelNumbers, Trainer
-from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup, price_releases
+from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
 from lapwing.learn.trainers.whole_vectors import whole_squared_lengths
 
 _TRIES = 50
@@ -64,17 +64,11 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
     def _n_features_out(self) -> int:
         return int(self.centres_.shape[0])
 
-    def _rows(self, X: Any) -> Wholes:  # noqa: N803
-        return self._features(self._table(X))
-
     def _price(self, columns: int) -> PricedReleases:
-        wide = sum(column.width for column in checked_columns(self.columns, columns))
         clusters = whole(self.n_clusters, "n_clusters", at_least=1)
         rounds = whole(self.rounds, "rounds", at_least=1)
         reach = columns * ONE * ONE + count_weight(columns) ** 2
-        return price_releases(
-            self.epsilon, self.delta, (ReleaseGroup(reach, clusters * (wide + 1), rounds),)
-        )
+        return self._priced(ReleaseGroup(reach, clusters * (self._width(columns) + 1), rounds))
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
         rows, weight = self._features(table), count_weight(table.shape[1])

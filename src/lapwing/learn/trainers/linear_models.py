@@ -5,17 +5,17 @@ The first two need one noisy release of second moments.
 Claim    without one unit, the upper half of Σ xxᵀ moves by at most √((b² + m b) / 2) in L2, where b bounds
          a row's squared length and m its largest squared entry.
 Because  Σ_{i≤j} x_i² x_j² = (|x|⁴ + Σ x_i⁴) / 2, and Σ x_i⁴ ≤ m |x|².
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Claim    linear regression is (ε, δ)-private: one release of the moments of (columns, 1, target), from which
          all else is computed. It uses as much ridge as the noise needs (after AdaSSP, Wang 2018).
 Because  each of the three has bounded entries, so a row's squared length is bounded.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Claim    principal components are (ε, δ)-private: one release of the moments of (columns, 1), from which all
          else is computed.
 Because  each has bounded entries, so a row's squared length is bounded.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Logistic regression is done by noisy gradient descent, on all rows or on Poisson samples of them.
 
@@ -23,7 +23,7 @@ Claim    without one unit, each sum of gradients moves by at most REACH · LIMIT
 Because  a unit has one row; a row has length at most LIMIT and its error (probability minus truth) length
          at most REACH; its gradient is their product. Both are functions of that row and of what was
          released before, computed in whole numbers, table look-ups and single rounded operations.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 The first release is the sum of all rows: rows are centred by its mean and then shortened to `radius`
 (where columns are scaled to -1 … 1), so that wide bounds cost little.
@@ -50,7 +50,6 @@ from lapwing.learn.trainers.columns import (
     checked_classes,
     checked_columns,
     class_codes,
-    feature_matrix,
     radius_in_steps,
 )
 from lapwing.learn.trainers.estimator import ModelNumbers, ScoredClassifier, Trainer
@@ -59,7 +58,6 @@ from lapwing.learn.trainers.pricing import (
     ReleaseGroup,
     checked_rate,
     noise_ratio,
-    price_releases,
 )
 from lapwing.learn.trainers.whole_vectors import (
     FINE,
@@ -99,56 +97,60 @@ def largest_noise_eigenvalue(run: PricedReleases, wide: int) -> float:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegression(RegressorMixin, Trainer):  # type: ignore[misc]
-    """Linear regression of a number between declared bounds (`target`).
+class MomentsTrainer(Trainer):
+    """A trainer that needs one noisy release of second moments.
 
     Rows longer than `radius` (where columns are scaled to -1 … 1) are shortened; with None, no row is.
     """
 
+    radius: float | None = None
+
+    def _features(self, table: NDArray[Any]) -> Wholes:
+        rows = super()._features(table)
+        if self.radius is None:
+            return rows
+        limit = radius_in_steps(self.radius)
+        return shorten(rows, limit, limit)
+
+    def _priced_moments(self, columns: int, more: int) -> PricedReleases:
+        """Price the moments of rows of these columns, with `more` entries beside their features."""
+        length = columns * ONE * ONE
+        if self.radius is not None:
+            length = min(length, radius_in_steps(self.radius) ** 2)
+        return self._priced(moments_release(length + more * ONE * ONE, self._width(columns) + more))
+
+    def _moments(self, run: PricedReleases, table: NDArray[Any], *more: Wholes) -> Floats:
+        """Release the moments of (features, 1, more)."""
+        constant = np.full((len(table), 1), ONE, dtype=np.int64)
+        return noisy_moments(run, np.hstack([self._features(table), constant, *more]))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearRegression(RegressorMixin, MomentsTrainer):  # type: ignore[misc]
+    """Linear regression of a number between declared bounds (`target`)."""
+
     mechanism: ClassVar[str] = "linear regression"
     target: Real
-    radius: float | None = None
     weights_: Floats = field(init=False)
     intercept_: float = field(init=False)
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
         """Return the expected number, within the declared bounds."""
-        rows = limit_length(self._features(self._table(X)), self.radius)
-        found = exact_products(rows, self.weights_[:, None], ONE)[:, 0] / ONE + self.intercept_
+        found = exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE + self.intercept_
         return self.target.value(np.clip(found, -1, 1))
 
     def _price(self, columns: int) -> PricedReleases:
-        described = checked_columns(self.columns, columns)
+        checked_columns(self.columns, columns)
         if not isinstance(self.target, Real):
             raise BadParameter("target", "must be Real(low, high): the bounds of y")
-        wide = sum(column.width for column in described)
-        length = largest_squared_length(columns, self.radius) + 2 * ONE * ONE
-        return price_releases(self.epsilon, self.delta, (moments_release(length, wide + 2),))
+        return self._priced_moments(columns, 2)
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
-        rows = limit_length(
-            feature_matrix(checked_columns(self.columns, table.shape[1]), table), self.radius
-        )
-        constant = np.full((len(rows), 1), ONE, dtype=np.int64)
-        moments = noisy_moments(run, np.hstack([rows, constant, self.target.features(target)]))
+        moments = self._moments(run, table, self.target.features(target))
         weights = ridge_weights(
             moments[:-1, :-1], moments[:-1, -1], largest_noise_eigenvalue(run, len(moments) - 1)
         )
         return {"weights": weights[:-1].tolist(), "intercept": float(weights[-1])}
-
-
-def largest_squared_length(columns: int, radius: float | None) -> int:
-    """Return the largest squared length of a row, in steps."""
-    most = columns * ONE * ONE
-    return most if radius is None else min(most, radius_in_steps(radius) ** 2)
-
-
-def limit_length(rows: Wholes, radius: float | None) -> Wholes:
-    """Shorten rows to `largest_squared_length`."""
-    if radius is None:
-        return rows
-    limit = radius_in_steps(radius)
-    return shorten(rows, limit, limit)
 
 
 def ridge_weights(moments: Floats, products: Floats, noise: float) -> Floats:
@@ -161,16 +163,12 @@ def ridge_weights(moments: Floats, products: Floats, noise: float) -> Floats:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PCA(TransformerMixin, Trainer):  # type: ignore[misc]
-    """The directions in which rows differ most, for columns scaled to -1 … 1.
-
-    Rows longer than `radius` are shortened; with None, no row is.
-    """
+class PCA(TransformerMixin, MomentsTrainer):  # type: ignore[misc]
+    """The directions in which rows differ most, for columns scaled to -1 … 1."""
 
     mechanism: ClassVar[str] = "principal components"
     learns_from_y: ClassVar[bool] = False
     n_components: int
-    radius: float | None = None
     mean_: Floats = field(init=False)
     components_: Floats = field(init=False)
 
@@ -187,29 +185,18 @@ class PCA(TransformerMixin, Trainer):  # type: ignore[misc]
         kept = away @ self.components_.T
         return float((kept**2).sum() / max(float((away**2).sum()), 1e-300))
 
-    def _rows(self, X: Any) -> Wholes:  # noqa: N803
-        table = self._table(X)
-        return limit_length(
-            feature_matrix(checked_columns(self.columns, table.shape[1]), table), self.radius
-        )
-
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
 
     def _price(self, columns: int) -> PricedReleases:
-        wide = sum(column.width for column in checked_columns(self.columns, columns))
+        wide = self._width(columns)
         if whole(self.n_components, "n_components", at_least=1) > wide:
             raise BadParameter("n_components", f"must be at most {wide}, the number of features")
-        length = largest_squared_length(columns, self.radius) + ONE * ONE
-        return price_releases(self.epsilon, self.delta, (moments_release(length, wide + 1),))
+        return self._priced_moments(columns, 1)
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
-        rows = limit_length(
-            feature_matrix(checked_columns(self.columns, table.shape[1]), table), self.radius
-        )
-        constant = np.full((len(rows), 1), ONE, dtype=np.int64)
-        moments = noisy_moments(run, np.hstack([rows, constant]))
+        moments = self._moments(run, table)
         count = max(float(moments[-1, -1]), 1.0)
         mean = np.clip(moments[:-1, -1] / count, -1, 1)
         values, vectors = np.linalg.eigh(moments[:-1, :-1] / count - np.outer(mean, mean))
@@ -250,7 +237,7 @@ class LogisticRegression(ScoredClassifier):
     intercept_: Floats = field(init=False)
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
-        rows = _centred(self._features(self._table(X)), self.centre_, self._radius())
+        rows = _centred(self._rows(X), self.centre_, self._radius())
         return (exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_) / LIMIT
 
     def _radius(self) -> int:
@@ -267,15 +254,14 @@ class LogisticRegression(ScoredClassifier):
         return steps, max(1.0, signal**0.5) if self.pace is None else float(positive(self.pace, "pace"))
 
     def _price(self, columns: int) -> PricedReleases:
-        described, classes = checked_columns(self.columns, columns), checked_classes(self.classes)
+        wide, classes = self._width(columns), checked_classes(self.classes)
         self._radius()
-        wide = sum(column.width for column in described)
         dimension = (wide + 1) * score_count(len(classes))
         look = ReleaseGroup(columns * ONE * ONE, wide, share=_LOOK)
         step = ReleaseGroup(
             (REACH * LIMIT) ** 2, dimension, self._plan()[0], 1 - _LOOK, checked_rate(self.rate)
         )
-        return price_releases(self.epsilon, self.delta, (look, step))
+        return self._priced(look, step)
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
         rows = self._features(table)

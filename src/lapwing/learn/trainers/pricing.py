@@ -111,7 +111,7 @@ def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[ReleaseGroup, ...])
 
     factor, run = Fraction(1), at(Fraction(1))
     for _ in range(_MOST_TRIES):
-        if run.loss.pair[0] <= epsilon:
+        if fits(run):
             break
         factor *= (run.loss.pair[0] / epsilon + _NUDGE).limit_denominator(1 << 30)
         run = at(factor)
@@ -123,7 +123,7 @@ def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[ReleaseGroup, ...])
     while high - low > high * _CLOSE:
         middle = max((low + high) / 2, high * Fraction(3, 4)).limit_denominator(1 << 20)
         tried = at(middle)
-        if tried.loss.pair[0] <= epsilon:
+        if fits(tried):
             high, run = middle, tried
         else:
             low = middle

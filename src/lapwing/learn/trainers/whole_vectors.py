@@ -4,13 +4,13 @@ Claim    the result of `shorten` has squared length at most limit², in whole nu
          row alone. `exact_cross_sum` is the exact sum.
 Because  squared lengths of whole vectors are whole; floats propose the vector, and a vector that is too
          long becomes 0. Products and sums of whole numbers below 2^53 are exact in floats, in any order.
-Test     tests/learn/trainers/test_shape.py
+Test     tests/learn/trainers/test_whole_vectors.py
 
 Claim    a row's error (probability minus truth) has length at most REACH, in whole numbers, and depends on
          its own scores and class alone.
 Because  exponentials come from one table (a vectorised `exp` may round by an element's position), the
          rest is single rounded operations in a fixed order, and `shorten` bounds the length.
-Test     tests/learn/trainers/test_shape.py
+Test     tests/learn/trainers/test_whole_vectors.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The second accountant's balances: what every block has spent and reserved, from the entries alone.
+"""The second accountant's balances: the spent and reserved costs of every block, from the entries alone.
 
 Nothing here is taken from `Terms.after` or from the database. Sums are exact and never cut off: each is
 kept in two machine words. Charges are added in batches. That finds the same as a check after every charge:
@@ -104,6 +104,15 @@ def joined(low: NDArray[Any], high: NDArray[Any]) -> tuple[int, ...]:
     return tuple([(top << LIMB) + rest for rest, top in zip(low.tolist(), high.tolist(), strict=True)])
 
 
+def find_sorted(known: NDArray[Any], wanted: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the index of each wanted number among rising numbers; -1 if it is not there."""
+    if not len(known):
+        return np.full(len(wanted), -1, np.intp)
+    rows = np.minimum(np.searchsorted(known, wanted), len(known) - 1).astype(np.intp)
+    rows[known[rows] != wanted] = -1
+    return rows
+
+
 OPEN, LOST, MOVED = 0, 1, 2
 AT_ONCE = 1 << 16
 FINDINGS_AT_MOST = 20
@@ -113,7 +122,7 @@ BlockRow = tuple[int, int, int, Costs, Costs]
 
 @dataclass(slots=True)
 class Findings:
-    """A list of what is wrong, in plain words. The first few are kept, the others counted."""
+    """A list of errors in plain words. The first few are kept, the others counted."""
 
     texts: list[str] = field(default_factory=list)
     count: int = 0
@@ -202,7 +211,7 @@ class Balances:
         return slice(start, start + count)
 
     def start_as(self, rows: slice, other: int) -> None:
-        """Let new blocks begin with what another block has spent."""
+        """Let new blocks begin with the spent costs of another block."""
         low, high = limbs(self._spent.exactly(other))
         if low.any() or high.any():
             self._spent.add(rows, low, high)
@@ -210,15 +219,11 @@ class Balances:
     def find(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the rows of block numbers; -1 for a block that was never opened."""
         known = self.numbers.rows
-        if not len(known):
-            return np.full(len(numbers), -1, np.intp)
-        if known[-1] - known[0] + 1 == len(known):  # no gaps
+        if len(known) and known[-1] - known[0] + 1 == len(known):  # no gaps
             rows: NDArray[np.intp] = (numbers - known[0]).astype(np.intp)
             rows[(rows < 0) | (rows >= len(known))] = -1
             return rows
-        rows = np.minimum(np.searchsorted(known, numbers), len(known) - 1).astype(np.intp)
-        rows[known[rows] != numbers] = -1
-        return rows
+        return find_sorted(known, numbers)
 
     def rows_between(self, first: int, last: int) -> slice:
         """Return the rows of all blocks with numbers in a range."""
@@ -281,19 +286,19 @@ class Balances:
         self._spent.add(touched, low, high)
         for row in touched[~self._admitted(touched)]:
             mine = rows == row
-            self._blame(int(row), prices[mine], entries[mine])
+            self._report_first_beyond(int(row), prices[mine], entries[mine])
 
-    def _blame(self, row: int, prices: NDArray[np.intp], entries: NDArray[np.int64]) -> None:
+    def _report_first_beyond(self, row: int, prices: NDArray[np.intp], entries: NDArray[np.int64]) -> None:
         """Report the first charge of a batch that should have been refused, by subtracting from the end."""
         caps = self.caps_of(row)
-        total, guilty = self._taken(row), int(entries[0])
+        total, first = self._taken(row), int(entries[0])
         for price, entry in zip(prices[::-1], entries[::-1], strict=True):
             if holds(total, caps):
                 break
-            guilty = int(entry)
+            first = int(entry)
             costs = joined(self._low.rows[price], self._high.rows[price])
             total = tuple([sum_ - cost for sum_, cost in zip(total, costs, strict=True)])
-        self._beyond(guilty, row)
+        self._beyond(first, row)
 
     def debit(self, entry: int, first: int, last: int, account: int, costs: Costs, *, hold: bool) -> slice:
         """Charge or reserve costs on many blocks at once, after `flush`, and return their rows."""
@@ -304,10 +309,7 @@ class Balances:
         if wrong.any():
             number = int(self.numbers.rows[rows][np.argmax(wrong)])
             self._not_open(entry, number, int(self._accounts.rows[account]))
-        if hold:
-            self.change_held([rows], costs)
-        else:
-            self.change_spent([rows], costs)
+        (self.change_held if hold else self.change_spent)([rows], costs)
         for piece in self._pieces(rows):
             admitted = self._admitted(piece)
             if not admitted.all():
@@ -316,20 +318,20 @@ class Balances:
         return rows
 
     def change_spent(self, many: Sequence[slice], costs: Sequence[int]) -> None:
-        """Add costs to what blocks have spent."""
-        low, high = limbs(costs)
-        for rows in many:
-            for piece in self._pieces(rows):
-                self._spent.add(piece, low, high)
+        """Add to the spent costs of blocks."""
+        self._change(self._spent, many, costs)
 
     def change_held(self, many: Sequence[slice], costs: Sequence[int]) -> None:
-        """Add costs to what blocks have reserved. Settled costs are negative."""
+        """Add to the reserved costs of blocks. Settled costs are negative."""
         if self._held is None:
             self._held = ExactSums(WIDTH, self.numbers.count)
+        self._change(self._held, many, costs)
+
+    def _change(self, sums: ExactSums, many: Sequence[slice], costs: Sequence[int]) -> None:
         low, high = limbs(costs)
         for rows in many:
             for piece in self._pieces(rows):
-                self._held.add(piece, low, high)
+                sums.add(piece, low, high)
 
     # Keeping
 
@@ -370,11 +372,11 @@ class Balances:
         return tuple(self._caps.rows[self.owners.rows[row]].tolist())
 
     def spent(self, row: int) -> Costs:
-        """Return what a block has spent, exactly."""
+        """Return the spent costs of a block, exactly."""
         return self._spent.exactly(row)
 
     def held(self, row: int) -> Costs:
-        """Return what a block has reserved, exactly."""
+        """Return the reserved costs of a block, exactly."""
         return (0,) * WIDTH if self._held is None else self._held.exactly(row)
 
     def taken(self, rows: RowIndex) -> WholeNumbers:

@@ -85,7 +85,7 @@ def read(body: bytes) -> dict[str, Any]:
     if shape is None:
         raise MalformedEntry("is of no known kind")
     if record.get("raises") is not None:
-        shape = shape | {"moved": _pairs}
+        shape = shape | {"moved": _each(_pair)}
     if kind == "version" and "name" in record:
         shape = shape | {"name": _hex(32)}
     if set(record) != {"kind", *shape} or next(iter(record)) != "kind":
@@ -142,16 +142,17 @@ def _time(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(_TIME, value) is not None
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
+def _kind(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
 
 
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _record(value: Any) -> bool:
-    return isinstance(value, dict)
+def _items(*each: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return the check of a list that has exactly these items."""
+    return lambda value: (
+        isinstance(value, list)
+        and len(value) == len(each)
+        and all(fits(item) for fits, item in zip(each, value, strict=True))
+    )
 
 
 def _costs(value: Any) -> bool:
@@ -164,8 +165,10 @@ def _costs(value: Any) -> bool:
 
 def _caps(value: Any) -> bool:
     return (
-        isinstance(value, list) and len(value) == WIDTH and all(cap == -1 or is_whole(cap) for cap in value)
-    ) and all(type(cap) is int for cap in value)
+        isinstance(value, list)
+        and len(value) == WIDTH
+        and all(type(cap) is int and -1 <= cap < WHOLE_BELOW for cap in value)
+    )
 
 
 def _rational(value: Any) -> bool:
@@ -189,48 +192,20 @@ def _ranges(value: Any) -> bool:
     return True
 
 
-def _pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and is_whole(value[1])
-
-
-def _pairs(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_pair, value))
-
-
-def _debit(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 3
-        and is_whole(value[0])
-        and _ranges(value[1])
-        and _costs(value[2])
-    )
-
-
-def _cost_of_account(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and _costs(value[1])
-
-
-def _differ(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and is_hex(value[1], 128)
-
-
-def _lost(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and is_hex(value[1], 64)
-
-
 def _at_least_one(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and bool(value) and all(fits(item) for item in value)
 
 
+_pair = _items(is_whole, is_whole)
+_text, _flag, _record = _kind(str), _kind(bool), _kind(dict)
 _CHARGE: Shape = {
     "at": _time, "by": _hex(32), "key": _or_null(_hex(64)), "request": _hex(64),
-    "debits": _at_least_one(_debit), "loss": _record, "mechanism": _text, "parameters": _record,
-    "code": _text, "session": is_whole,
+    "debits": _at_least_one(_items(is_whole, _ranges, _costs)), "loss": _record, "mechanism": _text,
+    "parameters": _record, "code": _text, "session": is_whole,
 }  # fmt: skip
 _VERSION: Shape = {
     "at": _time, "data": is_whole, "version": is_whole, "accounts": _each(is_whole),
-    "same_rule": _each(_flag), "differ": _each(_differ),
+    "same_rule": _each(_flag), "differ": _each(_items(is_whole, _hex(128))),
 }  # fmt: skip
 SHAPES: Final[dict[str, Shape]] = {
     "genesis": {
@@ -249,7 +224,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "charge": _CHARGE,
     "reserve": _CHARGE | {"fixed": _flag},
     "step": {
-        "at": _time, "reservation": is_whole, "costs": _at_least_one(_cost_of_account),
+        "at": _time, "reservation": is_whole, "costs": _at_least_one(_items(is_whole, _costs)),
         "loss": _or_null(_record),
     },
     "settle": {"at": _time, "reservation": is_whole, "spent": _flag},
@@ -257,7 +232,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "failed": {"at": _time, "charge": is_whole},
     "data": _VERSION | {"name": _hex(32), "origin": _hex(32), "rule": _text},
     "version": _VERSION,
-    "recovered": {"at": _time, "lost": _or_null(_lost), "signature": _hex(128)},
+    "recovered": {"at": _time, "lost": _or_null(_items(is_whole, _hex(64))), "signature": _hex(128)},
     "check": {"at": _time, "account": is_whole, "policy": _hex(64), "signature": _hex(128)},
     "policy": {"at": _time, "account": is_whole, "policy": _hex(64)},
 }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -10,14 +9,13 @@ from fractions import Fraction
 import numpy as np
 
 from lapwing.core.conversions import probability_up
-from lapwing.core.exact import ball, precision
+from lapwing.core.exact import ball, least_from, precision, short_up
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.registers import OpenedAccount
 from lapwing.ledger.accountant.replay import CuratorCheck, Replay
 from lapwing.ledger.anchors import Head
 
 PERIODS = (1, 2, 3, 12)
-DIGITS = 6
 BITS = 256
 Pair = tuple[Fraction, Fraction]
 
@@ -50,13 +48,7 @@ def periods_until_no_guarantee(epsilon: Fraction, delta: Fraction) -> int | None
     """Return the number of periods from which on nothing is guaranteed, because δ reaches 1; or None."""
     if not delta:
         return None
-    low, high = 0, 1
-    while guarantee_in_periods(epsilon, delta, high)[1] < 1:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if guarantee_in_periods(epsilon, delta, middle)[1] < 1 else (low, middle)
-    return high
+    return least_from(lambda count: guarantee_in_periods(epsilon, delta, count)[1] >= 1)
 
 
 def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
@@ -75,21 +67,7 @@ def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
 
 def text_up(value: Fraction) -> str:
     """Return a short decimal that is at least the value."""
-    if not value:
-        return "0"
-    exponent = math.floor(_log10(value)) - DIGITS + 1
-    scale = Fraction(10) ** exponent
-    digits = math.ceil(value / scale)
-    if digits >= 10**DIGITS:  # one digit more after rounding
-        digits, exponent = -(-digits // 10), exponent + 1
-    if -12 <= exponent <= 0:
-        return f"{digits / 10**-exponent:.{-exponent}f}".rstrip("0").rstrip(".")
-    whole, part = divmod(digits, 10 ** (DIGITS - 1))
-    return f"{whole}.{part:0{DIGITS - 1}d}".rstrip("0").rstrip(".") + f"e{exponent + DIGITS - 1}"
-
-
-def _log10(value: Fraction) -> float:
-    return math.log10(value.numerator) - math.log10(value.denominator)
+    return short_up(value, powers=range(-7, 6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +174,15 @@ class StatementReport:
     prices_unchecked: int = 0
     head: Head | None = None
     guarantee: Guarantee | None = None
+
+    @classmethod
+    def of(
+        cls, replay: Replay, ledger: str, key: str, findings: tuple[str, ...], head: Head | None = None
+    ) -> StatementReport:
+        """Return the report of a history that was replayed."""
+        prices = replay.prices
+        guarantee = Guarantee.of(replay)
+        return cls(ledger, key, replay.entries, findings, prices.checked, prices.unchecked, head, guarantee)
 
     @property
     def is_good(self) -> bool:

@@ -13,7 +13,7 @@ from lapwing.core.budget import Terms
 from lapwing.core.exact import exact
 from lapwing.errors import LapwingError
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
-from lapwing.ledger.accountant.textbook import caps_objection
+from lapwing.ledger.accountant.textbook import first_wrong_cap
 from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
 
@@ -23,7 +23,7 @@ class HeldInAccount:
     """The costs that a reservation holds in one account.
 
     A step changes spent and reserved costs, but not their sum, as far as filters can tell. So `used` may be
-    ahead of the blocks, which are updated (`booked`) when they are looked at.
+    ahead of the blocks, which are updated (`in_blocks`) when they are looked at.
     """
 
     account: int
@@ -32,7 +32,7 @@ class HeldInAccount:
     total: Costs
     caps: Costs
     used: Costs = (0,) * 8
-    booked: Costs = (0,) * 8
+    in_blocks: Costs = (0,) * 8
 
     @property
     def held(self) -> Costs:
@@ -44,14 +44,13 @@ class HeldInAccount:
         """The part of the reserved costs that steps have spent."""
         return _least(self.used, self.held)
 
-    def after(self, costs: Costs) -> Costs | None:
-        """Return the used costs after a step; None if that exceeds a filter that the reservation needs."""
-        used = tuple([before + cost for before, cost in zip(self.used, costs, strict=True)])
-        within = [
-            total > cap or sum_ <= total
-            for sum_, total, cap in zip(used, self.total, self.caps, strict=True)
-        ]
-        return used if all(within) else None
+    @property
+    def is_within(self) -> bool:
+        """Whether no filter that the reservation needs is exceeded by the used costs."""
+        return all(
+            total > cap or used <= total
+            for used, total, cap in zip(self.used, self.total, self.caps, strict=True)
+        )
 
 
 @dataclass(slots=True)
@@ -98,9 +97,9 @@ class Reservations:
             part = held.parts[account]
             if held.is_fixed and costs != part.total:
                 self.findings.add(f"entry {entry}: a fixed run must be spent whole, and was not")
-            if part.after(costs) is None:
-                self.findings.add(f"entry {entry}: takes more than reservation {number} holds")
             part.used = tuple([before + cost for before, cost in zip(part.used, costs, strict=True)])
+            if not part.is_within:
+                self.findings.add(f"entry {entry}: takes more than reservation {number} holds")
         return held
 
     def settle(self, entry: int, number: int, *, is_spent: bool) -> None:
@@ -111,7 +110,7 @@ class Reservations:
         held.has_ended = True
         del self.still_open[number]
         for part in held.parts.values():
-            self._book(part)
+            self._update_blocks(part)
             left = _minus(part.held, part.moved)
             self.balances.change_held(part.rows, _minus((0,) * 8, left))
             if is_spent:
@@ -129,10 +128,10 @@ class Reservations:
         return any(not accounts.isdisjoint(held.parts) for held in self.still_open.values())
 
     def bring_up_to_date(self) -> None:
-        """Update the blocks with what steps have spent so far."""
+        """Update the blocks with the costs that steps have spent so far."""
         for held in self.still_open.values():
             for part in held.parts.values():
-                self._book(part)
+                self._update_blocks(part)
 
     def __iter__(self) -> Iterator[tuple[int, int, Ranges, bool, bool, int, Costs, Costs]]:
         """Yield one row for each reservation and account, as the database has it.
@@ -155,13 +154,13 @@ class Reservations:
             return None
         return held
 
-    def _book(self, part: HeldInAccount) -> None:
-        if part.used == part.booked:
+    def _update_blocks(self, part: HeldInAccount) -> None:
+        if part.used == part.in_blocks:
             return
-        before = _least(part.booked, part.held)
-        self.balances.change_spent(part.rows, _minus(part.used, part.booked))
+        before = _least(part.in_blocks, part.held)
+        self.balances.change_spent(part.rows, _minus(part.used, part.in_blocks))
         self.balances.change_held(part.rows, _minus(before, part.moved))
-        part.booked = part.used
+        part.in_blocks = part.used
 
 
 def _minus(one: Costs, other: Costs) -> Costs:
@@ -281,7 +280,7 @@ class Registers:
             return None
         if caps != terms.caps:
             self._find(seq, "its caps are not those of its ε and δ")
-        k = caps_objection(terms.epsilon, terms.delta, terms.orders, caps)
+        k = first_wrong_cap(terms.epsilon, terms.delta, terms.orders, caps)
         if k is not None:
             self._find(seq, f"its cap number {k} does not follow from its ε and δ")
         return caps
@@ -332,7 +331,7 @@ class Registers:
     # Blocks
 
     def blocks(self, seq: int, record: dict[str, Any]) -> None:
-        """Open blocks of an account. They begin with what was charged to everyone in it."""
+        """Open blocks of an account. They begin with the costs charged to everyone in it."""
         opened, first, names = self.accounts.get(record["account"]), record["first"], record["names"]
         if opened is None or opened.slices == "none":
             self._find(seq, f"account {record['account']} has no blocks to open")

@@ -4,9 +4,9 @@ Claim    a history without findings is one in which no block was ever charged be
          follows from the promised (ε, δ), every price is at least what the textbook says, and the curator
          signed every exception.
 Because  sums, decisions, caps and prices are computed here a second time, by other code.
-Test     tests/ledger/test_replay.py
+Test     tests/ledger/accountant/test_replay.py
 
-Its state at one moment can be kept as bytes (`books_of`), from which a replay continues (`replay_from`).
+Its state at one moment can be kept as bytes (`state_bytes`), from which a replay continues (`replay_from`).
 They hold everything that decides whether a later entry is right: accounts, what each block has spent and
 reserved, open reservations, and data sets. They do not hold the outcomes of single charges: those are
 looked up in the entries.
@@ -21,10 +21,16 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.ledger.accountant import forms
-from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings, GrowingArray
+from lapwing.ledger.accountant.balance import (
+    Balances,
+    BlockRow,
+    Costs,
+    Findings,
+    GrowingArray,
+    find_sorted,
+)
 from lapwing.ledger.accountant.forms import MalformedEntry, costs_of, is_ending, is_object, parsed, read
 from lapwing.ledger.accountant.registers import (
     HeldInAccount,
@@ -87,7 +93,7 @@ class Outcomes:
 
     def _flush_outcomes(self) -> None:
         given = np.array(self.pending_outcomes, np.int64)
-        rows = self._find(given[:, 1])
+        rows = find_sorted(self._charges.rows, given[:, 1])
         good = (rows >= 0) & (given[:, 1] < given[:, 0])
         ordered = np.sort(rows)  # np.unique imports masked arrays: longer than all the rest
         is_once = bool((ordered[1:] != ordered[:-1]).all())
@@ -104,17 +110,9 @@ class Outcomes:
                 self._outcomes.rows[row] = outcome
                 self._entries.rows[row] = entry
 
-    def _find(self, charges: NDArray[np.int64]) -> NDArray[np.intp]:
-        known = self._charges.rows
-        if not len(known):
-            return np.full(len(charges), -1, np.intp)
-        rows = np.minimum(np.searchsorted(known, charges), len(known) - 1).astype(np.intp)
-        rows[known[rows] != charges] = -1
-        return rows
-
     def of(self, charge: int) -> int:
         """Return the outcome of a charge, after `flush`."""
-        row = int(self._find(np.array([charge], np.int64))[0])
+        row = int(find_sorted(self._charges.rows, np.array([charge], np.int64))[0])
         return int(self._outcomes.rows[row]) if row >= 0 else NOTHING
 
     def keys(self) -> Iterator[tuple[int, bytes]]:
@@ -428,17 +426,18 @@ class Replay:
 
     def _recovered(self, seq: int, record: dict[str, Any]) -> None:
         self._flush()
-        signature = bytes.fromhex(record["signature"])
-        if not good_signature(self.curator, encode(record | {"signature": None}), signature):
-            self._find(seq, "was not signed by the curator")
+        self._require_signed(seq, record)
         self.reservations.lose_everything()
         self.balances.lose_everything()
         self.recovered.append((seq, record["lost"] and record["lost"][0]))
 
-    def _checked(self, seq: int, record: dict[str, Any]) -> None:
+    def _require_signed(self, seq: int, record: dict[str, Any]) -> None:
         signature = bytes.fromhex(record["signature"])
         if not good_signature(self.curator, encode(record | {"signature": None}), signature):
             self._find(seq, "was not signed by the curator")
+
+    def _checked(self, seq: int, record: dict[str, Any]) -> None:
+        self._require_signed(seq, record)
         self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=False))
 
     def _changed(self, seq: int, record: dict[str, Any]) -> None:
@@ -460,25 +459,25 @@ def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> b
     return True
 
 
-BOOKS_FORMAT = 1
-LARGEST_BOOKS = (
+STATE_FORMAT = 1
+LARGEST_STATE = (
     2000  # blocks, or reservations: writing many with every seal would cost more than replaying them
 )
 
 
-class OtherBooksFormat(Exception):
+class OtherStateFormat(Exception):
     """The bytes were written by another version, so everything is replayed. Internal."""
 
 
-def books_of(replay: Replay) -> bytes | None:
+def state_bytes(replay: Replay) -> bytes | None:
     """Return the state after all entries that a replay has read; None if it is too large to be kept."""
     replay.bring_up_to_date()
     held = replay.reservations.still_open
-    if max(replay.balances.numbers.count, len(held)) > LARGEST_BOOKS:
+    if max(replay.balances.numbers.count, len(held)) > LARGEST_STATE:
         return None
     return encode(
         {
-            "format": BOOKS_FORMAT,
+            "format": STATE_FORMAT,
             "ledger": replay.ledger,
             "key": replay.key.hex(),
             "curator": replay.curator.hex(),
@@ -504,16 +503,16 @@ def books_of(replay: Replay) -> bytes | None:
                 [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
                 for one in replay.registers.datasets.values()
             ],
-            **({"checks": replay.checks} if replay.checks else {}),  # books without are those of before
+            **({"checks": replay.checks} if replay.checks else {}),  # as before there were checks
         }
     )  # fmt: skip
 
 
 def replay_from(books: bytes) -> Replay:
-    """Return a replay that continues from `books_of`. The bytes must be authentic."""
+    """Return a replay that continues from `state_bytes`. The bytes must be authentic."""
     said = json.loads(books)
-    if said["format"] != BOOKS_FORMAT:
-        raise OtherBooksFormat
+    if said["format"] != STATE_FORMAT:
+        raise OtherStateFormat
     replay = Replay()
     balances, registers = replay.balances, replay.registers
     replay.ledger = registers.ledger = said["ledger"]
@@ -537,7 +536,7 @@ def replay_from(books: bytes) -> Replay:
         for account, ranges, total, used in parts:
             rows = [balances.rows_between(first, last) for first, last in ranges]
             part = HeldInAccount(account, ranges, rows, tuple(total), registers.accounts[account].caps)
-            part.used = part.booked = tuple(used)
+            part.used = part.in_blocks = tuple(used)
             held.parts[account] = part
         replay.reservations.reserve(held)
     for number, name, origin, rule, accounts, version in said["data"]:

@@ -3,7 +3,7 @@
 A price must not be lower than the textbook says, and a cap not higher than (ε, δ) allows. Each cost is
 checked on its own, because a filter may look at one of them alone. A price may be too high.
 
-The code shares no formula with `lapwing.privacy`: what both agree on is unlikely to be a slip of either.
+The code shares no formula with `lapwing.core`, so it is unlikely that both make the same mistake.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ def opinion(description: Any, orders: Sequence[int]) -> Opinion | None:
         raise Unreadable from None
 
 
-def cost_objection(least: Opinion, costs: Sequence[int], caps: Sequence[int]) -> int | None:
+def first_cost_too_low(least: Opinion, costs: Sequence[int], caps: Sequence[int]) -> int | None:
     """Return the index of the first cost that is too low, or None.
 
     A cost above its cap is never too low.
@@ -349,7 +349,7 @@ def cost_objection(least: Opinion, costs: Sequence[int], caps: Sequence[int]) ->
     return None
 
 
-def caps_objection(
+def first_wrong_cap(
     epsilon: Fraction, delta: Fraction, orders: Sequence[int], caps: Sequence[int]
 ) -> int | None:
     """Return the index of the first cap that does not follow from (ε, δ), or None."""
@@ -403,7 +403,7 @@ class PriceChecks:
             return False
         if relation != ADD_REMOVE and least.kinds & ONLY_ADD_REMOVE:
             self._findings.add(f"entry {entry}: its loss holds only if neighbours {ADD_REMOVE}")
-        k = cost_objection(least, costs, caps)
+        k = first_cost_too_low(least, costs, caps)
         if k is not None:
             self._findings.add(f"entry {entry}: its cost number {k} is less than its loss costs at least")
         return not least.is_partial

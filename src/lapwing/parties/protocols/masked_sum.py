@@ -8,7 +8,8 @@ Because  a posted value is hidden by a self mask, and by one mask with every oth
          other honest members in the set stay secret; the mask key of a member outside of the set, whose
          self mask stays secret. No honest member answers for two sets, since more than half must have
          agreed on one.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon, with ideal masks; the proof, and the
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon, with ideal masks;
+         the proof, and the
          attack of an unbounded adversary, are in docs/arguments/parties.md
 
 Claim    the mask of a pair looks uniform to everybody without a secret key of the pair; the mask of a seed
@@ -16,7 +17,8 @@ Claim    the mask of a pair looks uniform to everybody without a secret key of t
 Because  X25519 (hashed Diffie-Hellman), HKDF-SHA256 over the shared secret and the context, and AES-256-CTR
          are assumed to be secure. A keystream word is cut to the modulus' number of bits, and drawn again
          if it is not below the modulus: uniform words give uniform elements.
-Test     parties/protocols/test_masks.py; views are tested with ideal masks in parties/test_views.py
+Test     parties/protocols/test_masked_sum.py; views are tested with ideal masks in
+         parties/protocols/test_protocols_views.py
 
 After Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning" (2017).
 """
@@ -169,26 +171,22 @@ class MaskedSum(Protocol):
         return cls.masks.pieces(setting.modulus, setting.length)
 
     @classmethod
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
+        given_back = cls._size(setting) * len(rounds[SEEDS]) if len(rounds) > UNMASK else 0
+        return (
+            rules.RoundRule(setting.least, "too few members posted a key", None),
+            rules.RoundRule(setting.least, "too few members shared their seeds"),
+            rules.RoundRule(setting.least, "too few members posted their value", setting.length),
+            rules.RoundRule(cls.agreeing(setting), rules.TOO_FEW_AGREED),
+            rules.RoundRule(cls.threshold(setting), "too few members gave the seeds back", given_back),
+        )[len(rounds) - 1]
+
+    @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        number, last = len(rounds) - 1, rounds[-1]
-        least, why = {
-            KEYS: (setting.least, "too few members posted a key"),
-            SEEDS: (setting.least, "too few members shared their seeds"),
-            MASKED: (setting.least, "too few members posted their value"),
-            AGREE: (cls.agreeing(setting), "too few members agreed on who is in the sum"),
-            UNMASK: (cls.threshold(setting), "too few members gave the seeds back"),
-        }[number]
-        if number in (SEEDS, AGREE):
-            rules.require_empty(last)
-        rules.require_posts(setting, last, least=least, why=why)
-        if number == KEYS:
-            wrong = tuple(i for i, public in last.items() if len(public) != cls.masks.public_bytes)
-            if wrong:
-                raise rules.ProtocolStopped(f"a key must have {cls.masks.public_bytes} bytes", wrong)
-        elif number == MASKED:
-            rules.require_elements(setting, last, setting.length)
-        elif number == UNMASK:
-            rules.require_elements(setting, last, cls._size(setting) * len(rounds[SEEDS]))
+        super()._follow(setting, rounds)
+        wrong = tuple(i for i, key in rounds[KEYS].items() if len(key) != cls.masks.public_bytes)
+        if wrong:
+            raise rules.ProtocolStopped(f"a key must have {cls.masks.public_bytes} bytes", wrong)
 
     def _post(self, number: int) -> Post:
         match number:

@@ -5,7 +5,7 @@ Claim    for the rows of a member, everything that all others together see is as
 Because  a post depends only on the member's own value, which carries a whole noise (honest = 1), and on
          earlier releases. So every use of it is post-processing. To post in "agree" is to sign the set of
          values that this member saw; more than half must sign, and no two sets can have that.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon
          parties/protocols/test_protocols.py::test_no_two_sets_are_opened
 
 The protocol needs no private channel. Agreement is not for privacy, but so that there is one sum. The local
@@ -31,7 +31,17 @@ class OwnNoise(Protocol):
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
         """Return why this protocol cannot serve the setting, or None."""
-        return rules.quorum_refusal(setting, setting.majority)
+        return rules.quorum_refusal(setting, cls.agreeing(setting))
+
+    @classmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return how many members must sign which values are in the sum."""
+        return setting.majority
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return more than half: agreement is not for privacy here, but so that there is one sum."""
+        return setting.majority
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
@@ -44,17 +54,10 @@ class OwnNoise(Protocol):
         return rules.RoundTraffic(WORD * setting.length), rules.RoundTraffic(0)
 
     @classmethod
-    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        last = rounds[-1]
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
         if len(rounds) == 1:
-            rules.require_posts(
-                setting, last, least=setting.least, why="too few members posted their value"
-            )
-            rules.require_elements(setting, last, setting.length)
-        else:
-            rules.require_empty(last)
-            why = "too few members agreed on who is in the sum"
-            rules.require_posts(setting, last, least=setting.majority, why=why)
+            return rules.RoundRule(setting.least, "too few members posted their value", setting.length)
+        return rules.RoundRule(cls.agreeing(setting), rules.TOO_FEW_AGREED)
 
     def _post(self, number: int) -> Post:
         return Post() if number else Post(self.field.to_bytes(self.value))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter, BadValue, LapwingError
 from lapwing.parties.protocols.secret_sharing import FIELD, Elements, Field, ProtocolCoins
 
+TOO_FEW_AGREED = "too few members agreed on who is in the sum"
 LARGEST_VALUE = 1 << 52  # one member's numbers are clamped to this before noise
 COALITION_TOO_SMALL = (
     "must be at least 1: members are protected from one another only if at least one of them may be the "
@@ -34,6 +35,8 @@ class ProtocolStopped(LapwingError):
 
     `members` are the numbers of members that were missing or sent an impossible message. `why` is public.
     """
+
+    code = "protocol-stopped"
 
     def __init__(self, why: str, members: tuple[int, ...] = ()) -> None:
         super().__init__(why)
@@ -124,6 +127,20 @@ class RoundTraffic:
     recipients: int = 0
 
 
+class RoundRule(NamedTuple):
+    """A rule for the public parts of one round.
+
+    If fewer than `least` members post, the protocol stops, and `why` tells the reason. `expected` are the
+    members that may be missing then; None stands for all. Each public part has `elements` field elements.
+    It is empty if that is 0, and a protocol checks it by itself if that is None.
+    """
+
+    least: int
+    why: str
+    elements: int | None = 0
+    expected: Collection[int] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedSum:
     """The sum of the noised values of all `contributors`, between -modulus/2 and modulus/2."""
@@ -147,9 +164,7 @@ class Protocol(ABC):
 
         If values exceed modulus / 2 / members, sums wrap round. That changes the result, not its privacy.
         """
-        why = self.refusal(setting)
-        if why is not None:
-            raise BadParameter("protocol", why)
+        self._require_served(setting)
         if not 0 <= me < setting.members:
             raise BadParameter("me", "must be the number of a member")
         if value.shape != (setting.length,) or value.dtype != np.int64:
@@ -170,9 +185,25 @@ class Protocol(ABC):
         """Return why this protocol cannot serve the setting, or None."""
 
     @classmethod
+    def _require_served(cls, setting: Setting) -> None:
+        why = cls.refusal(setting)
+        if why is not None:
+            raise BadParameter("protocol", why)
+
+    @classmethod
     def honest(cls, setting: Setting) -> int:
         """Return how many honest members' noise is at least in every sum that the adversary learns."""
         return setting.members - setting.coalition - setting.losses
+
+    @classmethod
+    @abstractmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return the number of members that can open a sum. Fewer cannot."""
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return how many members must agree on who is in the sum."""
+        return setting.quorum
 
     @classmethod
     @abstractmethod
@@ -190,14 +221,28 @@ class Protocol(ABC):
         strangers = tuple(sorted(set(last) - set(before)))
         if strangers:
             raise ProtocolStopped(
-                "a post came from a member who is not or no longer in this run", strangers
+                "a post came from a member who is not, or no longer, in this run", strangers
             )
         cls._follow(setting, rounds)
 
     @classmethod
-    @abstractmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
         """Check this protocol's own rules for the last round. Raises `ProtocolStopped`."""
+        last, rule = rounds[-1], cls._rule(setting, rounds)
+        if rule.elements == 0 and any(last.values()):
+            wrong = tuple(i for i in sorted(last) if last[i])
+            raise ProtocolStopped("a public part must be empty in this round", wrong)
+        if len(last) < rule.least:
+            expected = range(setting.members) if rule.expected is None else sorted(rule.expected)
+            raise ProtocolStopped(rule.why, tuple(i for i in expected if i not in last))
+        if rule.elements:
+            for i, public in last.items():
+                read_elements(setting, public, rule.elements, sender=i)
+
+    @classmethod
+    @abstractmethod
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> RoundRule:
+        """Return the rule for the last of these rounds."""
 
     @classmethod
     @abstractmethod
@@ -205,16 +250,17 @@ class Protocol(ABC):
         """Return the sum that the public parts of all rounds open. Raises `ProtocolStopped`."""
 
     @classmethod
-    def observe(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
-        """Check the public parts of all rounds as a stranger can, and return the sum."""
-        why = cls.refusal(setting)
-        if why is not None:
-            raise BadParameter("protocol", why)
-        if len(rounds) != len(cls.rounds):
-            raise ProtocolStopped("not all rounds were held, so nothing was opened")
+    def observe(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum | None:
+        """Check the public parts of rounds as a stranger can, and return the sum, or None before the end.
+
+        Raises `ProtocolStopped`.
+        """
+        cls._require_served(setting)
+        if len(rounds) > len(cls.rounds):
+            raise ProtocolStopped("there are more rounds than this protocol has")
         for number in range(len(rounds)):
             cls.follow(setting, rounds[: number + 1])
-        return cls.outcome(setting, rounds)
+        return cls.outcome(setting, rounds) if len(rounds) == len(cls.rounds) else None
 
     def post(self, round: int) -> Post:  # noqa: A002
         """Return this member's post. Call it once per round, in order, before `hear` of that round."""
@@ -233,10 +279,12 @@ class Protocol(ABC):
         that every call raises it.
         """
         if self._stopped or round != len(self.heard) or round + 1 != self._posted:
-            raise ProtocolStopped("a round is heard once, after it was posted in")
+            raise ProtocolStopped("a round is received once, after this member has posted in it")
         try:
             if self.me not in posts:
-                raise ProtocolStopped("this member's post came too late, so it is out", (self.me,))
+                raise ProtocolStopped(
+                    "this member's post came too late, so it is no longer in the run", (self.me,)
+                )
             self.heard.append({i: posts[i].public for i in sorted(posts)})
             self.follow(self.setting, self.heard)
             self._take(round, posts)
@@ -246,7 +294,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
-        """Keep what this member needs of a round's posts, above all the private parts."""
+        """Keep the parts of a round's posts that this member needs later, above all the private parts."""
 
     @property
     def opened(self) -> OpenedSum:
@@ -256,32 +304,6 @@ class Protocol(ABC):
         if self._opened is None:
             self._opened = self.outcome(self.setting, self.heard)
         return self._opened
-
-
-def require_posts(setting: Setting, posts: Publics, *, least: int, why: str) -> None:
-    """Raise `ProtocolStopped` with the missing members if fewer than `least` members posted."""
-    if len(posts) < least:
-        raise ProtocolStopped(why, tuple(i for i in range(setting.members) if i not in posts))
-
-
-def require_all(of: Publics, posts: Publics, *, why: str) -> None:
-    """Raise `ProtocolStopped` with the missing members unless all members in `of` posted again."""
-    if set(posts) != set(of):
-        raise ProtocolStopped(why, tuple(sorted(set(of) - set(posts))))
-
-
-def require_empty(posts: Publics) -> None:
-    """Raise `ProtocolStopped` unless all public parts are empty: in such a round, to post is to agree."""
-    if any(posts.values()):
-        raise ProtocolStopped(
-            "a public part must be empty in this round", tuple(i for i in sorted(posts) if posts[i])
-        )
-
-
-def require_elements(setting: Setting, posts: Publics, length: int) -> None:
-    """Raise `ProtocolStopped` unless every public part consists of `length` field elements."""
-    for i, public in posts.items():
-        read_elements(setting, public, length, sender=i)
 
 
 def read_elements(setting: Setting, data: bytes | None, length: int, *, sender: int) -> Elements:

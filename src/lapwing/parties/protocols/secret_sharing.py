@@ -7,7 +7,7 @@ crashed sends the same bytes again. Tests enumerate coins, to compute the exact 
 Claim    every method of `Field` returns the exact result, below the modulus, for all elements below it.
 Because  2^61 = 1 modulo FIELD. So a product of two elements, written in digits of 2^31, folds into a sum of
          four terms below 2^64: see `multiply`. Other primes are below 2^31, and their products fit.
-Test     parties/protocols/test_field.py, against Python's integers
+Test     parties/protocols/test_secret_sharing_field.py, against Python's integers
 
 Claim    additive sharing: all pieces but one are independent and uniform, for every secret.
          Shamir sharing with threshold k: any k - 1 pieces are independent and uniform, for every secret;
@@ -15,7 +15,7 @@ Claim    additive sharing: all pieces but one are independent and uniform, for e
 Because  additive: all pieces but the last are drawn at random, and the choice of the last does not matter.
          Shamir: pieces are values at 1, 2, ... of a polynomial of degree k - 1 with the secret at 0. For
          each secret exactly one such polynomial goes through any k - 1 given values (Lagrange).
-Test     parties/protocols/test_sharing.py, by enumeration and against MPyC
+Test     parties/protocols/test_secret_sharing.py, by enumeration and against MPyC
 """
 
 from __future__ import annotations

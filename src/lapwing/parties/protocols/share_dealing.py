@@ -7,7 +7,8 @@ Claim    the view of a coalition (t members, and the relay) can be simulated fro
          sum, if the run stops before "open".
 Because  one piece of every honest value stays with each honest member, so the coalition's pieces of it are
          uniform. An honest member opens the sum of its pieces: uniform again, except for the total.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon; proof in docs/arguments/parties.md
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon; proof in
+         docs/arguments/parties.md
 
 A member that is lost before "deal" is left out of the sum. A later loss stops the run.
 
@@ -19,7 +20,8 @@ Claim    the view of a coalition (t members, and the relay) can be simulated fro
 Because  t points of a polynomial of degree t are uniform, for every value at 0. An honest member opens one
          point of the sum of the polynomials of one set, on which more than half of the members agreed. All
          those points follow from the coalition's own points and the sum at 0.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon; proof in docs/arguments/parties.md
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon; proof in
+         docs/arguments/parties.md
 
 After "agree", all but t + 1 members may be lost. Points beyond t + 1 must lie on the same polynomial.
 """
@@ -51,7 +53,7 @@ class ShareDealing(Protocol):
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
         """Return why this protocol cannot serve the setting, or None."""
-        return rules.coalition_refusal(setting) or rules.quorum_refusal(setting, setting.quorum)
+        return rules.coalition_refusal(setting) or rules.quorum_refusal(setting, cls.agreeing(setting))
 
     @classmethod
     def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
@@ -96,24 +98,28 @@ class AdditiveSharing(ShareDealing):
     rounds: ClassVar[tuple[str, ...]] = ("present", "deal", "agree", "open")
 
     @classmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return the least number of members in a sum: all of them must stay to open it."""
+        return setting.least
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return how many members must agree: a quorum, and no fewer than must be in the sum."""
+        return max(setting.quorum, setting.least)
+
+    @classmethod
     def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
         """Return the size of one member's post in every round."""
         return rules.RoundTraffic(0), *super().traffic(setting)
 
     @classmethod
-    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        present, last, step = rounds[0], rounds[-1], cls.rounds[len(rounds) - 1]
-        if step == "open":
-            rules.require_all(present, last, why="a member was lost before it had opened its part")
-            rules.require_elements(setting, last, setting.length)
-            return
-        rules.require_empty(last)
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
+        present, step = rounds[0], cls.rounds[len(rounds) - 1]
         if step == "present":
-            rules.require_posts(setting, last, least=setting.least, why="too few members are present")
-        elif step == "deal":
-            rules.require_all(present, last, why="a member was lost before it had dealt its shares")
-        else:
-            rules.require_all(present, last, why="a member was lost before it had agreed")
+            return rules.RoundRule(setting.least, "too few members are present")
+        lost = {"deal": "dealt its shares", "agree": "agreed", "open": "opened its part"}[step]
+        why, elements = f"a member was lost before it had {lost}", setting.length if step == "open" else 0
+        return rules.RoundRule(len(present), why, elements, expected=present)
 
     def _deal(self) -> dict[int, Elements]:
         present = sorted(self.heard[0])
@@ -148,18 +154,12 @@ class ShamirSharing(ShareDealing):
         return setting.coalition + 1
 
     @classmethod
-    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        last, step = rounds[-1], cls.rounds[len(rounds) - 1]
-        least, why = {
-            "deal": (setting.least, "too few members dealt their shares"),
-            "agree": (setting.quorum, "too few members agreed on who is in the sum"),
-            "open": (cls.threshold(setting), "too few members opened their part"),
-        }[step]
-        if step != "open":
-            rules.require_empty(last)
-        rules.require_posts(setting, last, least=least, why=why)
-        if step == "open":
-            rules.require_elements(setting, last, setting.length)
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
+        return (
+            rules.RoundRule(setting.least, "too few members dealt their shares"),
+            rules.RoundRule(cls.agreeing(setting), rules.TOO_FEW_AGREED),
+            rules.RoundRule(cls.threshold(setting), "too few members opened their part", setting.length),
+        )[len(rounds) - 1]
 
     def _deal(self) -> dict[int, Elements]:
         threshold, members = self.threshold(self.setting), self.setting.members

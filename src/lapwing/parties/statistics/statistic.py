@@ -40,7 +40,22 @@ class CellBlock:
 
     Claim    removing one unit at one member moves that member's cells of this block by at most `l1` in L1
              and √`l2_squared` in L2. `weight` tells how much its error matters, per unit of `l1`.
-    Test     tests/parties/statistics/test_neighbours.py
+    Test     tests/parties/statistics/test_statistics_neighbours.py
+
+    Args:
+        label: the name of the block.
+        length: the number of cells.
+        l1: the sensitivity in L1.
+        l2_squared: the square of the sensitivity in L2.
+        weight: how much the error of these cells matters.
+
+    Raises:
+        BadParameter: if a number is too small, too large, or `l2_squared` is above the square of `l1`.
+
+    Example:
+        >>> from lapwing.parties import CellBlock
+        >>> CellBlock("visits", length=10_000, l1=1, l2_squared=1).weight
+        Fraction(1, 1)
     """
 
     label: str
@@ -124,26 +139,17 @@ class Statistic(ABC):
         self, rows: AnswerRows, opened: Sequence[OpenedSum], confidence: Fraction, notes: tuple[str, ...]
     ) -> JointAnswer:
         least = min(len(one.contributors) for one in opened)
-        return JointAnswer(self.title, rows, float(confidence), least, notes)
+        return JointAnswer(
+            rows, "", float(confidence), None, notes=notes, title=self.title, contributors=least
+        )
 
 
 @dataclass(frozen=True, repr=False)
-class JointAnswer:
-    """A released answer. Each value with noise has an interval, from `low` to `high`."""
+class JointAnswer(Answer):
+    """A released answer of several members. Each value with noise has an interval."""
 
-    title: str
-    rows: AnswerRows
-    confidence: float
-    contributors: int  # the least number of members in a sum, of all stages
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def columns(self) -> list[AnswerColumn]:
-        """The columns of the answer."""
-        return self.rows.columns
-
-    def __len__(self) -> int:
-        return self.rows.length
+    title: str = field(kw_only=True)
+    contributors: int = field(kw_only=True)  # the least number of members in a sum, of all stages
 
     def column(self, name: str) -> AnswerColumn:
         """Return the column of this name. Raises `BadParameter` if there is none."""
@@ -152,18 +158,11 @@ class JointAnswer:
                 return column
         raise BadParameter("column", f"there is none called {name!r}"[:80])
 
-    def _plain(self) -> Answer:
-        return Answer(self.rows, "", self.confidence, None)
-
-    def table(self, most: int | None = 20) -> tuple[list[str], list[list[str]]]:
-        """Return headings and cells as text. At most `most` rows; None stands for all."""
-        return self._plain().table(most)
-
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {
             "title": self.title,
-            "columns": self._plain().to_json()["columns"],
+            "columns": super().to_json()["columns"],
             "confidence": self.confidence,
             "contributors": self.contributors,
             "notes": list(self.notes),
@@ -178,12 +177,7 @@ class JointAnswer:
         ]
 
     def __str__(self) -> str:
-        headings, cells = self.table()
-        widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-        lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-                 for row in [headings, *cells]]  # fmt: skip
-        more = [f"… {len(self) - len(cells):,} more rows"] if len(self) > len(cells) else []
-        return "\n".join([self.title, *lines, *more, *self.footer()])
+        return f"{self.title}\n{super().__str__()}"
 
     __repr__ = __str__
 

@@ -7,7 +7,7 @@ Because  a unit has at most `rows` rows in the source, all of which may lie in o
          once per group, it moves at most `rows` groups by one: rows in L1, √rows in L2; without keys 1.
          The two numbers of a pair take x - low and high - x of a row, both at least 0: for any x they are
          high - low together, in L1, and not more in L2. So a unit moves both by rows · (high - low).
-Test     tests/query/test_neighbours.py, tests/query/test_pairs.py
+Test     tests/sql/truncated/test_reader_neighbours.py, tests/sql/test_noising_pairs.py
 
 An average that shares no sum with other aggregates is computed from a pair of sums under one mechanism.
 
@@ -15,7 +15,7 @@ Claim    with a pair, the noise of an average has half the variance that it has 
          the same ε and for any mean; with Gaussian noise it has the same variance. Its loss counts once.
 Because  a = Σ (x - low) and b = Σ (high - x) together move by rows · (high - low) in L1, so both get the
          whole ε of the average, instead of half of it each. See docs/arguments/query-noise.md.
-Test     tests/query/test_pairs.py
+Test     tests/sql/test_noising_pairs.py
 
 If another aggregate needs the count or the total too, they are kept: a shared sum is paid for once.
 """

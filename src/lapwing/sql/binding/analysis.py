@@ -5,7 +5,7 @@
 Claim    an expression that `is_never_null` accepts is never NULL in the relation's rows.
 Because  the policy's `missing` fills a column, a condition that is true has operands that are not NULL, and
          each operation states when it gives NULL; operations that are not listed may give NULL.
-Test     tests/query/test_known.py
+Test     tests/sql/binding/test_bind_known.py
 
 *Blocks* that a query can reach, from a condition on the block column directly at the scan.
 
@@ -13,7 +13,7 @@ Claim    a scan that was narrowed reads no row of any other block.
 Because  the blocks are a condition of the scan's own SQL. This module finds the blocks that the analyst's
          condition allows, and leaves that condition in its place. Nothing is narrowed if the column is
          computed, renamed by an aggregate, united, or on the optional side of a join.
-Test     tests/query/test_narrow.py
+Test     tests/sql/binding/test_analysis_blocks.py
 
 *Size limits*: the work of an engine to plan a query, and to compute one row.
 
@@ -23,7 +23,8 @@ Claim    for any rows, no text that is computed for a row has more than MOST_MAD
 Because  the size of each operation follows from those of its arguments, a column has the size of its
          expression, and larger ones are refused. Terms are counted, not written: counting takes one step
          for each part of the query.
-Test     tests/query/test_extent.py, tests/faults/test_query_resources.py; docs/arguments/totality.md
+Test     tests/sql/binding/test_analysis_extent.py, tests/faults/test_query_resources.py;
+         docs/arguments/totality.md
 
 Texts of a row are cut when they are read (lapwing.engines.dialect.TEXT_BYTES), so their length is limited.
 """

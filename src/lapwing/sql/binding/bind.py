@@ -1,14 +1,13 @@
-"""Binding of a whole query: its final SELECT with keys, aggregates and released values, and its digests.
+"""Binding of a whole query: its final SELECT with keys, aggregates and released values.
 
-Values that are computed from released values cost no budget. Answers to the same text are comparable only
-if the digests are equal: they include everything but the private rows.
+Values that are computed from released values cost no budget.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -16,8 +15,7 @@ from lapwing.sql.binding.aggregates import AggregateBinder, with_average_pairs
 from lapwing.sql.binding.analysis import ColumnNames, never_null_columns, require_small_query
 from lapwing.sql.binding.from_clause import RelationBinder
 from lapwing.sql.binding.grouping import grouping_sets, is_aggregate, output_at
-from lapwing.sql.binding.parse import parse
-from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.binding.parse import normal_form, parse
 from lapwing.sql.binding.refusal import (
     MAX_WORK,
     Refused,
@@ -39,19 +37,16 @@ from lapwing.sql.bound_query import (
     Output,
     Plain,
     Released,
-    without_names,
 )
 from lapwing.sql.expression import Apply, Choice, Constant, Expression, Op, Person, Truth, codes_of
-from lapwing.sql.policy import Policy
 from lapwing.sql.relation import (
     Filter,
     Relation,
     contribution_bound,
     expressions_of,
     is_private,
-    public_scans_of,
-    scans_of,
 )
+from lapwing.sql.relation import where_first as with_where_first
 
 _CLAUSES = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "with_",
@@ -68,12 +63,21 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 
 
-def bind(sql: str, catalog: Catalog) -> BoundQuery:
-    """Return the bound query that a text means. Nothing is read.
+def bind(question: Any, catalog: Catalog) -> BoundQuery:
+    """Return the bound query that a question means. Nothing is read.
 
     Raises Refused if the query cannot be answered.
     """
-    tree = parse(sql)
+    return bind_with_text(question, catalog)[1]
+
+
+def bind_with_text(question: Any, catalog: Catalog, *, where_first: bool = False) -> tuple[str, BoundQuery]:
+    """Return the text of a question in its normal form, and the bound query. Nothing is read.
+
+    With `where_first`, rows are chosen among those that WHERE keeps. Raises Refused if the query cannot be
+    answered.
+    """
+    tree = parse(question)
     if not isinstance(tree, exp.Select):
         raise refused(
             tree,
@@ -90,7 +94,9 @@ def bind(sql: str, catalog: Catalog) -> BoundQuery:
     if sum(one.size for one in _calls(query)) > MAX_WORK:
         raise Refused("the query has too many parts", "Ask a shorter one")
     require_small_query(query)
-    return query
+    if where_first:
+        query = replace(query, source=with_where_first(query.source))
+    return normal_form(tree), query
 
 
 def _bound(tree: exp.Select, catalog: Catalog) -> BoundQuery:
@@ -99,7 +105,7 @@ def _bound(tree: exp.Select, catalog: Catalog) -> BoundQuery:
     if not is_private(relation):
         raise refused(tree, "the query reads no private table", "Query public tables directly")
     known = never_null_columns(relation, catalog.policy)
-    return _SelectBinder(tree, scope, contribution_bound(relation), known).bound(relation)
+    return _SelectBinder(tree, scope, contribution_bound(relation), known).bound(tree, relation)
 
 
 def _calls(query: BoundQuery) -> list[Apply]:
@@ -115,7 +121,6 @@ class _SelectBinder:
     """A binder of the SELECT list, HAVING and ORDER BY over the groups."""
 
     def __init__(self, tree: exp.Select, scope: Scope, most: int, known: ColumnNames) -> None:
-        self.tree = tree
         self.row = ExpressionBinder(scope)
         items, self.sets = grouping_sets(tree, scope)
         self.keys: list[Key] = []
@@ -125,27 +130,25 @@ class _SelectBinder:
         self.aggregates = AggregateBinder(self.row, most, known, has_keys=any(self.sets))
         self.aliases: dict[str, Released] = {}
 
-    def bound(self, relation: Relation) -> BoundQuery:
+    def bound(self, tree: exp.Select, relation: Relation) -> BoundQuery:
         """Return the bound query over the rows of a relation."""
         outputs = []
-        if len(self.tree.expressions) > MOST_COLUMNS:
-            raise refused(self.tree, f"there are more than {MOST_COLUMNS} columns", "Ask for fewer")
-        for item in self.tree.expressions:
+        if len(tree.expressions) > MOST_COLUMNS:
+            raise refused(tree, f"there are more than {MOST_COLUMNS} columns", "Ask for fewer")
+        for item in tree.expressions:
             for name, value in self._outputs(item):
                 self.aliases[name] = value
                 outputs.append(Output(name, value))
-        having = self.tree.args.get("having")
+        having = tree.args.get("having")
         kept = self.released(having.this) if having is not None else None
-        order = self._order()
+        order = self._order(tree)
         found = self.aggregates.found
         if not found.parts and not found.spectra:
             if not self.keys:
-                raise refused(
-                    self.tree, "the query has no aggregate, and rows are never shown", "Ask COUNT(*)"
-                )
+                raise refused(tree, "the query has no aggregate, and rows are never shown", "Ask COUNT(*)")
             found.count_units()  # the list of keys is an answer, too
         keys = self._with_codes()
-        self._require_few(keys, max(len(found.parts), 1))
+        self._require_few(tree, keys, max(len(found.parts), 1))
         bound = BoundQuery(
             source=self._with_known_keys(relation),
             keys=keys,
@@ -157,8 +160,8 @@ class _SelectBinder:
             rows=found.rows,
             having=kept,
             order=order,
-            limit=self._whole("limit"),
-            offset=self._whole("offset") or 0,
+            limit=_whole(tree, "limit"),
+            offset=_whole(tree, "offset") or 0,
         )
         return with_average_pairs(bound, found.pairs)
 
@@ -201,11 +204,11 @@ class _SelectBinder:
             return tuple(self.keys)
         return tuple(Key(key.name, key.expression, one) for key, one in zip(self.keys, ranges, strict=True))
 
-    def _require_few(self, keys: tuple[Key, ...], parts: int) -> None:
+    def _require_few(self, tree: exp.Select, keys: tuple[Key, ...], parts: int) -> None:
         """Refuse too many groups: all declared groups are answered, and each takes work."""
         groups = sum(math.prod(len(keys[key].codes or ()) for key in one) for one in self.sets)
         if groups * parts > MOST_NUMBERS:
-            raise refused(self.tree, "the answer has too many groups and columns", "Ask for fewer")
+            raise refused(tree, "the answer has too many groups and columns", "Ask for fewer")
 
     # Released values
 
@@ -298,8 +301,8 @@ class _SelectBinder:
 
     # Order and limit
 
-    def _order(self) -> tuple[Order, ...]:
-        order = self.tree.args.get("order")
+    def _order(self, tree: exp.Select) -> tuple[Order, ...]:
+        order = tree.args.get("order")
         if order is not None:
             allow_only(order, "expressions")
         found = []
@@ -307,7 +310,7 @@ class _SelectBinder:
             allow_only(item, "this", "desc", "nulls_first")
             node = item.this
             if isinstance(node, exp.Literal) and not node.is_string:
-                node = output_at(self.tree, node)
+                node = output_at(tree, node)
             is_name = isinstance(node, exp.Column) and not node.table
             named = (
                 self.aliases.get(node.name.lower()) if is_name else None
@@ -316,16 +319,17 @@ class _SelectBinder:
             found.append(Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
         return tuple(found)
 
-    def _whole(self, name: str) -> int | None:
-        clause = self.tree.args.get(name)
-        if clause is None:
-            return None
-        allow_only(clause, "expression")
-        text = clause.expression.name
-        digits = isinstance(clause.expression, exp.Literal) and not clause.expression.is_string
-        if not digits or not (text.isascii() and text.isdigit()) or len(text) > 9:
-            raise refused(clause, f"{name.upper()} needs a whole number", "Write it in digits")
-        return int(text)
+
+def _whole(tree: exp.Select, name: str) -> int | None:
+    clause = tree.args.get(name)
+    if clause is None:
+        return None
+    allow_only(clause, "expression")
+    text = clause.expression.name
+    digits = isinstance(clause.expression, exp.Literal) and not clause.expression.is_string
+    if not digits or not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise refused(clause, f"{name.upper()} needs a whole number", "Write it in digits")
+    return int(text)
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
@@ -347,26 +351,3 @@ def _plain(node: exp.Expr) -> Plain:
         return Plain(node.name)
     value = exact_number(node)
     return Plain(int(value) if value.denominator == 1 and abs(value) < 1 << 53 else float(value))
-
-
-def query_digests(policy: Policy, query: BoundQuery, public: Mapping[str, PublicTable]) -> tuple[str, str]:
-    """Return two digests of everything that decides the mechanisms' input, except the private rows.
-
-    They include the bound query, the declared columns of its tables, the form of CSV files and the rows of
-    public tables. The second one leaves out names: it is the same for texts that differ only in aliases.
-    """
-    names = {scan.table for scan in scans_of(query.source)}
-    names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
-    tables = [
-        (name, table.unit, table.primary_key, sorted(table.columns.items()), *table.source.reading)
-        for name, table in sorted(policy.tables.items())
-        if name in names
-    ]
-    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the default, and not mentioned
-    shipped = [public[scan.table].shipped(scan).to_pydict() for scan in public_scans_of(query.source)]
-    rows = "".join(map(repr, shipped))
-    named, unnamed = (
-        hashlib.sha256((repr((one, tables, *ids)) + rows).encode()).hexdigest()
-        for one in (query, without_names(query))
-    )
-    return named, unnamed

@@ -34,12 +34,13 @@ _TEXTS = frozenset(kind for kind in TokenType if kind.name.endswith("STRING"))
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings repeat the query
 
 
-def parse(sql: str) -> exp.Query:
-    """Return the syntax tree of the one query in the text.
+def parse(question: Any) -> exp.Query:
+    """Return the syntax tree of the one query in the text, or in an ibis expression.
 
     Raises Refused if there is none, or if it is too large.
     """
-    if not isinstance(sql, str) or not sql.strip():
+    sql = sql_text(question)
+    if not sql.strip():
         raise Refused("there is no query", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
     if len(sql) > LONGEST:
         raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")
@@ -122,9 +123,9 @@ def _misread(error: SqlglotError) -> Refused:
     )
 
 
-def normal_form(sql: str) -> str:
+def normal_form(tree: exp.Query) -> str:
     """Return the same text for queries that differ only in spaces, comments and the case of keywords."""
-    return parse(sql).sql("duckdb", comments=False)
+    return tree.sql("duckdb", comments=False)
 
 
 def sql_text(query: Any) -> str:

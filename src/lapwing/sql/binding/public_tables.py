@@ -42,15 +42,20 @@ class PublicTable:
     declared: dict[str, Kind] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, rows: pa.Table, declared: dict[str, Kind]) -> PublicTable:
-        """Make a public table from rows that an engine read.
+    def of(
+        cls, name: str, rows: pa.Table, declared: dict[str, Kind], *, csv: CsvForm | None = None
+    ) -> PublicTable:
+        """Make a public table from rows that an engine read. The texts of a CSV file get their types.
 
         Columns whose names are no identifiers are left out.
         """
         if rows.num_rows > MOST_ROWS:
             raise BadParameter(name, f"a public table has at most {MOST_ROWS:,} rows")
         names = [column for column in rows.column_names if column.isidentifier()]
-        return cls(name, {column: rows.column(column).to_pylist() for column in names}, declared)
+        values = {column: rows.column(column).to_pylist() for column in names}
+        if csv is not None:
+            values = {column: typed_csv_values(texts, csv) for column, texts in values.items()}
+        return cls(name, values, declared)
 
     @cached_property
     def kinds(self) -> dict[str, Kind]:
@@ -201,14 +206,6 @@ _DECIMAL = re.compile(rf"[+-]?\d{{1,15}}\.\d{{1,12}}|{_WHOLE.pattern}")
 _TRUTH = re.compile(r"true|false", re.IGNORECASE)
 
 
-def typed_csv(rows: pa.Table, form: CsvForm = DEFAULT_CSV) -> pa.Table:
-    """Return the table with each column of texts converted to the type of its values."""
-    columns = [
-        pa.array(typed_csv_values(rows.column(name).to_pylist(), form)) for name in rows.column_names
-    ]
-    return pa.table(columns, names=rows.column_names)
-
-
 def typed_csv_values(values: Sequence[object], form: CsvForm = DEFAULT_CSV) -> list[object]:
     """Return the values of one column, converted to their type."""
     texts = [None if value is None or value == "" else str(value).strip() for value in values]
@@ -223,8 +220,29 @@ def typed_csv_values(values: Sequence[object], form: CsvForm = DEFAULT_CSV) -> l
     for pattern, read in readers:
         if known and (pattern is None or all(pattern.fullmatch(text.translate(points)) for text in known)):
             with suppress(ValueError):  # another type is tried
-                return [None if text is None else read(text) for text in texts]
+                return _uniform([None if text is None else read(text) for text in texts])
     return list(values)
+
+
+def _uniform(values: list[object]) -> list[object]:
+    """Give all decimals of a column the same number of digits, and all times the zone of the first.
+
+    Arrow does this, too, but making Arrow arrays of Python values imports pandas, which is slow.
+    """
+    decimals = [value for value in values if isinstance(value, Decimal)]
+    if decimals:
+        finest = min(decimals, key=lambda value: value.as_tuple().exponent)
+        return [value.quantize(finest) if isinstance(value, Decimal) else value for value in values]
+    times = [value for value in values if isinstance(value, datetime)]
+    if not any(time.tzinfo for time in times):
+        return values
+    zone = times[0].tzinfo
+    return [
+        value.replace(tzinfo=value.tzinfo or UTC).astimezone(zone or UTC).replace(tzinfo=zone)
+        if isinstance(value, datetime)
+        else value
+        for value in values
+    ]
 
 
 def _time_readers(form: CsvForm) -> Sequence[Callable[[str], object]]:

@@ -23,7 +23,17 @@ class Refused(BadParameter):
         construct: The part of the query that is not possible, in words.
         instead: What to write instead, or "".
         place: Line and column of the construct, from 1; None if the parser does not know them.
+
+    Example:
+        >>> import lapwing
+        >>> try:
+        ...     dataset.plan("SELECT * FROM visits", epsilon=1)
+        ... except lapwing.Refused as error:
+        ...     print(error.construct)
+        rows are never shown
     """
+
+    code = "refused"
 
     def __init__(self, construct: str, instead: str, place: SqlPosition | None = None) -> None:
         self.construct = construct

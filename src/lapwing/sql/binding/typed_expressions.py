@@ -3,7 +3,7 @@
 Claim    a code never leaves the bounds of its expression's kind, and no intermediate result reaches 2^52.
 Because  each function computes the bounds of its result from those of its arguments, by interval
          arithmetic, and refuses larger ones.
-Test     tests/query/test_build.py compares with evaluating all codes of small kinds
+Test     tests/sql/binding/test_typed_expressions.py compares with evaluating all codes of small kinds
 
 Functions of declared values are computed here, value by value, and not by the engine.
 """

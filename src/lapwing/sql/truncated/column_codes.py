@@ -5,7 +5,7 @@ The hash is plain SQL on whole numbers, the same on every engine to the last bit
 Claim    for values that differ modulo p, the keyed sums modulo p are equal with probability 1/p over keys.
 Because  p = 2^31 - 1 is prime and each value has a key of its own in 1 .. p - 1, so that a difference
          times its key equals a given number for at most one key.
-Test     tests/query/test_coded.py::test_the_hash_is_what_python_computes
+Test     tests/sql/truncated/test_column_codes.py::test_the_hash_is_what_python_computes
 
 Units are told apart by the exact id, unless the policy folds ids.
 
@@ -15,7 +15,7 @@ Because  whole numbers and decimals are compared by value, texts by code point. 
          apart exactly are refused (floats) or belong to nobody (texts of more than a million bytes).
          Earlier versions folded every id. Cohorts, blocks of arrival and sketches still use the folded id:
          it follows from the exact one, so it belongs to the unit. docs/arguments/ranks.md.
-Test     tests/query/test_ids.py
+Test     tests/sql/truncated/test_prepare_ids.py
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A value that cannot be read would make every query fail after its charge.
 Claim    a query of a source without a copy is charged only if all rows of its tables could be read before.
 Because  the same SELECT that queries read from is run to its end once for each version, before any charge.
          It contains nothing that an analyst chose: an unreadable source is refused to everybody alike.
-Test     tests/query/test_readable.py
+Test     tests/sql/truncated/test_open_sources_readable.py
 """
 
 from __future__ import annotations

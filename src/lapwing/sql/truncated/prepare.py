@@ -4,7 +4,7 @@ Claim    preparing after each of several batches of files gives the same rows an
 Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. Units with
          new rows are ranked again from the new rows and the kept ones, whose codes the copy holds: the
          first K + 1 of all rows are among the first K + 1 of the old and the new.
-Test     tests/query/test_prepare.py
+Test     tests/sql/truncated/test_prepare.py
 
 The source is only read. The copy is complete and on disk before the manifest points to it.
 
@@ -13,7 +13,7 @@ Where blocks are the months in which units arrive, one table of the copy holds t
 Claim    a unit keeps its block for ever: no unit that the ledger has known in this data gets another block.
 Because  units of the last copy keep their blocks, and a copy is made only if every unit that the ledger
          knows is among them. A last copy that is lost, of another engine or outdated stops the preparation.
-Test     tests/query/test_prepare_arrivals.py
+Test     tests/sql/truncated/test_prepare_arrivals.py
 
 Only the prepared copy holds that table, so its folder (and its schema in a server) must be backed up with
 the ledger. Beyond 2^20 people the ledger holds a random sample of them; then the version number of the
@@ -53,11 +53,12 @@ from lapwing.sql.truncated.prepared_copy import (
     has_current_units,
     identities_of,
     last_copy,
+    open_copy,
     prepared_folder,
     settled_identities,
-    sync_to_disk,
 )
 from lapwing.sql.truncated.truncated_table import FOLDED, TruncatedTable, folded_literal
+from lapwing.storage.private_file import sync_to_disk
 
 ARRIVALS = "lapwing_arrivals"  # the table of units and the periods in which they arrived
 
@@ -467,3 +468,28 @@ def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: 
     if engine.name == "postgres":
         engine.execute(f"ANALYZE {relation}")
     return relation
+
+
+def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
+    """Yield the ids of all units, from the copy or else from the source, for the ledger's sketches only.
+
+    Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all
+    earlier sketches: a known unit is found again, and at most more accounts are joined than needed.
+    """
+    tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
+    opened = open_sources(policy) if copy is None else OpenedSources(open_copy(policy, copy), {})
+    engine, relations = opened.engine, opened.relations
+    try:
+        if copy is not None:
+            types, rows = copy.types, copy.relations(engine, [table.name for table in tables])
+        else:
+            types = {name: engine.columns(relation) for name, relation in relations.items()}
+            sources = [TruncatedTable(policy, table, engine, bytes(32), relations) for table in tables]
+            rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
+        unit = UnitIds.of(policy, engine.dialect, types).folded(UNIT)
+        # In the copy, every unit has one row of rank 1 in each block: few rows, stored together.
+        first = f" WHERE {RANK} = 1" if copy is not None else ""
+        for relation in rows.values():
+            yield from stream_ids(engine, f"SELECT DISTINCT {unit} AS u FROM {relation}{first}")  # noqa: S608
+    finally:
+        engine.close()

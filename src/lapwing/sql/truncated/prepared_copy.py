@@ -3,7 +3,7 @@
 Claim    a copy is used only for the policy, key and source that it was made from.
 Because  its manifest holds a keyed digest of everything that codes and ranks depend on, and the name, size
          and time of change of every source file, and is replaced atomically after the copy is on disk.
-Test     tests/query/test_prepare.py
+Test     tests/sql/truncated/test_prepare.py
 
 A manifest holds no count and no value of private rows. If the source is a server, changes of its rows
 cannot be seen from outside: queries then read the copy, at the version of the copy.
@@ -30,7 +30,8 @@ from lapwing.errors import Unavailable
 from lapwing.sql.policy import Policy
 from lapwing.sql.source_location import files_in
 from lapwing.sql.truncated.column_codes import UnitIds
-from lapwing.sql.truncated.open_sources import dialect_of, private_tables
+from lapwing.sql.truncated.open_sources import dialect_of, limits_of, open_sources, private_tables
+from lapwing.storage.private_file import replaced_private_file
 
 FORMAT = 4  # of the copy: increased whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
@@ -116,14 +117,8 @@ class PreparedCopy:
         """Make this the current copy, atomically and durably."""
         fields = asdict(self)
         del fields["folder"]
-        new = self.folder / f"{MANIFEST}.new"
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(fields, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, self.folder / MANIFEST)
-        sync_to_disk(self.folder)
+        with replaced_private_file(self.folder / MANIFEST) as file:
+            file.write(json.dumps(fields, indent=1).encode())
 
     def remove_others(self) -> None:
         """Remove the copies of other versions. Readers that have one open can read it to the end."""
@@ -260,10 +255,8 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def sync_to_disk(path: Path) -> None:
-    """Write a file or folder to disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def open_copy(policy: Policy, copy: PreparedCopy, *, threads: int | None = None) -> Engine:
+    """Open the engine that holds a copy."""
+    if copy.engine == "duckdb":
+        return copy.open(limits_of(policy, threads))
+    return open_sources(policy, threads=threads).engine

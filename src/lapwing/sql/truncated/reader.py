@@ -3,7 +3,7 @@
 Claim    every statement reads truncated tables only: rows beyond the contribution bound are never seen.
 Because  statements name nothing but the tables of the copy, which were ranked when it was made, or views
          that rank the source's rows at each query (with the same SELECT).
-Test     tests/query/test_neighbours.py runs both, on all engines
+Test     tests/sql/truncated/test_reader_neighbours.py runs both, on all engines
 
 The results are arranged for the mechanisms: every declared group, every combination of sums. These numbers
 are private. Only the mechanisms may get them.
@@ -11,15 +11,11 @@ are private. Only the mechanisms may get them.
 Claim    threads that share a data set never share a connection, and a query reads to its end from the copy
          or source that it began with, even if there is a newer one by then.
 Because  the pool lends a reader to one thread at a time, and closes readers of an old state on return.
-Test     tests/query/test_threads.py
-
-Generated rows let analysts build dashboards without spending. They are drawn uniformly from the values that
-the policy declares, and contain nothing of the data.
+Test     tests/sql/test_curator_threads.py
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,28 +27,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lapwing.core.noise import uniform_int
-from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineFailed
 from lapwing.errors import BadParameter
-from lapwing.ledger import Ledger
-from lapwing.sql.binding.public_tables import PublicTable, typed_csv
+from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.expression import Kind, Text, Truth, codes_of
 from lapwing.sql.noising import CodeCounts, ExactGrouping, KeyTuple, has_declared_keys, number_of_groups
-from lapwing.sql.policy import Policy, Table, codes_of_blocks
-from lapwing.sql.relation import BLOCK, RANK, UNIT, Relation, Scan, public_scans_of, scans_of
-from lapwing.sql.truncated.column_codes import UnitIds
-from lapwing.sql.truncated.open_sources import (
-    OpenedSources,
-    dialect_of,
-    limits_of,
-    open_sources,
-    private_tables,
-    stream_ids,
-)
-from lapwing.sql.truncated.prepared_copy import PreparedCopy, current_copy, files_of, last_copy
+from lapwing.sql.policy import Policy
+from lapwing.sql.relation import Relation, Scan, public_scans_of, scans_of
+from lapwing.sql.truncated.open_sources import dialect_of, open_sources, private_tables
+from lapwing.sql.truncated.prepared_copy import current_copy, files_of, last_copy, open_copy
 from lapwing.sql.truncated.render import (
     Statements,
     public_table_name,
@@ -178,11 +162,6 @@ UNPLANNED = (
 )
 
 
-def row_key(ledger: Ledger) -> bytes:
-    """Return the secret that decides which rows of a unit are kept. Who knows it could choose them."""
-    return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
-
-
 @dataclass(slots=True)
 class Reader:
     """An engine with the truncated tables of a policy."""
@@ -205,7 +184,7 @@ class Reader:
         """
         copy = None if from_source else current_copy(policy, key)
         if copy is not None:
-            engine = _opened(policy, copy, threads=threads)
+            engine = open_copy(policy, copy, threads=threads)
             return cls(policy, engine, copy.scans(engine), {}, public)
         if not all(files_of(policy).values()) and last_copy(policy) is not None:
             # New units could be read that the ledger does not know.
@@ -241,7 +220,7 @@ class Reader:
 
         Claim    the refusal and its words depend on no row: it needs no charge.
         Because  `Engine.bind` looks up names and types and reads no row, and the words are always the same.
-        Test     tests/query/test_planned.py
+        Test     tests/sql/truncated/test_reader_planned.py
         """
         statements, own = self.statements(query), self._own(query.source)
         every = [one for n, one in enumerate(statements.sums) if _has_sums(query, n)]
@@ -313,12 +292,6 @@ class Reader:
         self.engine.close()
 
 
-def _opened(policy: Policy, copy: PreparedCopy, *, threads: int | None = None) -> Engine:
-    if copy.engine == "duckdb":
-        return copy.open(limits_of(policy, threads))
-    return open_sources(policy, threads=threads).engine
-
-
 def _has_sums(query: BoundQuery, grouping: int) -> bool:
     """Return whether there are sums: a query of quantiles alone, over declared keys, has none."""
     return bool(query.sums) or not has_declared_keys(query, grouping)
@@ -328,59 +301,11 @@ def _by_row(policy: Policy) -> bool:
     return policy.blocks is not None and policy.blocks.by == "row"
 
 
-def shown_statements(policy: Policy, query: BoundQuery) -> Statements:
+def shown_statements(policy: Policy, query: BoundQuery) -> tuple[str, ...]:
     """Return the SQL of a query for display. Nothing is opened."""
     dialect = dialect_of(policy)
     names = {table.name: dialect.name(truncated_name(table.name)) for table in private_tables(policy)}
-    return render(query, names, dialect, by_row=_by_row(policy))
-
-
-def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
-    """Read all public tables of a policy."""
-    found = {}
-    for table in policy.tables.values():
-        if table.is_public:
-            kinds: dict[str, Kind] = {name: column.kind for name, column in table.columns.items()}
-            found[table.name] = PublicTable.of(table.name, _public_rows(policy, table), kinds)
-    return found
-
-
-def _public_rows(policy: Policy, table: Table) -> pa.Table:
-    """Read a public table. Columns get the names that the policy gives them."""
-    opened = open_sources(policy, [table])
-    try:
-        rows = opened.engine.run(f"SELECT * FROM {opened.relations[table.name]}")  # noqa: S608
-    finally:
-        opened.engine.close()
-    if table.source.form == "csv":
-        rows = typed_csv(rows, table.source.csv)
-    names = {column.source.lower(): column.name for column in table.columns.values() if column.source}
-    return rows.rename_columns([names.get(name.lower(), name) for name in rows.column_names])
-
-
-def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
-    """Yield the ids of all units, from the copy or else from the source, for the ledger's sketches only.
-
-    Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all
-    earlier sketches: a known unit is found again, and at most more accounts are joined than needed.
-    """
-    tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
-    opened = open_sources(policy) if copy is None else OpenedSources(_opened(policy, copy), {})
-    engine, relations = opened.engine, opened.relations
-    try:
-        if copy is not None:
-            types, rows = copy.types, copy.relations(engine, [table.name for table in tables])
-        else:
-            types = {name: engine.columns(relation) for name, relation in relations.items()}
-            sources = [TruncatedTable(policy, table, engine, bytes(32), relations) for table in tables]
-            rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
-        unit = UnitIds.of(policy, engine.dialect, types).folded(UNIT)
-        # In the copy, every unit has one row of rank 1 in each block: few rows, stored together.
-        first = f" WHERE {RANK} = 1" if copy is not None else ""
-        for relation in rows.values():
-            yield from stream_ids(engine, f"SELECT DISTINCT {unit} AS u FROM {relation}{first}")  # noqa: S608
-    finally:
-        engine.close()
+    return render(query, names, dialect, by_row=_by_row(policy)).all
 
 
 MAX_READERS = 4  # each may use the engine's whole memory limit; further threads wait
@@ -424,47 +349,3 @@ class ReaderPool:
     def _close_idle(self) -> None:
         while self._idle:
             self._idle.pop().close()
-
-
-PEOPLE = 1000  # generated people
-_WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
-
-
-def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
-    """Return a reader of truncated tables with generated people."""
-    engine = DuckDbEngine.open(limits=policy.limits)
-    scans = {}
-    for table in private_tables(policy):
-        name = f"lapwing_fake_{table.name}"
-        engine.ship(name, fake_rows(policy, table))
-        scans[table.name] = engine.dialect.name(name)
-    return Reader(policy, engine, scans, {}, public)
-
-
-def fake_rows(policy: Policy, table: Table) -> pa.Table:
-    """Return a few generated rows for each generated person."""
-    each = min(table.rows_per_unit, 5)
-    size = PEOPLE * each
-    columns: dict[str, Any] = {
-        UNIT: np.repeat(np.arange(PEOPLE), each),
-        RANK: np.tile(np.arange(1, each + 1), PEOPLE),
-    }
-    if policy.blocks is not None:
-        codes = codes_of_blocks(policy.blocks) or range(1)
-        columns[BLOCK] = np.repeat(_draw(codes.start, codes.stop, PEOPLE), each)
-    for column in table.columns.values():
-        columns[column.name] = _values(column.kind, size)
-    return pa.table(columns)
-
-
-def _values(kind: Kind, size: int) -> Any:
-    if isinstance(kind, Text):
-        return [_WORDS[place] for place in _draw(0, len(_WORDS), size)]
-    codes = codes_of(kind)
-    assert codes is not None, "every declared column but a text has bounds"
-    drawn = _draw(codes.start, codes.stop, size)
-    return drawn.astype(bool) if isinstance(kind, Truth) else drawn
-
-
-def _draw(start: int, stop: int, size: int) -> NDArray[np.int64]:
-    return np.asarray(uniform_int(start, stop, size))

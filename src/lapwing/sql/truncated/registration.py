@@ -4,14 +4,12 @@ Claim    queries read only units that the ledger was told of.
 Because  a registration notes the ledger's version, the source's files, the columns of units, and the copy,
          if units were read from it. If anything differs, or the note cannot be read, the data must be
          registered again. A version is kept only while nobody writes to the files.
-Test     tests/query/test_registered.py
+Test     tests/sql/truncated/test_registration.py
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,8 +26,8 @@ from lapwing.sql.truncated.prepared_copy import (
     last_copy,
     prepared_folder,
     read_identities,
-    sync_to_disk,
 )
+from lapwing.storage.private_file import replaced_private_file
 
 FILE = "registered.json"
 LOOKED = "looked.json"  # receipts of failed queries that the curator has cleared
@@ -162,10 +160,5 @@ def make_folder(policy: Policy) -> None:
 
 def replace_file(path: Path, text: str) -> None:
     """Replace a file atomically and durably."""
-    handle, new = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)  # one for each process
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_to_disk(path.parent)
+    with replaced_private_file(path) as file:
+        file.write(text.encode())

@@ -4,7 +4,7 @@ Claim    the statements compute `BoundQuery.sums` and `spectra` over the relatio
 Because  a relation becomes a SELECT whose every column has a name of Lapwing's or is a quoted policy
          column; a unit is never NULL, since truncated tables have no NULL and a join keeps the unit of its
          left side.
-Test     tests/query/test_render.py
+Test     tests/sql/truncated/test_render.py
 
 Where blocks are periods of rows (`by_row`), a unit is a person in one period: its rows are then aggregated
 and joined within one block only.
@@ -95,6 +95,11 @@ class Statements:
 
     sums: tuple[str, ...]
     spectra: tuple[tuple[str, ...], ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All statements."""
+        return self.sums + tuple(one for several in self.spectra for one in several)
 
 
 def render(query: BoundQuery, scans: Mapping[str, str], dialect: SqlDialect, *, by_row: bool) -> Statements:

@@ -3,7 +3,7 @@
 Claim    no row can make the SQL fail or overflow, and the result is the code that `Op` defines.
 Because  whole numbers are computed in 4 bytes only if the bounds of all operands and of the result are
          below 2^31, else in 8 bytes, and no bound reaches 2^52; dialects make all other operations total.
-Test     tests/query/test_render.py, on random expressions and rows
+Test     tests/sql/truncated/test_render.py, on random expressions and rows
 """
 
 from __future__ import annotations

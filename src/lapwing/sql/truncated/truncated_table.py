@@ -4,7 +4,7 @@ Claim    a unit's rows and their ranks depend on nothing but the unit's own rows
 Because  every code comes from one row (or from it and a row that it refers to). A rank is found among rows
          of one unit, in an order that does not depend on positions, threads or files: a keyed hash of the
          content, then the content. Rows that are equal in both are equal for every query.
-Test     tests/query/test_coded.py
+Test     tests/sql/truncated/test_column_codes.py
 
 The order is the same on all engines: it uses whole numbers modulo p = 2^31 - 1. The sum x of keyed codes
 would order the rows of all units in the same way, and prefer the same rows everywhere. x^5 is a different

@@ -18,7 +18,7 @@ Claim    where the count of n coins is K, `least_chance(K, n, risk)` is at most 
 Because  in the logarithm of the odds, ln P[X >= K] rises and is concave: its slope is E[X | X >= K] - E[X],
          and that slope's own is Var[X | X >= K] - Var[X] <= 0, as cutting off a log-concave law leaves less
          variance. So Newton's steps end below the root, wherever they begin, and go up to it.
-Test     tests/survey/estimating/test_binomial.py::test_the_least_chance_is_that_of_clopper_and_pearson
+Test     survey/estimating/test_intervals_binomial.py::test_the_least_chance_is_that_of_clopper_and_pearson
 """
 
 from __future__ import annotations

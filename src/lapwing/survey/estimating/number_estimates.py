@@ -8,7 +8,7 @@ Claim    for weights φ over messages with Σ φ(y) P(y|x) = c(x) for all x, the
          mean of c. With c above (below) the indicator of a bin, its interval bounds the bin's share from
          above (below). The weights do not depend on the reports.
 Because  expectation is linear, and c <= indicator (or >=) at every x.
-Test     tests/survey/estimating/test_distribution.py::test_weights_are_exactly_unbiased
+Test     tests/survey/estimating/test_number_estimates_distribution.py::test_weights_are_exactly_unbiased
 """
 
 from __future__ import annotations
@@ -274,19 +274,18 @@ class LinearEstimators:
 
     def inner(self, first: int, end: int, slope: int) -> Floats:
         """Return a function below the indicator of first <= x < end, with slopes inside of it."""
-        last = self.waves.window.steps + 1
-        x = np.arange(last)
-        rise = np.ones(last) if first <= 0 else np.clip((x - first + 1) / (slope + 1), 0, 1)
-        fall = np.ones(last) if end >= last else np.clip((end - x) / (slope + 1), 0, 1)
-        found = np.where((x >= first) & (x < end), np.minimum(rise, fall), 0.0)
-        return np.concatenate([found, np.zeros(self.waves.window.none)])
+        return self._ramped(first, end, slope, reach=0)
 
     def outer(self, first: int, end: int, slope: int) -> Floats:
         """Return a function above the indicator of first <= x < end, with slopes outside of it."""
+        return self._ramped(first, end, slope, reach=slope)
+
+    def _ramped(self, first: int, end: int, slope: int, *, reach: int) -> Floats:
+        """Return a function that rises to 1, and falls to 0 at `reach` answers outside of first .. end."""
         last = self.waves.window.steps + 1
         x = np.arange(last)
-        rise = np.ones(last) if first <= 0 else np.clip((x - first + 1 + slope) / (slope + 1), 0, 1)
-        fall = np.ones(last) if end >= last else np.clip((end + slope - x) / (slope + 1), 0, 1)
+        rise = np.ones(last) if first <= 0 else np.clip((x - first + 1 + reach) / (slope + 1), 0, 1)
+        fall = np.ones(last) if end >= last else np.clip((end + reach - x) / (slope + 1), 0, 1)
         return np.concatenate([np.minimum(rise, fall), np.zeros(self.waves.window.none)])
 
     def bounds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal
@@ -21,10 +21,6 @@ class Interval:
     low: float
     high: float
     error: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers; an unknown one is null."""
-        return {name: _plain(getattr(self, name)) for name in ("low", "high", "error")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +40,11 @@ class EstimatedValue:
     fitted: float | None = None
     respondents: Interval | None = None
     population: Interval | None = None
-    adversarial_shift: tuple[float, float] | None = None
+    adversarial_shift: tuple[float, float] | None = field(default=None, metadata={"json": "lies"})
 
     def interval(self, kind: IntervalKind) -> Interval | None:
         """Return the interval of a kind, or None where no valid one is known."""
         return self.respondents if kind == "respondents" else self.population
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers; an unknown one is null."""
-        return {
-            "label": self.label,
-            "value": _plain(self.value),
-            "fitted": _plain(self.fitted),
-            "respondents": self.respondents.to_json() if self.respondents else None,
-            "population": self.population.to_json() if self.population else None,
-            "lies": [_plain(shift) for shift in self.adversarial_shift] if self.adversarial_shift else None,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +63,16 @@ class EstimateRow:
 
 @dataclass(frozen=True, slots=True)
 class EstimateTable:
-    """Estimates of one sort: shares, means, ranks, pairs, bins. `note` applies to all of them."""
+    """Estimates of one sort: shares, means, ranks, pairs, bins. `note` applies to all of them.
+
+    Dates are counted in days from `origin`.
+    """
 
     title: str
     unit: ValueUnit
     estimates: tuple[EstimatedValue, ...]
     note: str = ""
-    origin: date | None = None  # dates are counted in days from here
+    origin: date | None = field(default=None, metadata={"json": "days_from", "optional": True})
 
     def show(self, value: float) -> str:
         """Return a value as text."""
@@ -99,14 +87,7 @@ class EstimateTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers, with the date from which days are counted."""
-        found: dict[str, Any] = {
-            "title": self.title,
-            "unit": self.unit,
-            "note": self.note,
-            "estimates": [estimate.to_json() for estimate in self.estimates],
-        }
-        if self.origin is not None:
-            found["days_from"] = str(self.origin)
+        found: dict[str, Any] = _plain(self)
         return found
 
 
@@ -142,16 +123,6 @@ class QuestionEstimates:
                             kind,
                         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all tables as plain data."""
-        return {
-            "question": self.question,
-            "text": self.text,
-            "group": self.group,
-            "reports": self.reports,
-            "tables": [table.to_json() for table in self.tables],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class CrossTable:
@@ -161,15 +132,6 @@ class CrossTable:
     columns_of: str
     reports: int
     lines: tuple[tuple[str, EstimateTable], ...] = field(repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all cells as plain data."""
-        return {
-            "rows_of": self.rows_of,
-            "columns_of": self.columns_of,
-            "reports": self.reports,
-            "lines": [{"label": label, **table.to_json()} for label, table in self.lines],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,18 +155,29 @@ class SurveyEstimates:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {
-            "survey": self.survey,
-            "reports": self.reports,
-            "confidence": float(self.confidence),
-            "liars": float(self.liars),
-            "answers": [answer.to_json() for answer in self.answers],
-            "crosses": [cross.to_json() for cross in self.crosses],
-        }
+        found: dict[str, Any] = _plain(self)
+        return found
 
 
 Progress = Callable[[int, int], None]  # reports done, reports in all
 
 
-def _plain(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
+def _plain(value: Any) -> Any:
+    """Return plain data for JSON. An unknown number is null."""
+    if is_dataclass(value):
+        return {
+            each.metadata.get("json", each.name): _plain(found)
+            for each in fields(value)
+            if (found := getattr(value, each.name)) is not None or "optional" not in each.metadata
+        }
+    match value:
+        case (str() as label, EstimateTable() as table):  # a line of a cross table
+            return {"label": label, **_plain(table)}
+        case tuple():
+            return [_plain(each) for each in value]
+        case float() | Fraction():
+            return float(value) if math.isfinite(value) else None
+        case date():
+            return str(value)
+        case _:
+            return value

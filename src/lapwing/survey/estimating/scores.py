@@ -10,20 +10,20 @@ Because  for fixed answers Var Σ top = Σ E[top²|x] - Σ f(x)², of which Σ t
          estimates; for bottom² the indicator is its own square, and f times the indicator is f. The rest
          of the whole variance is that of drawing n; drawn without replacement from `total`, 1 - n/total
          of it is left.
-Test     tests/survey/estimating/test_sums.py::test_both_variances_are_unbiased
-         tests/survey/estimating/test_sums.py::test_the_variance_for_those_who_were_drawn_is_unbiased
+Test     tests/survey/estimating/test_scores_sums.py::test_both_variances_are_unbiased
+         tests/survey/estimating/test_scores_sums.py::test_the_variance_for_those_who_were_drawn_is_unbiased
 
 A rating's mean, a mean rank and a share of sets are linear functions of an answer.
 
 Claim    with F the values of f, the score (Σ F(v) over supported v - outside ΣF) / (inside - outside) of a
          report has expectation f(x) if x is the answer.
 Because  option v is supported with chance `inside` if x = v, else with `outside`.
-Test     tests/survey/estimating/test_functions.py::test_scores_have_the_function_as_expectation
+Test     tests/survey/estimating/test_scores_functions.py::test_scores_have_the_function_as_expectation
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -69,8 +69,10 @@ class ReportScores:
     bottom: Floats
     square: Floats | None
 
-    def times(self, weight: Floats) -> ReportScores:
-        """Return the scores within a group. `weight` has the scores of being in it."""
+    def times(self, weight: Floats | None) -> ReportScores:
+        """Return the scores within a group. `weight` has the scores of being in it; None: all are."""
+        if weight is None:
+            return self
         by = weight[:, None]
         square = None if self.square is None else self.square * by
         return ReportScores(self.top * by, self.bottom * weight, square)
@@ -180,19 +182,18 @@ class AnswerFunctions:
     """
 
     title: str
-    unit: ValueUnit
     labels: tuple[str, ...]
     values: Floats
-    squares: Floats
     none: int | None  # the option of "no answer"
     of: str
-    low: float
-    high: float
+    low: float = 0.0
+    high: float = 1.0
+    unit: ValueUnit = "share"
     note: str = ""
 
     def scores(self, oracle: FrequencyOracle, messages: Messages) -> ReportScores:
         """Return the scores of messages, a row for each."""
-        found = function_scores(oracle, messages, np.hstack([self.values, self.squares]))
+        found = function_scores(oracle, messages, np.hstack([self.values, self.values**2]))
         width = len(self.labels)
         bottom = np.ones(len(messages))
         if self.of == "answered" and self.none is not None:
@@ -239,27 +240,12 @@ def score_extremes(oracle: FrequencyOracle, values: Floats) -> tuple[Floats, Flo
         case (
             HadamardResponse() | ProjectiveResponse()
         ):  # few enough options for functions: so all messages can be tried
-            size = 1 << oracle.bits if isinstance(oracle, HadamardResponse) else oracle.messages
-            every = function_scores(oracle, np.arange(size), values)
+            every = function_scores(oracle, np.arange(oracle.messages), values)
             return every.min(axis=0), every.max(axis=0)
         case _:
             raise BadParameter("randomizer", "does not count options")
     base = outside * values.sum(axis=0)
     return (low - base) / (inside - outside), (high - base) / (inside - outside)
-
-
-def _functions(
-    title: str,
-    labels: Sequence[str],
-    values: NDArray[np.float64],
-    none: int | None,
-    *,
-    of: str,
-    ends: tuple[float, float],
-    unit: ValueUnit = "share",
-    note: str = "",
-) -> AnswerFunctions:
-    return AnswerFunctions(title, unit, tuple(labels), values, values**2, none, of, *ends, note)
 
 
 def share_functions(question: Question, *, of: str = "all") -> AnswerFunctions:
@@ -269,7 +255,7 @@ def share_functions(question: Question, *, of: str = "all") -> AnswerFunctions:
     shown = labels[:-1] if of == "answered" and none is not None else labels
     values = np.eye(len(labels))[:, : len(shown)]
     title = "share of those who answered" if of == "answered" else "share"
-    return _functions(title, shown, values, none, of=of, ends=(0.0, 1.0))
+    return AnswerFunctions(title, shown, values, none, of)
 
 
 def question_functions(question: Question) -> Iterator[AnswerFunctions]:
@@ -289,8 +275,8 @@ def _rating(coding: OneOf) -> AnswerFunctions:
     numbers = [float(label) for label in coding.options]
     none = len(numbers) if coding.no_answer else None
     values = np.array([*numbers, 0.0] if coding.no_answer else numbers)[:, None]
-    ends = (min(numbers), max(numbers))
-    return _functions("mean", ["mean"], values, none, of="answered", ends=ends, unit="number")
+    ends = min(numbers), max(numbers)
+    return AnswerFunctions("mean", ("mean",), values, none, "answered", *ends, unit="number")
 
 
 def _ranking(coding: Ranked) -> Iterator[AnswerFunctions]:
@@ -298,20 +284,14 @@ def _ranking(coding: Ranked) -> Iterator[AnswerFunctions]:
     orders = [coding.order(code) for code in range(coding.inputs)]
     ranks = np.array([[order.index(item) + 1 if order else 0 for item in range(size)] for order in orders])
     none = coding.inputs - 1 if coding.no_answer else None
-    yield _functions(
-        "mean rank",
-        coding.options,
-        ranks.astype(np.float64),
-        none,
-        of="answered",
-        ends=(1.0, float(size)),
-        unit="rank",
-        note="1 is first.",
+    values, ends = ranks.astype(np.float64), (1.0, float(size))
+    yield AnswerFunctions(
+        "mean rank", coding.options, values, none, "answered", *ends, unit="rank", note="1 is first."
     )
     pairs = list(combinations(range(size), 2))
     before = np.array([[0 < row[a] < row[b] for a, b in pairs] for row in ranks]).astype(np.float64)
-    names = [f"{coding.options[a]} before {coding.options[b]}" for a, b in pairs]
-    yield _functions("preferred", names, before, none, of="answered", ends=(0.0, 1.0))
+    names = tuple([f"{coding.options[a]} before {coding.options[b]}" for a, b in pairs])
+    yield AnswerFunctions("preferred", names, before, none, "answered")
 
 
 def _sets(coding: Several) -> AnswerFunctions:
@@ -319,4 +299,4 @@ def _sets(coding: Several) -> AnswerFunctions:
     size = len(coding.options)
     bits = ((codes[:, None] >> np.arange(size + coding.no_answer)) & 1).astype(np.float64)
     none = coding.inputs - 1 if coding.no_answer else None
-    return _functions("share", coding.labels, bits, none, of="all", ends=(0.0, 1.0))
+    return AnswerFunctions("share", coding.labels, bits, none, "all")

@@ -9,7 +9,7 @@ Because  the candidates depend on the reports of earlier levels only, and every 
          level. At the last level each of m candidates is tested with a risk of (1 - confidence) / m, by
          the exact binomial law of a word that nobody wrote; and the intervals are those of all m
          candidates together (Bonferroni), whichever are shown, from exact tails: docs/arguments/survey.md.
-Test     tests/survey/estimating/test_words.py::test_words_that_nobody_wrote_are_hardly_ever_shown
+Test     survey/estimating/test_share_estimates_words.py::test_words_that_nobody_wrote_are_hardly_ever_shown
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from lapwing.survey.estimating.results import (
 from lapwing.survey.estimating.scores import (
     AnswerFunctions,
     EstimationTerms,
+    Floats,
     ScoreLimits,
     ScoreSums,
     option_scores,
@@ -98,7 +99,9 @@ def estimate(
     if not 0 <= fraction < 1:
         raise BadParameter("liars", "must be a fraction from 0 up to, but not, 1")
     shift = AdversarialShift(float(fraction), 1 if design.asks_all else len(design.parts))
-    readers: list[_Reader] = [_QuestionReader(place, part) for place, part in enumerate(design.parts)]
+    readers: list[_QuestionReader | _GroupReader] = [
+        _QuestionReader(place, part) for place, part in enumerate(design.parts)
+    ]
     if by is not None:
         readers += _groups(design, design.survey.place(by))
     pairs = [_CrossReader(design, design.survey.place(a), design.survey.place(b)) for a, b in cross]
@@ -156,35 +159,54 @@ def collector_for(part: RandomizedQuestion) -> QuestionCollector:
     return ShareCollector(part)
 
 
-class ShareCollector(QuestionCollector):
+class FunctionCollector(QuestionCollector):
+    """The collector of functions of the answers.
+
+    `weight` has the scores of being in a group. Without it, everybody is in.
+    """
+
+    def __init__(self, part: RandomizedQuestion, functions: Sequence[AnswerFunctions]) -> None:
+        self._oracle = as_oracle(part)
+        self._sums = [(one, ScoreSums(len(one.labels))) for one in functions]
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages."""
+        for functions, sums in self._sums:
+            sums.add(functions.scores(self._oracle, messages).times(weight))
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return a table of each function's means."""
+        return tuple(function_table(self._oracle, f, sums, terms, weight=weight) for f, sums in self._sums)
+
+
+class ShareCollector(FunctionCollector):
     """The collector of choices, ratings, rankings and sets."""
 
     def __init__(self, part: RandomizedQuestion) -> None:
-        self._question, self._oracle = part.question, as_oracle(part)
-        self._counts = np.zeros(self._oracle.options, dtype=np.int64)
-        self._n = 0
         functions = list(question_functions(part.question))
-        few = part.question.counts_options and self._oracle.options <= MOST_RATIO_OPTIONS
+        few = part.question.counts_options and as_oracle(part).options <= MOST_RATIO_OPTIONS
         if few and part.question.no_answer:
             functions.append(share_functions(part.question, of="answered"))
-        self._functions = [(one, ScoreSums(len(one.labels))) for one in functions]
+        super().__init__(part, functions)
+        self._question = part.question
+        self._counts = np.zeros(self._oracle.options, dtype=np.int64)
+        self._n = 0
 
-    def add(self, messages: Messages) -> None:
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
         """Add a block of messages."""
+        super().add(messages, weight)
         self._n += len(messages)
         self._counts += self._oracle.counts(messages)
-        for functions, sums in self._functions:
-            sums.add(functions.scores(self._oracle, messages))
 
-    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
         """Return the shares, and the tables of the question's functions."""
-        found = [function_table(self._oracle, f, sums, terms) for f, sums in self._functions]
+        found = super().tables(terms, weight)
         coding = self._question.coding
         if self._question.counts_options:
-            found.insert(0, self._shares(self._question.labels, self._counts, terms))
-        elif isinstance(coding, Ranked) and coding.no_answer:
-            found.insert(0, self._shares((NO_ANSWER,), self._counts[-1:], terms))
-        return tuple(found)
+            return self._shares(self._question.labels, self._counts, terms), *found
+        if isinstance(coding, Ranked) and coding.no_answer:
+            return self._shares((NO_ANSWER,), self._counts[-1:], terms), *found
+        return found
 
     def _shares(
         self, labels: tuple[str, ...], counts: NDArray[np.int64], terms: EstimationTerms
@@ -247,16 +269,17 @@ class NumberCollector(QuestionCollector):
         self._randomizer, self._coding = randomizer, coding
         self._mean, self._silent = ScoreSums(1), ScoreSums(1)
 
-    def add(self, messages: Messages) -> None:
-        """Add a block of messages."""
-        self._mean.add(number_scores(self._randomizer, messages))
-        if self._randomizer.none:
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages. `weight` has the scores of being in a group."""
+        self._mean.add(number_scores(self._randomizer, messages).times(weight))
+        if self._randomizer.none and weight is None:
             self._silent.add(no_answer_scores(self._randomizer, messages))
 
-    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
-        """Return the mean, and the share of "no answer" where it is possible."""
-        mean = mean_table(self._randomizer, self._mean, ValueRange.of(self._coding), terms)
-        if not self._randomizer.none:
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the mean, and over all the share of "no answer" where it is possible."""
+        scale = ValueRange.of(self._coding)
+        mean = mean_table(self._randomizer, self._mean, scale, terms, weight=weight or (1.0, 1.0))
+        if not self._randomizer.none or weight is not None:
             return (mean,)
         return mean, no_answer_table(self._randomizer, self._silent, terms)
 
@@ -270,15 +293,15 @@ class WaveCollector(NumberCollector):
         size = window.messages if window.messages <= MOST_COUNTED_MESSAGES else 0
         self._counts = np.zeros(size, dtype=np.int64)
 
-    def add(self, messages: Messages) -> None:
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
         """Add a block of messages."""
-        super().add(messages)
+        super().add(messages, weight)
         if len(self._counts):
             self._counts += np.bincount(messages, minlength=len(self._counts))
 
-    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
         """Return the mean, the histogram and the quantiles."""
-        found = super().tables(terms)
+        found = super().tables(terms, weight)
         if not len(self._counts):
             return found
         return (*found, *distribution_tables(self._window, self._counts, self._coding, terms.level))
@@ -300,19 +323,7 @@ class WordCollector(QuestionCollector):
         return frequent_word_tables(self._randomizer, np.concatenate(self._messages), terms)
 
 
-class _Reader(ABC):
-    """The reports of one question, over all respondents or within a group."""
-
-    @abstractmethod
-    def add(self, messages: MessagesByQuestion) -> None:
-        """Add a block of reports."""
-
-    @abstractmethod
-    def answer(self, terms: EstimationTerms) -> QuestionEstimates:
-        """Return the estimates of the question."""
-
-
-class _QuestionReader(_Reader):
+class _QuestionReader:
     """One question, over all who were asked."""
 
     def __init__(self, place: int, part: RandomizedQuestion) -> None:
@@ -366,42 +377,30 @@ def _group_functions(part: RandomizedQuestion) -> list[AnswerFunctions]:
     return found if isinstance(part.question.coding, Ranked | Several) else []
 
 
-class _GroupReader(_Reader):
+class _GroupReader:
     """One question, within the respondents who hold an option of another one."""
 
     def __init__(self, design: Design, by: int, option: int, place: int) -> None:
         self._by, self._option, self._place = by, option, place
-        self._part, group = design.parts[place], design.parts[by]
-        self._group = as_oracle(group)
+        part, group = design.parts[place], design.parts[by]
+        self._question, self._group = part.question, as_oracle(group)
         self._name = f"{group.question.name}: {group.question.labels[option]}"
         self._n = 0
-        self._is_number = isinstance(self._part.question.coding, NumberScale | DateScale)
-        functions = [] if self._is_number else _group_functions(self._part)
-        self._functions = [(one, ScoreSums(len(one.labels))) for one in functions]
-        self._mean = ScoreSums(1)
+        self._collector: NumberCollector | FunctionCollector
+        if isinstance(part.question.coding, NumberScale | DateScale):
+            self._collector = NumberCollector(as_number(part), part.question.coding)
+        else:
+            self._collector = FunctionCollector(part, _group_functions(part))
 
     def add(self, messages: MessagesByQuestion) -> None:
         sent = messages[self._place][1]
         self._n += len(sent)
         weight = option_scores(self._group, messages[self._by][1], self._option)
-        if self._is_number:
-            self._mean.add(number_scores(as_number(self._part), sent).times(weight))
-        for functions, sums in self._functions:
-            sums.add(functions.scores(as_oracle(self._part), sent).times(weight))
+        self._collector.add(sent, weight)
 
     def answer(self, terms: EstimationTerms) -> QuestionEstimates:
-        weight = support_chance_of(self._group).scores
-        question = self._part.question
-        tables: tuple[EstimateTable, ...]
-        if isinstance(question.coding, NumberScale | DateScale):
-            scale = ValueRange.of(question.coding)
-            tables = (mean_table(as_number(self._part), self._mean, scale, terms, weight=weight),)
-        else:
-            oracle = as_oracle(self._part)
-            tables = tuple(
-                function_table(oracle, one, sums, terms, weight=weight) for one, sums in self._functions
-            )
-        return QuestionEstimates(question.name, question.text, self._n, tables, self._name)
+        tables = self._collector.tables(terms, support_chance_of(self._group).scores)
+        return QuestionEstimates(self._question.name, self._question.text, self._n, tables, self._name)
 
 
 class _CrossReader:
@@ -409,7 +408,7 @@ class _CrossReader:
 
     Claim    the mean of score_u(first) · score_v(second) is unbiased for the share that holds both u and v.
     Because  given the answers, the coins of the two questions are independent.
-    Test     tests/survey/estimating/test_estimate.py::test_cross_tables_are_unbiased
+    Test     tests/survey/estimating/test_survey_estimates.py::test_cross_tables_are_unbiased
     """
 
     def __init__(self, design: Design, one: int, other: int) -> None:

@@ -1,12 +1,12 @@
-// The device's memo and account, in the browser's own database (IndexedDB).
+// The device's account, in the browser's own database (IndexedDB).
 //
-// One record per survey, under the survey's digest: the question drawn, the price, the report, the
-// credential. What the device has spent is the sum of the prices. The charge and the report are written
-// in one strict transaction (it ends after the disk has it) and read back before anything is sent, so a
-// crash can neither forget a charge nor throw the coins twice. Transactions of two tabs take turns.
+// There is one record (memo) per survey, under the survey's digest: the question drawn, the price, the report,
+// the credential. The sum of the prices is the ε that the device has spent. The charge and the report are
+// written in one strict transaction (it ends after the disk has it) and read back before anything is sent, so
+// a crash can neither forget a charge nor draw the coins twice. Transactions of two tabs take turns.
 //
-// One device is one person's account. Of the invitation only a hash is kept, with the signature: who comes
-// with another invitation, or with none, is told that this device has answered, and not what.
+// One device is one person's account. Only a hash of the invitation is kept, with the signature: a visitor with
+// another invitation, or with none, is told that this device has answered, and not the answer.
 
 const STORE = "surveys";
 
@@ -25,7 +25,7 @@ async function database() {
   return done(request);
 }
 
-/** Runs `work(records, store)` inside one transaction; its result counts once all is on the disk. */
+/** Runs `work(records, store)` inside one transaction. Returns its result once all is on the disk. */
 async function transact(mode, work) {
   let base;
   try {
@@ -63,12 +63,12 @@ function spentOf(records) {
   return sum;
 }
 
-/** { memo, spent }: what is stored for this survey (or undefined), and what the device has spent. */
+/** Returns { memo, spent }: the record of this survey (or undefined), and the prices of all reports. */
 export function look(digest) {
   return transact("readonly", (records) => ({ memo: records.get(digest), spent: spentOf(records) }));
 }
 
-/** The memo's fields for this survey; those that are there already stay as they are. */
+/** Adds fields to the memo of this survey and returns it. Fields that are there already stay as they are. */
 async function keep(digest, fields) {
   const kept = await transact("readwrite", (records, store) => {
     const memo = { ...fields(records.get(digest) ?? {}, spentOf(records)), ...records.get(digest) };
@@ -82,12 +82,12 @@ async function keep(digest, fields) {
   return memo;
 }
 
-/** Draws once, before any answer is given, which question is asked; the same again afterwards. */
+/** Draws the question that is asked, once, before any answer is given. Later calls return the same one. */
 export function drawQuestion(digest, draw) {
   return keep(digest, (memo) => (memo.question === undefined ? { question: draw() } : {}));
 }
 
-/** Charges, throws and stores in one step. A report that is there already is returned as it is. */
+/** Charges, randomizes and stores in one step. A report that is there already is returned as it is. */
 export function commit(digest, price, lifetime, makeReport) {
   return keep(digest, (memo, spent) => {
     if (memo.report !== undefined) return {};
@@ -96,12 +96,12 @@ export function commit(digest, price, lifetime, makeReport) {
   });
 }
 
-/** The token that was signed has its signature; another one, which a tab made meanwhile, stays without. */
+/** Stores the signature of this token. If another tab made another token meanwhile, nothing is stored. */
 export function signed(digest, blinded, signature) {
   return keep(digest, (memo) => (memo.blinded === blinded ? { signature } : {}));
 }
 
-/** Forgets a token that the server refused to sign, and for which invitation: the next one gets a new token. */
+/** Forgets a token that the server refused to sign, and its invitation: the next one gets a new token. */
 export function forget(digest, refused) {
   return transact("readwrite", (records, store) => {
     const { key, prepared, blinded, inverse, invited, ...others } = records.get(digest) ?? {};
@@ -109,7 +109,7 @@ export function forget(digest, refused) {
   });
 }
 
-/** Notes a token and whose it is, and later that the report was accepted. */
+/** Stores fields: a token with the hash of its invitation, and later that the report was accepted. */
 export function note(digest, fields) {
   return keep(digest, () => fields);
 }

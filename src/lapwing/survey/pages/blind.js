@@ -4,7 +4,7 @@
 // not which one.
 
 import { bitLength, hasExactly, require } from "./recipes.js";
-import { freshBytes, fromBytes, toBytes } from "./throw.js";
+import { freshBytes, fromBytes, inverse, toBytes } from "./randomize.js";
 
 const HASH = "SHA-384";
 const HASH_BYTES = 48;
@@ -24,7 +24,7 @@ export function fromHex(text) {
 const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
 const hashed = async (bytes) => new Uint8Array(await crypto.subtle.digest(HASH, bytes));
 
-/** The public key of /survey.json, checked to be of a sensible size. */
+/** Returns the public key of /survey.json, once its size and exponent are checked. */
 export function publicKey(found) {
   const written = hasExactly(found, ["n", "e"]) && [found.n, found.e].every((text) => typeof text === "string");
   require(written && /^[0-9a-f]{1,2048}$/.test(found.n) && /^[0-9a-f]{1,16}$/.test(found.e), "its key is not a key");
@@ -36,7 +36,7 @@ export function publicKey(found) {
   return key;
 }
 
-/** A survey and its key in 128 bits to compare by eye; survey/respondent/offered.py says the same. */
+/** Returns 128 bits of a survey and its key, to compare by eye. survey/offered.py returns the same. */
 export async function fingerprint(digest, { n, e, size }) {
   const bytes = joined(fromHex(digest), toBytes(n, size), toBytes(e, EXPONENT_BYTES));
   const hash = toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
@@ -52,16 +52,6 @@ function power(base, exponent, n) {
   return result;
 }
 
-/** The inverse of `number` modulo n, or null where there is none. */
-function inverse(number, n) {
-  let [r0, r1, s0, s1] = [n, number % n, 0n, 1n];
-  while (r1) {
-    const whole = r0 / r1;
-    [r0, r1, s0, s1] = [r1, r0 - whole * r1, s1, s0 - whole * s1];
-  }
-  return r0 === 1n ? ((s0 % n) + n) % n : null;
-}
-
 async function mask(seed, length) {
   const blocks = [];
   for (let counter = 0; counter * HASH_BYTES < length; counter++) {
@@ -70,7 +60,7 @@ async function mask(seed, length) {
   return Uint8Array.from(blocks.slice(0, length));
 }
 
-/** EMSA-PSS-ENCODE of RFC 8017 with a given salt. */
+/** Encodes a message by EMSA-PSS-ENCODE of RFC 8017, with a given salt. */
 async function encoded(message, bits, salt) {
   const length = Math.ceil(bits / 8);
   const hash = await hashed(joined(new Uint8Array(8), await hashed(message), salt));
@@ -83,7 +73,7 @@ async function encoded(message, bits, salt) {
   return joined(hidden, hash, [0xbc]);
 }
 
-/** EMSA-PSS-VERIFY: does `number` encode the message? The salt is read out of it. */
+/** Returns whether `number` encodes the message (EMSA-PSS-VERIFY). It contains the salt. */
 async function encodes(number, message, bits) {
   const length = Math.ceil(bits / 8);
   if (bitLength(number) > bits) return false;
@@ -94,19 +84,19 @@ async function encodes(number, message, bits) {
   return toHex(await encoded(message, bits, salt)) === toHex(bytes);
 }
 
-/** A new token, as it is signed: a random prefix, then the token itself. */
+/** Returns a new token in the form that is signed: a random prefix, then the token itself. */
 export function newToken(take = freshBytes) {
   return joined(take(PREFIX_BYTES), take(TOKEN_BYTES));
 }
 
-/** { blinded, inverse }: what the server is to sign, and what later takes the blindness away. */
+/** Returns { blinded, inverse }: the number to be signed, and the inverse of the factor that blinds it. */
 export async function blind(prepared, key, take = freshBytes) {
   const bits = bitLength(key.n) - 1;
   const message = fromBytes(await encoded(prepared, bits, take(HASH_BYTES)));
   if (inverse(message, key.n) === null) throw new Error("the server's key is broken");
   for (;;) {
     const spare = BigInt(8 * key.size - bitLength(key.n));
-    const factor = fromBytes(take(key.size)) >> spare; // uniform below n: what is too large is drawn again
+    const factor = fromBytes(take(key.size)) >> spare; // uniform below n: a larger one is drawn again
     const back = factor > 0n && factor < key.n ? inverse(factor, key.n) : null;
     if (back === null) continue;
     const blinded = (message * power(factor, key.e, key.n)) % key.n;
@@ -114,7 +104,7 @@ export async function blind(prepared, key, take = freshBytes) {
   }
 }
 
-/** The signature of the token, verified; an error if the server signed something else. */
+/** Returns the signature of the token, verified, or throws an error if the server signed something else. */
 export async function finalize(prepared, blindSignature, back, key) {
   if (blindSignature.length !== key.size) throw new Error("the server's signature has a wrong size");
   const signature = (fromBytes(blindSignature) * fromBytes(back)) % key.n;

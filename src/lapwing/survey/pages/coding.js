@@ -1,5 +1,5 @@
-// How an answer becomes a whole number, and a number an answer in words: the same as
-// survey/questionnaire/coding.py says. A question is one of /survey.json.
+// Turns answers into whole numbers, and numbers into answers in words, as survey/questionnaire.py does.
+// A question is one of /survey.json.
 
 export const NO_ANSWER = "no answer";
 const ALPHABET = "\0abcdefghijklmnopqrstuvwxyz -'";
@@ -9,13 +9,13 @@ const DECIMAL = /^-?\d{1,16}(\.\d{1,18})?$/;
 
 export class NotAnswered extends Error {}
 
-/** The options that people choose from, without "no answer". */
+/** Returns the options that people choose from, without "no answer". */
 export function options(question) {
   const labels = question.labels ?? [];
   return question.no_answer ? labels.slice(0, -1) : labels;
 }
 
-/** A decimal text as [digits, places]: exactly digits / 10^places. */
+/** Returns a decimal text as [digits, places]: exactly digits / 10^places. */
 function decimal(text) {
   const found = /^([+-]?)(\d{1,30})(?:\.(\d{1,30}))?$/.exec(String(text).trim().replace(",", "."));
   if (!found) throw new NotAnswered("Please write a number.");
@@ -23,6 +23,7 @@ function decimal(text) {
   return [BigInt(sign === "-" ? `-${whole}${part}` : whole + part), part.length];
 }
 
+/** Returns the decimal places of all texts, and their digits with that many places. */
 function together(...texts) {
   const numbers = texts.map(decimal);
   const places = Math.max(...numbers.map(([, each]) => each));
@@ -46,13 +47,13 @@ const days = (text) => {
   return day;
 };
 
-/** low, high and step of a question about a day, in days. */
+/** Returns low, high and step of a question about a day, in days. */
 export function dayRange({ low, high, step }) {
   if (!/^[1-9]\d{0,4}$/.test(step)) throw new NotAnswered("Please choose a day.");
   return [BigInt(days(low)), BigInt(days(high)), BigInt(step)];
 }
 
-/** low, high and step of a question about a number, in one unit. */
+/** Returns low, high and step of a question about a number, in one unit. */
 export function decimalRange({ low, high, step }) {
   if (![low, high, step].every((text) => DECIMAL.test(text))) throw new NotAnswered("Please write a number.");
   return together(low, high, step).slice(1);
@@ -95,8 +96,8 @@ function rankingCode(order) {
 }
 
 /**
- * The number of an answer. `answer` is null for no answer; else the place of the chosen label, an array
- * of places (several, ranking), or a text (number, date, word).
+ * Returns the number of an answer. `answer` is null for no answer; else the place of the chosen label, an
+ * array of places (several, ranking), or a text (number, date, word).
  */
 export function codeOf(question, answer) {
   const count = options(question).length;
@@ -114,14 +115,14 @@ export function codeOf(question, answer) {
   }
 }
 
-/** The greatest code of a number or date that is an answer. */
+/** Returns the greatest code of an answer to a question about a number or date. */
 export function steps(question) {
   if (question.kind === "date") return dateCode(question, question.high);
   const [, low, high, step] = together(question.low, question.high, question.step);
   return (high - low) / step;
 }
 
-/** How many different answers there are, to be compared with what the recipe takes. */
+/** Returns the number of possible answers, to be compared with that of the recipe. */
 export function answers(question) {
   const none = question.no_answer ? 1n : 0n;
   const count = BigInt(options(question).length);
@@ -138,7 +139,7 @@ export function answers(question) {
 const shortest = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 const floored = (top, bottom) => top / bottom - (top % bottom < 0n ? 1n : 0n);
 
-/** The value that lies top / bottom steps above the lowest, rounded down where it has no short text. */
+/** Returns the value top / bottom steps above the lowest, rounded down if it has no short text. */
 export function valueAt(question, top, bottom = 1n) {
   if (question.kind === "date") {
     const day = days(question.low) + Number(floored(top * BigInt(question.step ?? 1), bottom));
@@ -149,7 +150,7 @@ export function valueAt(question, top, bottom = 1n) {
   return decimalText(10n * low + floored(10n * step * top, bottom), places + 1);
 }
 
-/** How much top / bottom steps are, rounded up, in words. */
+/** Returns the distance of top / bottom steps in words, rounded up. */
 export function distance(question, top, bottom) {
   const up = (number) => -floored(-number * top, bottom);
   if (question.kind === "date") return `${up(BigInt(question.step ?? 1))} days`;
@@ -164,7 +165,7 @@ function decimalText(digits, places) {
   return `${sign}${text.slice(0, -places)}.${text.slice(-places)}`;
 }
 
-/** The letters that a number of so many letters stands for; what no word has is a ?. */
+/** Returns the word of a number, with this many letters. A code that is no letter becomes a ?. */
 export function spelled(number, letters) {
   let text = "";
   for (let place = letters - 1; place >= 0; place--) {
@@ -183,7 +184,7 @@ function orderOf(code, count) {
   return digits.map((digit) => left.splice(digit, 1)[0]);
 }
 
-/** An answer in words, from its number. */
+/** Returns an answer in words, from its number. */
 export function said(question, code) {
   const labels = options(question);
   const last = answers(question) - 1n;

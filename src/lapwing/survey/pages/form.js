@@ -6,7 +6,7 @@ import { NO_ANSWER, NotAnswered, codeOf, options } from "./coding.js";
 
 const LISTED = 40; // more options than this are typed, with suggestions
 
-/** An element with attributes and children; strings become text. */
+/** Returns an element with attributes and children. Strings become text. */
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -24,7 +24,7 @@ function tickBox(type, name, id, label, value) {
   return [input, make("div", { class: "choice" }, input, make("label", { for: id }, shownLabel(label)))];
 }
 
-/** Radio buttons; the answer is the place of the chosen one. */
+/** Returns radio buttons. The answer is the place of the chosen one. */
 function radios(question, id) {
   const pairs = question.labels.map((label, place) => tickBox("radio", id, `${id}-${place}`, label, place));
   const read = () => {
@@ -37,7 +37,7 @@ function radios(question, id) {
   return { nodes, inputs: pairs.map(([input]) => input), read };
 }
 
-/** A text field with suggestions, where there are too many options for a list. */
+/** Returns a text field with suggestions, for too many options to list. */
 function typed(question, id) {
   const labels = options(question);
   const list = make("datalist", { id: `${id}-list` });
@@ -52,7 +52,7 @@ function typed(question, id) {
   return { nodes: [label, input, list], inputs: [input], read };
 }
 
-/** "No answer" beside other controls: choosing it switches those off. */
+/** Adds "no answer" to other controls. Choosing it switches those off. */
 function withNone(question, id, part) {
   if (!question.no_answer) return part;
   const [box, row] = tickBox("checkbox", id, `${id}-none`, NO_ANSWER, "none");
@@ -133,13 +133,13 @@ function controls(question, id) {
   }
 }
 
-/** A sentence whose chances stand out. */
+/** Returns the pieces of a sentence, with its chances in bold. */
 function withChances(sentence) {
   const pieces = sentence.split(/(chance (?:[\d.]+ %|1 in [\d,]+|more than [\d.]+ %))/);
   return pieces.map((piece, place) => (place % 2 ? make("strong", {}, piece) : piece));
 }
 
-/** { element, code() } for a question; code() throws NotAnswered and marks the place. */
+/** Returns { element, code() } of a question. code() throws NotAnswered and marks the controls. */
 export function questionForm(question, place, short, odds) {
   const id = `q${place}`;
   const { nodes, inputs, read } = controls(question, id);

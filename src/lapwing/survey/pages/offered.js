@@ -1,8 +1,7 @@
-// A survey as the page reads it: nothing that its owner says about price, odds or sizes is believed.
+// Reads a survey. The owner's statements about price, odds or sizes are not believed.
 //
-// What is used is what the digest names. So the digest is computed here, and there is no field in a survey
-// that this page does not know: nothing in it can mark one respondent unseen. survey/respondent/offered.py
-// does the same.
+// Only fields that the digest covers are used. The digest is computed here, and a survey with an unknown field
+// is refused: so nothing in a survey can mark one respondent unseen. survey/offered.py does the same.
 
 import { publicKey, toHex } from "./blind.js";
 import { NO_ANSWER, NotAnswered, answers, dayRange, decimalRange, options } from "./coding.js";
@@ -17,7 +16,7 @@ const QUESTION = [
   "name", "text", "kind", "about", "labels", "no_answer", "inputs", "epsilon", "protocol", "odds", "size", "recipe",
 ];
 const RANGE = ["low", "high", "step"];
-// What a kind has besides, and how many options there are to choose from.
+// The further fields of each kind, and the least and most options to choose from.
 const KINDS = {
   yes_no: { more: [], least: 2, most: 2 },
   choice: { more: [], least: 2, most: 1 << 20 },
@@ -37,7 +36,7 @@ const EPSILON = /^(\d{1,18})(?:\.(\d{1,9}))?$/;
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 const WHOLE = /^-?\d+$/;
 
-/** JSON whose numbers are all whole, and exactly as they are written. */
+/** Parses JSON whose numbers are all whole and read exactly, or throws `BadSurvey`. */
 export function exactJson(text) {
   let found;
   try {
@@ -53,7 +52,7 @@ export function exactJson(text) {
   return found;
 }
 
-/** The text that the digest is of: names sorted, no spaces, and only ASCII, as Python's json writes it. */
+/** Returns the text that is hashed: names sorted, no spaces, and only ASCII, as Python's json writes it. */
 export function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (typeof value === "object" && value !== null) {
@@ -68,13 +67,13 @@ export function canonical(value) {
   return JSON.stringify(value).replace(/[\u007f-\uffff]/g, escaped);
 }
 
-/** What names a survey: the SHA-256 of its canonical text. */
+/** Returns the digest of a survey: the SHA-256 of its canonical text. */
 export async function digestOf(survey) {
   const bytes = new TextEncoder().encode(canonical(survey));
   return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
 }
 
-function areTexts(value, names) {
+function requireTexts(value, names) {
   require(names.every((name) => typeof value[name] === "string"), "one of its texts is none");
 }
 
@@ -96,7 +95,7 @@ function checkLabels(question) {
 }
 
 function checkRange(question) {
-  areTexts(question, RANGE);
+  requireTexts(question, RANGE);
   const [low, high, step] = question.kind === "date" ? dayRange(question) : decimalRange(question);
   require(step > 0n && low < high && high - low >= step, "the range of a question is impossible");
   require(question.kind === "date" || (high - low) % step === 0n, "the steps of a question do not fit its range");
@@ -107,7 +106,7 @@ function checkQuestion(question) {
   const kind = question?.kind;
   require(typeof kind === "string" && Object.hasOwn(KINDS, kind), "a question is of a kind that this page does not know");
   require(hasExactly(question, [...QUESTION, ...KINDS[kind].more]), "a question has other fields than its kind");
-  areTexts(question, ["name", "text", "about", "epsilon", "protocol", "odds"]);
+  requireTexts(question, ["name", "text", "about", "epsilon", "protocol", "odds"]);
   require(NAME.test(question.name), "a question has an impossible name");
   const { recipe } = question;
   const takes = inputs(recipe); // the recipe is checked by this
@@ -125,7 +124,7 @@ function checkQuestion(question) {
 
 function checkSurvey(survey) {
   require(hasExactly(survey, SURVEY), "it has other fields than a survey has");
-  areTexts(survey, ["name", "title", "text", "ask", "epsilon", "lifetime", "stops"]);
+  requireTexts(survey, ["name", "title", "text", "ask", "epsilon", "lifetime", "stops"]);
   require(survey.format === 1, "it is of a newer kind than this page");
   require(survey.ask === "all" || survey.ask === "one", "it asks neither all questions nor one");
   const { questions } = survey;
@@ -138,14 +137,14 @@ function checkSurvey(survey) {
   require(survey.report_size === wanted, "its reports cannot be of the size that it says");
 }
 
-/** ε as a decimal text, in billionths. */
+/** Returns ε, a decimal text, in billionths. */
 function billionths(text) {
   const [, whole, part = ""] = EPSILON.exec(text) ?? [];
   require(whole !== undefined, "its lifetime is not a number");
   return BigInt(whole) * UNIT + BigInt(part.padEnd(9, "0"));
 }
 
-/** { survey, digest, key, cost, lifetime } from the text of /survey.json; `BadSurvey` if not in order. */
+/** Returns { survey, digest, key, cost, lifetime } from the text of /survey.json, or throws `BadSurvey`. */
 export async function offered(text) {
   const found = exactJson(text);
   require(hasExactly(found, REPLY), "the server's reply has other fields than it should");

@@ -1,9 +1,9 @@
-// The respondent's page: show the survey and the odds, then throw, store and send.
+// The respondent's page: shows the survey and the odds, then randomizes, stores and sends.
 //
-// The order is fixed. First the credential, which uses the invitation. Before the coins: texts, odds, price.
-// Then charge, throw and store in one step; then send, at a random moment: credential and report are as far
-// apart as the answers took, and come over two connections. What was sent is shown only after the server has
-// it: whoever sees the coin first could drop out because of it. The true answers are never stored and never
+// The order is fixed. First the credential is fetched, which uses the invitation. Texts, odds and price are
+// shown before any coin is drawn. Then charging, randomizing and storing are one step. The report is sent at a
+// random moment and over another connection than the credential. The message is shown only after the server
+// has it: somebody who saw it first could drop out because of it. The true answers are never stored and never
 // leave the form.
 
 import * as account from "./account.js";
@@ -14,12 +14,12 @@ import { offered } from "./offered.js";
 import { UNIT } from "./price.js";
 import { BadSurvey, size } from "./recipes.js";
 import { ALL, Later, Stop, call, credential, invitedBy, packed, surveyText } from "./sending.js";
-import { Coins } from "./throw.js";
+import { Coins } from "./randomize.js";
 import { inShort, oddsInWords, promise, sentInWords } from "./words.js";
 
-const LIFETIME = 8n * UNIT; // what this device sends in its whole life, at most; a survey can only lower it
-const UP = 999999n; // rounds costs up; what is left is rounded down
-const [SOON, LATE] = [5000, 20000]; // milliseconds from throwing the coins to sending the report
+const LIFETIME = 8n * UNIT; // the ε that this device ever sends, at most; a survey can only lower it
+const UP = 999999n; // rounds costs up; the rest of the account is rounded down
+const [SOON, LATE] = [5000, 20000]; // milliseconds from randomizing to sending the report
 const TAB = `lapwing invitation ${location.pathname}`; // in the memory of this tab, until the report is sent
 
 const view = document.getElementById("view");
@@ -32,7 +32,24 @@ function show(...nodes) {
   view.replaceChildren(...nodes);
 }
 
-/** ε with three decimals, rounded down or up by `more`. */
+const paragraph = (...words) => make("p", {}, ...words);
+const card = (attributes, ...children) => make("section", { class: "card", ...attributes }, ...children);
+
+function action(label, attributes, work) {
+  const button = make("button", { type: "button", ...attributes }, label);
+  button.addEventListener("click", () => guarded(() => work(button)));
+  return button;
+}
+
+/** Shows one card alone. If its heading gets the focus, it is read out. */
+function showCard({ title, focus = true, ...attributes }, ...children) {
+  const heading = make("h2", { tabindex: "-1" }, title);
+  show(card(attributes, heading, ...children));
+  say("");
+  if (focus) heading.focus();
+}
+
+/** Returns ε with three decimals, rounded down, or up with `more`. */
 function epsilonText(billionths, more = 0n) {
   const thousandths = (billionths + more) / 1000000n;
   return `${thousandths / 1000n}.${(thousandths % 1000n).toString().padStart(3, "0")}`;
@@ -56,7 +73,7 @@ function keepsTabs() {
   }
 }
 
-/** The invitation of the link. It leaves the address and the history at once; this tab remembers it. */
+/** Returns the invitation of the link. It leaves the address and the history at once; this tab keeps it. */
 function invitationOfTab() {
   if (location.hash.length > 1) {
     sessionStorage.setItem(TAB, location.hash.slice(1));
@@ -72,7 +89,7 @@ async function load() {
   return { ...survey, lifetime, invitation, invited: await invitedBy(invitation) };
 }
 
-/** The questions that this device answers: all, or the one that was drawn. */
+/** Returns the places of the questions that this device answers: all, or the one that was drawn. */
 async function asked({ survey, digest }) {
   if (survey.ask !== "one") return survey.questions.map((_, place) => place);
   const draw = () => Number(new Coins().below(BigInt(survey.questions.length)));
@@ -95,7 +112,7 @@ async function send(state, memo) {
     throw new Stop("The server did not say that it has the report", "Please send it again.");
   }
   await account.note(state.digest, { sent: true });
-  sessionStorage.removeItem(TAB); // the invitation has served: who uses this tab later does not find it
+  sessionStorage.removeItem(TAB); // the invitation was used: a later user of this tab does not find it
   await showSent(state);
 }
 
@@ -112,21 +129,13 @@ function meter(spent, lifetime, cost = 0n) {
   );
 }
 
-/** Only who has the invitation that it was sent for sees what was sent: others may use this device, too. */
+/** Shows only that a report was sent: somebody without the invitation of the report may use this device. */
 function showOthers() {
-  const heading = make("h2", { tabindex: "-1" }, "This device has already answered this survey");
-  show(
-    make(
-      "section",
-      { class: "card", id: "answered" },
-      heading,
-      make("p", {}, "A device answers for one person, once. To see what it sent, open the link of the invitation " +
-        "that was used."),
-      make("p", {}, "If you have an invitation of your own, open it on a device or in a browser profile of your own."),
-    ),
+  showCard(
+    { id: "answered", title: "This device has already answered this survey" },
+    paragraph("A device answers for one person, once. To see what it sent, open the link of the invitation that was used."),
+    paragraph("If you have an invitation of your own, open it on a device or in a browser profile of your own."),
   );
-  say("");
-  heading.focus();
 }
 
 async function showSent(state) {
@@ -144,20 +153,17 @@ async function showSent(state) {
     return [make("dt", {}, question.text), make("dd", {}, sentInWords(question, message))];
   });
   const heading = make("h2", { tabindex: "-1" }, "Sent. Thank you!");
-  const again = make("button", { type: "button", class: "quiet" }, "Send the same report again");
-  again.addEventListener("click", () => guarded(() => send(state, memo)));
+  const again = action("Send the same report again", { class: "quiet" }, () => send(state, memo));
   show(
-    make(
-      "section",
-      { class: "card" },
+    card(
+      {},
       heading,
-      make("p", {}, "This is what the coins made of it, and all that the survey got from you:"),
+      paragraph("This is what the coins made of it, and all that the survey got from you:"),
       make("dl", {}, ...lines),
       make("p", { class: "hint" }, "It may differ from what you answered: so the coins fell."),
     ),
-    make(
-      "section",
-      { class: "card" },
+    card(
+      {},
       make("h2", {}, "Your device's account"),
       meter(spent, state.lifetime),
       make("p", { class: "hint" }, "Every survey that you answer at this address uses some of it. Nothing fills it up again."),
@@ -168,42 +174,26 @@ async function showSent(state) {
   heading.focus();
 }
 
-/** The report is thrown and stored. `why` it was not sent, if that was tried. */
+/** Shows that the report is stored and not sent. `why` is the reason, if sending was tried. */
 function showWaiting(state, memo, why) {
-  const heading = make("h2", { tabindex: "-1" }, "Your report is not sent yet");
-  const button = make("button", { type: "button" }, "Send it now");
-  button.addEventListener("click", () => {
-    button.disabled = true;
-    guarded(() => send(state, memo));
-  });
-  show(
-    make(
-      "section",
-      { class: "card", id: "waiting" },
-      heading,
-      why && make("p", {}, `${why}. Nothing is lost.`),
-      make("p", {}, "The coins were thrown and the report is stored on this device. It will be sent as it is."),
-      button,
-    ),
+  showCard(
+    { id: "waiting", title: "Your report is not sent yet", focus: Boolean(why) },
+    why && paragraph(`${why}. Nothing is lost.`),
+    paragraph("The coins were thrown and the report is stored on this device. It will be sent as it is."),
+    action("Send it now", {}, (button) => {
+      button.disabled = true;
+      return send(state, memo);
+    }),
   );
-  say("");
-  if (why) heading.focus();
 }
 
-/** Until a random moment: the time of a report then tells less about whose it is. */
+/** Waits until a random moment: then the time of a report tells less about whose it is. */
 function showLeaving() {
-  const heading = make("h2", { tabindex: "-1" }, "Your report is about to be sent");
-  show(
-    make(
-      "section",
-      { class: "card", id: "leaving" },
-      heading,
-      make("p", {}, `The coins were thrown. The report leaves at a random moment within ${LATE / 1000} seconds, so ` +
-        "that its time tells less about you. Please leave this page open. If you close it, open it again to send."),
-    ),
+  showCard(
+    { id: "leaving", title: "Your report is about to be sent" },
+    paragraph(`The coins were thrown. The report leaves at a random moment within ${LATE / 1000} seconds, so ` +
+      "that its time tells less about you. Please leave this page open. If you close it, open it again to send."),
   );
-  say("");
-  heading.focus();
   const wait = SOON + Number(new Coins().below(BigInt(LATE - SOON + 1)));
   return new Promise((done) => setTimeout(done, wait));
 }
@@ -226,19 +216,18 @@ async function showForm(state, spent) {
       make("h2", {}, "Your device throws coins before it answers"),
       make("p", { id: "promise" }, "Answer truthfully. Your device then throws coins, and what it sends may differ " +
         `from your answer. ${promise(survey)}`),
-      make("p", {}, "The owner sees that you took part: opening this page has used your invitation. It now works in " +
+      paragraph("The owner sees that you took part: opening this page has used your invitation. It now works in " +
         "this browser alone."),
-      one && make("p", {}, `By coin, you are asked one of the ${survey.questions.length} questions of this survey.`),
+      one && paragraph(`By coin, you are asked one of the ${survey.questions.length} questions of this survey.`),
     ),
     ...forms.map(({ element }) => element),
-    make(
-      "section",
-      { class: "card" },
+    card(
+      {},
       make("h2", {}, "What it costs"),
-      make("p", {}, `This survey takes ${epsilonText(cost, UP)} (ε) from your device's account. ` +
+      paragraph(`This survey takes ${epsilonText(cost, UP)} (ε) from your device's account. ` +
         "The coins are thrown once. If you come back, the same report is sent again."),
       meter(spent, lifetime, cost),
-      make("p", {}, "The fingerprint of this survey and its key is ",
+      paragraph("The fingerprint of this survey and its key is ",
         make("code", { id: "fingerprint" }, await fingerprint(state.digest, state.key)),
         ". Compare this with others who were invited: it must be the same. " +
         "With a survey or a key of your own you could be told apart."),
@@ -266,7 +255,7 @@ async function answer(state, places, forms, button) {
       mine = true;
       return { report: packed(state, places, codes) };
     });
-    if (mine) state.invited = memo.invited; // who came back without the link has answered all the same
+    if (mine) state.invited = memo.invited; // also for a respondent who came back without the link
     await showLeaving();
     await send(state, memo);
   } finally {
@@ -274,7 +263,7 @@ async function answer(state, places, forms, button) {
   }
 }
 
-/** The answers as numbers; nothing if one is missing, and then the first such question has the focus. */
+/** Returns the answers as numbers; or null if one is missing, and that question gets the focus. */
 function collected(forms) {
   const problems = [];
   const codes = forms.map(({ code }) => {
@@ -293,13 +282,8 @@ function collected(forms) {
 }
 
 function refusal(title, ...paragraphs) {
-  const heading = make("h2", { tabindex: "-1" }, title);
-  const lines = paragraphs.map((text) => make("p", {}, text));
-  const back = make("button", { type: "button", class: "quiet" }, "Try again");
-  back.addEventListener("click", () => guarded(start));
-  show(make("section", { class: "card refusal", id: "refusal" }, heading, ...lines, back));
-  say(""); // the heading has the focus, so it is read out
-  heading.focus();
+  const again = action("Try again", { class: "quiet" }, start);
+  showCard({ id: "refusal", class: "card refusal", title }, ...paragraphs.map((words) => paragraph(words)), again);
 }
 
 function overLifetime({ cost, lifetime }, spent) {
@@ -358,7 +342,7 @@ async function start() {
 }
 
 guarded(start);
-// A link that is pasted over this page loads nothing: only what stands after # changes.
+// A link that is pasted over this page loads nothing: only the part after # changes.
 addEventListener("hashchange", () => {
   if (location.hash.length > 1 && invitationOfTab() !== current?.invitation) guarded(start);
 });

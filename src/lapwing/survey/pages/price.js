@@ -1,7 +1,7 @@
-// What a survey costs the person who answers it, from the whole numbers of the recipes alone.
+// Computes the price of a survey for the person who answers it, from the whole numbers of the recipes alone.
 //
-// The survey's owner is not trusted here: whatever price the survey states, this one is charged. A recipe
-// that is not in order is refused (recipes.js). The unit is a billionth of ε, rounded up.
+// The survey's owner is not trusted here: whatever price the survey states, this one is charged. An incorrect
+// recipe is refused (recipes.js). The unit is a billionth of ε, rounded up.
 
 import { ODDS, checkedRecipe, messages, points, require } from "./recipes.js";
 
@@ -11,7 +11,7 @@ const SLACK = 1n << 16n; // more than all roundings of logUp together
 
 const larger = (one, other) => (one[0] * other[1] >= other[0] * one[1] ? one : other);
 
-/** T (|Y| - |A|) / ((2^48 - T) |A|). */
+/** Returns T (|Y| - |A|) / ((2^48 - T) |A|) as [top, bottom]. */
 function twoLevels(recipe, inside, outside) {
   require(inside > 0n && outside > 0n, "a recipe has no other message to hide among");
   const favoured = BigInt(recipe.favoured);
@@ -35,18 +35,18 @@ const RATIOS = {
   duchi: (recipe) => twoLevels(recipe, 1n, messages(recipe) - 1n),
   hybrid(recipe) {
     const odds = BigInt(recipe.odds);
-    if (odds === 0n) return ratio(recipe.duchi); // the coin never falls the other way
+    if (odds === 0n) return ratio(recipe.duchi); // the window is never drawn
     return odds === ODDS ? ratio(recipe.window) : larger(ratio(recipe.window), ratio(recipe.duchi));
   },
   prefixes: (recipe) => recipe.inner.map(ratio).reduce(larger),
 };
 
-/** The largest ratio of the probabilities of one message under two answers, as [top, bottom]. */
+/** Returns the greatest ratio of a message's probabilities under two answers, as [top, bottom]. */
 export function ratio(recipe) {
   return RATIOS[checkedRecipe(recipe).kind](recipe);
 }
 
-/** ln(top / bottom) in billionths, rounded up; top >= bottom > 0. */
+/** Returns ln(top / bottom) in billionths, rounded up, for top >= bottom > 0. */
 export function logUp(top, bottom) {
   require(bottom > 0n && top >= bottom, "a recipe's odds are impossible");
   if (top === bottom) return 0n;
@@ -58,7 +58,7 @@ export function logUp(top, bottom) {
   return (sum * UNIT + one - 1n) / one;
 }
 
-/** 2 atanh(top / bottom) in units of 1 / one, a little too small. */
+/** Returns 2 atanh(top / bottom) in units of 1 / one, a little too small. */
 function series(top, bottom, one) {
   let power = (top * one) / bottom;
   const square = (power * power) / one;
@@ -70,14 +70,14 @@ function series(top, bottom, one) {
   return 2n * sum;
 }
 
-/** The largest ratio of the probabilities of a whole report: all questions together, or the dearest one. */
+/** Returns the greatest ratio of a whole report's probabilities: of all questions together, or of one. */
 export function worstRatio(survey) {
   const ratios = survey.questions.map(({ recipe }) => ratio(recipe));
   if (survey.ask === "one") return ratios.reduce(larger);
   return ratios.reduce(([a, b], [c, d]) => [a * c, b * d], [1n, 1n]);
 }
 
-/** What answering costs, in billionths of ε. */
+/** Returns the price of answering, in billionths of ε. */
 export function price(survey) {
   return logUp(...worstRatio(survey));
 }

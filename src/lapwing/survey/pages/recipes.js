@@ -1,15 +1,15 @@
-// Recipes from outside: checked in one place, before anything else looks at them.
+// Checks recipes from the server in one place, before any other script uses them.
 //
 // The survey's owner is not trusted here. A recipe has exactly the names of its kind, its kind is a text,
-// and every number is whole and within the same limits as in survey/randomizers. What passed is frozen, so
-// that no later look can see something else.
+// and every number is whole and within the same limits as in survey/randomizers. A checked recipe is frozen,
+// so that it cannot change afterwards.
 
 export const ODDS = 1n << 48n;
 const LETTER_BITS = 5n;
 const MOST_LETTERS = 12;
 const MOST = 2 ** 62;
 
-/** A survey that this device does not answer. */
+/** The error for a survey that this device does not answer. */
 export class BadSurvey extends Error {}
 
 export function require(condition, why) {
@@ -20,7 +20,7 @@ export function bitLength(number) {
   return number === 0n ? 0 : number.toString(2).length;
 }
 
-/** Whether a number is whole and exactly what was written: small enough, or a power of two. */
+/** Returns whether a number is whole and read exactly: small enough, or a power of two. */
 export function isExact(number) {
   if (Number.isSafeInteger(number)) return true;
   if (!Number.isInteger(number) || number < 0 || number > MOST) return false;
@@ -28,7 +28,7 @@ export function isExact(number) {
   return (large & (large - 1n)) === 0n; // the words of 12 letters are 2^60
 }
 
-/** Whether it is a plain object with exactly these names. */
+/** Returns whether a value is a plain object with exactly these names. */
 export function hasExactly(value, names) {
   if (value === null || typeof value !== "object" || Object.getPrototypeOf(value) !== Object.prototype) return false;
   const found = Reflect.ownKeys(value);
@@ -44,7 +44,7 @@ function whole(recipe, name, least, most = MOST) {
   return BigInt(recipe[name]);
 }
 
-/** T: below 2^48, since a certain coin hides nothing, and likelier than by chance, |A| out of |Y|. */
+/** Checks T: below 2^48, since a certain coin hides nothing, and likelier than by chance, |A| of |Y|. */
 function favoured(recipe, inside, all) {
   const coin = whole(recipe, "favoured", 1, Number(ODDS) - 1);
   require(inside > 0n && all > inside && coin * all > ODDS * inside, "a recipe's coin is not likelier than chance");
@@ -152,7 +152,7 @@ function check(recipe, kinds) {
 const known = new WeakSet();
 const KINDS = Object.keys(NAMES);
 
-/** The recipe itself, once it is known to be in order; `BadSurvey` if it is not. */
+/** Returns the recipe if it is correct, or throws `BadSurvey`. */
 export function checkedRecipe(recipe) {
   const isObject = recipe !== null && typeof recipe === "object";
   if (!isObject || !known.has(recipe)) check(recipe, KINDS);
@@ -170,7 +170,7 @@ function inputsOf(recipe) {
   }
 }
 
-/** The points of a projective space with `less` coordinates fewer. */
+/** Returns the number of points of a projective space with `less` coordinates fewer. */
 export function points(recipe, less = 0) {
   const q = BigInt(recipe.prime);
   return (q ** BigInt(recipe.dimension - less) - 1n) / (q - 1n);
@@ -200,11 +200,11 @@ function sizeOf(recipe) {
   }
 }
 
-/** How many different answers the recipe takes. */
+/** Returns the number of possible answers. */
 export const inputs = (recipe) => inputsOf(checkedRecipe(recipe));
 
-/** How many different messages there are, for the kinds that send the number of a message. */
+/** Returns the number of possible messages, for the kinds that send the number of a message. */
 export const messages = (recipe) => countOf(checkedRecipe(recipe));
 
-/** The bytes of every message of this recipe. */
+/** Returns the bytes of every message of a recipe. */
 export const size = (recipe) => sizeOf(checkedRecipe(recipe));

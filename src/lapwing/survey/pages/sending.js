@@ -1,19 +1,19 @@
-// Talking to the survey's server: a signature under a blinded token, and much later the report.
+// Talks to the survey's server: fetches the signature of a blinded token, and much later sends the report.
 //
 // The page adds no cookies, no time and nothing about the device; for one survey all requests are of one
 // size. But a browser adds headers of its own. The page replaces Accept-Language; it cannot replace
-// User-Agent and its like everywhere: where that is rare, it links the two. The server ends the connections
+// User-Agent and its like everywhere: a rare one links the two requests. The server ends the connections
 // of the first two replies and resumes none, so that the report comes over another one.
 
 import * as account from "./account.js";
 import { blind, finalize, fromHex, newToken, toHex } from "./blind.js";
-import { Coins, throwCoins } from "./throw.js";
+import { Coins, randomize } from "./randomize.js";
 
 export const ALL = 255; // the first byte of a report that answers every question
 const [LARGEST_SURVEY, LARGEST_REPLY] = [16 << 20, 64 << 10]; // bytes
 const PATIENCE = 60000; // milliseconds
 
-/** Why it does not go on, in words for the respondent. */
+/** An error that ends the work, with its reason in words for the respondent. */
 export class Stop extends Error {
   constructor(title, ...paragraphs) {
     super(title);
@@ -21,13 +21,13 @@ export class Stop extends Error {
   }
 }
 
-/** The same, where trying again may help. */
+/** Such an error after which trying again may help. */
 export class Later extends Stop {}
 
-/** The same, where the invitation signs no token of this device. */
+/** Such an error because the invitation signs no token of this device. */
 class Refused extends Stop {}
 
-/** The text of a reply, which is no longer than `most` bytes. */
+/** Returns the text of a reply, or throws an error if it is longer than `most` bytes. */
 async function textOf(response, most) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   let [text, size] = ["", 0];
@@ -42,7 +42,7 @@ async function textOf(response, most) {
   }
 }
 
-/** The survey's text, as the server has it. */
+/** Fetches the text of /survey.json. */
 export async function surveyText() {
   const response = await answered("survey.json");
   try {
@@ -52,14 +52,14 @@ export async function surveyText() {
   }
 }
 
-/** What the server says to a request. */
+/** Sends a request and returns the reply, an object. */
 export async function call(path, body) {
   const response = await answered(path, body);
   try {
     const found = JSON.parse(await textOf(response, LARGEST_REPLY));
     if (found !== null && typeof found === "object") return found;
   } catch {
-    // The same as a reply that says nothing.
+    // A malformed reply is treated like an empty one.
   }
   throw new Stop("The server's answer is not in order", "Please try again later.");
 }
@@ -97,20 +97,20 @@ async function answered(path, body) {
   throw new (path === "sign" && [403, 404, 409].includes(status) ? Refused : Stop)(...texts);
 }
 
-/** The report: which question (255: all), then the messages, filled up with zeros. */
+/** Makes the report: the question's number (255: all), then the messages, filled up with zeros. */
 export function packed({ survey }, places, codes) {
   const report = new Uint8Array(survey.report_size);
   report[0] = survey.ask === "one" ? places[0] : ALL;
   let at = 1;
   places.forEach((place, i) => {
-    const message = throwCoins(survey.questions[place].recipe, codes[i], new Coins());
+    const message = randomize(survey.questions[place].recipe, codes[i], new Coins());
     report.set(message, at);
     at += message.length;
   });
   return toHex(report);
 }
 
-/** What is kept of an invitation: enough to know it again, and nothing that would open the survey. */
+/** Returns the hash of an invitation: enough to recognise it, and useless for the survey. */
 export async function invitedBy(invitation) {
   if (!invitation) return undefined;
   const bytes = new TextEncoder().encode(`lapwing invitation ${invitation}`);
@@ -118,8 +118,9 @@ export async function invitedBy(invitation) {
 }
 
 /**
- * A signature for a token of this device. The token and whose it is are stored before the server sees it: if
- * the reply is lost, the same invitation gets the same signature, and no other one is used up for this token.
+ * Fetches the signature of a token of this device. The token and the hash of its invitation are stored before
+ * the server sees it: if the reply is lost, the same invitation gets the same signature, and no other one is
+ * used up for this token.
  */
 export async function credential({ digest, key, invitation, invited }, memo) {
   if (memo?.signature) return ownedBy(invited, memo);

@@ -1,16 +1,16 @@
-// The possible messages and their odds in plain words, and what was sent.
+// Says the possible messages and their odds in plain words, and the message that was sent.
 //
-// The words come from the recipe's whole numbers, never from what the survey's owner says. They are the
-// same as in survey/respondent/words.py, which has none in short.
+// The words come from the recipe's whole numbers, never from the owner's text. They are the same as in
+// survey/message_words.py; only `inShort` has no twin there.
 
 import { distance, said, valueAt, NO_ANSWER } from "./coding.js";
 import { ratio, worstRatio } from "./price.js";
 import { ODDS, checkedRecipe, messages, points, size as sizeOf } from "./recipes.js";
-import { fromBytes } from "./throw.js";
+import { fromBytes } from "./randomize.js";
 
 const LISTED = 12;
 
-/** 73.1 %, or 1 in 512. */
+/** Returns a chance of top / bottom as 73.1 %, or 1 in 512. */
 export function chance(top, bottom) {
   if (top * 100n < bottom) return top ? `1 in ${grouped((2n * bottom + top) / (2n * top))}` : "none";
   const tenths = (top * 2000n + bottom) / (2n * bottom);
@@ -19,6 +19,9 @@ export function chance(top, bottom) {
 }
 
 export const grouped = (number) => number.toString().replace(/\B(?=(\d{3})+$)/g, ",");
+
+/** Returns the chance of a coin with T chances in 2^48. */
+const coin = (favoured) => chance(BigInt(favoured), ODDS);
 
 const quoted = (label) => `“${label}”`;
 
@@ -32,7 +35,7 @@ function choice(question, recipe) {
   const others = count === 2n ? "The other one" : "Each other one";
   return [
     `The message is one of ${listed}.`,
-    `It is your own answer: chance ${chance(favoured, ODDS)}. ` +
+    `It is your own answer: chance ${coin(favoured)}. ` +
       `${others}: chance ${chance(ODDS - favoured, ODDS * (count - 1n))}.`,
   ];
 }
@@ -46,7 +49,7 @@ function subset(question, recipe) {
   const other = favoured * (chosen - 1n) + (ODDS - favoured) * chosen;
   return onList(
     `The message is a list of ${chosen} out of the ${grouped(count)} possible answers.`,
-    chance(favoured, ODDS),
+    coin(favoured),
     chance(other, ODDS * (count - 1n)),
   );
 }
@@ -55,12 +58,12 @@ function unary(question, recipe) {
   return onList(
     `The message is a list. For each of the ${grouped(BigInt(recipe.options))} possible answers ` +
       "a coin decides whether it is on it.",
-    chance(BigInt(recipe.one), ODDS),
-    chance(BigInt(recipe.zero), ODDS),
+    coin(recipe.one),
+    coin(recipe.zero),
   );
 }
 
-/** [inside, inside both of two answers, all]: how many codes fit one answer, and two. */
+/** Returns the numbers of codes that fit one answer, that fit both of two answers, and of all codes. */
 function codes(recipe) {
   const all = messages(recipe);
   if (recipe.kind === "hadamard") return [2n, 1n, 4n];
@@ -74,7 +77,7 @@ function numbered(question, recipe) {
   const other = favoured * both * outside + (ODDS - favoured) * (inside - both) * inside;
   return [
     `The message is a number from 0 to ${grouped(messages(recipe) - 1n)}. Every number fits many answers.`,
-    `It fits your own answer: chance ${chance(favoured, ODDS)}. ` +
+    `It fits your own answer: chance ${coin(favoured)}. ` +
       `It fits some other given answer: chance ${chance(other, ODDS * inside * outside)}.`,
   ];
 }
@@ -83,8 +86,8 @@ function bits(question, recipe) {
   const favoured = BigInt(recipe.favoured);
   return [
     "The message is the list with its ticks. For every line a coin of its own is thrown.",
-    `A line is sent as you left it: chance ${chance(favoured, ODDS)}. ` +
-      `It is sent the other way round: chance ${chance(ODDS - favoured, ODDS)}.`,
+    `A line is sent as you left it: chance ${coin(favoured)}. ` +
+      `It is sent the other way round: chance ${coin(ODDS - favoured)}.`,
   ];
 }
 
@@ -92,7 +95,7 @@ const orNone = (recipe) => (recipe.none ? `, or ${quoted(NO_ANSWER)}` : "");
 
 function noneOdds(favoured, other, all) {
   return (
-    `${quoted(NO_ANSWER)} is sent if you give none: chance ${chance(favoured, ODDS)}; ` +
+    `${quoted(NO_ANSWER)} is sent if you give none: chance ${coin(favoured)}; ` +
     `if you give an answer: chance ${chance(other, all)}.`
   );
 }
@@ -102,19 +105,23 @@ function inWindow(question, recipe) {
   const [steps, stride, width] = [BigInt(recipe.steps), BigInt(recipe.stride), BigInt(recipe.width)];
   const [low, high] = [shown(question, recipe, 0n), shown(question, recipe, steps * stride + width - 1n)];
   const outside = messages(recipe) - width;
-  const away = distance(question, width - 1n, 2n * stride);
   const words = [
     `The message is a value between ${low} and ${high}${orNone(recipe)}.`,
-    `It lies at most ${away} away from your answer: chance ${chance(favoured, ODDS)}. ` +
-      `It is anything else: chance ${chance(ODDS - favoured, ODDS)}.`,
+    `It lies at most ${reach(question, recipe)} away from your answer: chance ${coin(favoured)}. ` +
+      `It is anything else: chance ${coin(ODDS - favoured)}.`,
   ];
   if (recipe.none) words.push(noneOdds(favoured, (ODDS - favoured) * width, ODDS * outside));
   return words;
 }
 
-/** The value that a message of a window stands for: the middle of the answers that favour it. */
+/** Returns the value of a window's message: the middle of the answers that favour it. */
 function shown(question, recipe, message) {
   return valueAt(question, 2n * message - (BigInt(recipe.width) - 1n), 2n * BigInt(recipe.stride));
+}
+
+/** Returns the greatest distance of a window's messages from the answer, in words. */
+function reach(question, { stride, width }) {
+  return distance(question, BigInt(width) - 1n, 2n * BigInt(stride));
 }
 
 function duchi(question, recipe) {
@@ -123,7 +130,7 @@ function duchi(question, recipe) {
   const others = ODDS * (1n + BigInt(recipe.none));
   const words = [
     `The message is only ${low} or ${high}${orNone(recipe)}.`,
-    `If your answer is ${low}, it is ${low}: chance ${chance(favoured, ODDS)}, ` +
+    `If your answer is ${low}, it is ${low}: chance ${coin(favoured)}, ` +
       `and ${high}: chance ${chance(ODDS - favoured, others)}. ` +
       `The higher your answer, the more often it is ${high}.`,
   ];
@@ -131,7 +138,7 @@ function duchi(question, recipe) {
   return words;
 }
 
-/** The one way that a hybrid ever goes, if its coin is certain. */
+/** Returns the only part of a hybrid that is ever used, if its coin is certain; else undefined. */
 function onlyWay(recipe) {
   if (recipe.odds === 0) return recipe.duchi;
   return BigInt(recipe.odds) === ODDS ? recipe.window : undefined;
@@ -142,8 +149,8 @@ function hybrid(question, recipe) {
   if (only) return ODDS_WORDS[only.kind](question, only);
   return [
     "First a coin chooses one of two ways. Which one is sent along.",
-    `First way, chance ${chance(wide, ODDS)}: ${inWindow(question, recipe.window).join(" ")}`,
-    `Second way, chance ${chance(ODDS - wide, ODDS)}: ${duchi(question, recipe.duchi).join(" ")}`,
+    `First way, chance ${coin(wide)}: ${inWindow(question, recipe.window).join(" ")}`,
+    `Second way, chance ${coin(ODDS - wide)}: ${duchi(question, recipe.duchi).join(" ")}`,
   ];
 }
 
@@ -158,13 +165,14 @@ function prefixes(question, recipe) {
   ];
 }
 
+/** A question whose answer is a word of `level` letters. */
 const letters = (level) => ({ kind: "word", letters: level, no_answer: true });
 
 const ODDS_WORDS = {
   choice, subset, unary, hadamard: numbered, projective: numbered, bits, window: inWindow, duchi, hybrid, prefixes,
 };
 
-/** The possible messages and their odds, as sentences. */
+/** Returns the possible messages and their odds, as sentences. */
 export function oddsInWords(question) {
   const [top, bottom] = ratio(question.recipe);
   const tenths = (top * 10n + bottom - 1n) / bottom;
@@ -175,7 +183,7 @@ export function oddsInWords(question) {
   ];
 }
 
-/** How likely one of two answers can become that seem equally likely before: rounded up, below 100 %. */
+/** Returns how likely one of two equally likely answers can become: rounded up, below 100 %. */
 export function likely(top, bottom) {
   for (let unit = 10n; ; unit *= 10n) {
     const parts = (top * 100n * unit + top + bottom - 1n) / (top + bottom);
@@ -190,7 +198,7 @@ const LEADS = [
 ];
 const LITTLE = "But what is sent can all but settle what you answered: the coins hide little.";
 
-/** What the coins of all questions together promise, in two sentences. */
+/** Returns the privacy of all questions together, in two sentences. */
 export function promise(survey) {
   const [top, bottom] = worstRatio(survey);
   const [, , lead] = LEADS.find(([most, of]) => top * of <= bottom * most) ?? [0n, 0n, LITTLE];
@@ -199,53 +207,50 @@ export function promise(survey) {
   return `${lead} If ${two} seem equally likely before, one of them may be up to ${likely(top, bottom)} likely afterwards.`;
 }
 
-const sendsList = (top) => `A list is sent. Your own answer is on it: chance ${chance(BigInt(top), ODDS)}.`;
-const sendsCode = ({ favoured }) => `A code is sent that fits many answers. It fits yours: chance ${chance(BigInt(favoured), ODDS)}.`;
+const sendsList = (top) => `A list is sent. Your own answer is on it: chance ${coin(top)}.`;
+const sendsCode = ({ favoured }) => `A code is sent that fits many answers. It fits yours: chance ${coin(favoured)}.`;
+
+/** Returns the messages of Duchi's method in words. */
 function ends(question, { steps, none }) {
   const all = [valueAt(question, 0n), valueAt(question, BigInt(steps)), ...(none ? [quoted(NO_ANSWER)] : [])];
   return `${all.slice(0, -1).join(", ")} or ${all.at(-1)}`;
 }
 
 const SHORT = {
-  choice: (question, { favoured }) => `Your own answer is sent: chance ${chance(BigInt(favoured), ODDS)}.`,
+  choice: (question, { favoured }) => `Your own answer is sent: chance ${coin(favoured)}.`,
   subset: (question, { favoured }) => sendsList(favoured),
   unary: (question, { one }) => sendsList(one),
   hadamard: (question, recipe) => sendsCode(recipe),
   projective: (question, recipe) => sendsCode(recipe),
-  bits: (question, { favoured }) => `Each line is sent as you left it: chance ${chance(BigInt(favoured), ODDS)}.`,
-  window(question, { favoured, stride, width }) {
-    const away = distance(question, BigInt(width) - 1n, 2n * BigInt(stride));
-    return `What is sent lies at most ${away} away from your answer: chance ${chance(BigInt(favoured), ODDS)}.`;
-  },
+  bits: (question, { favoured }) => `Each line is sent as you left it: chance ${coin(favoured)}.`,
+  window: (question, recipe) =>
+    `What is sent lies at most ${reach(question, recipe)} away from your answer: chance ${coin(recipe.favoured)}.`,
   duchi(question, recipe) {
-    const most = `chance ${chance(BigInt(recipe.favoured), ODDS)}`;
+    const most = `chance ${coin(recipe.favoured)}`;
     return `Only ${ends(question, recipe)} is sent, by a coin that your answer tilts: each ${most} at most.`;
   },
   hybrid(question, recipe) {
     const only = onlyWay(recipe);
     if (only) return SHORT[only.kind](question, only);
-    const { favoured, stride, width } = recipe.window;
-    const away = distance(question, BigInt(width) - 1n, 2n * BigInt(stride));
-    return `First way, chance ${chance(BigInt(recipe.odds), ODDS)}: at most ${away} from your answer, ` +
-      `chance ${chance(BigInt(favoured), ODDS)}. Second: only ${ends(question, recipe.duchi)}.`;
+    const { window, duchi } = recipe;
+    return `First way, chance ${coin(recipe.odds)}: at most ${reach(question, window)} from your answer, ` +
+      `chance ${coin(window.favoured)}. Second: only ${ends(question, duchi)}.`;
   },
   prefixes(question, { inner }) {
     const least = inner.map(({ favoured }) => BigInt(favoured)).reduce((a, b) => (a < b ? a : b));
-    return `A code for the first letters is sent. It fits yours: chance ${chance(least, ODDS)} or more.`;
+    return `A code for the first letters is sent. It fits yours: chance ${coin(least)} or more.`;
   },
 };
 
-/** What is sent in one sentence; the odds in words say the rest. */
+/** Returns the most important odds in one sentence. `oddsInWords` says the rest. */
 export function inShort(question) {
   return SHORT[checkedRecipe(question.recipe).kind](question, question.recipe);
 }
 
-function listed(question, bytes, count) {
-  const names = [];
-  for (let option = 0; option < count; option++) {
-    if ((bytes[option >> 3] >> (option & 7)) & 1) names.push(option);
-  }
-  return names;
+/** Returns the options in a set: option j is bit j % 8 of byte j // 8. */
+function optionsIn(bytes, count) {
+  const every = Array.from({ length: count }, (_, option) => option);
+  return every.filter((option) => (bytes[option >> 3] >> (option & 7)) & 1);
 }
 
 function several(names) {
@@ -253,18 +258,18 @@ function several(names) {
   return names.length > LISTED ? `${first} and ${grouped(names.length - LISTED)} more` : first;
 }
 
-/** What a message says, in words. */
+/** Returns the content of a message in words. */
 export function sentInWords(question, bytes, recipe = question.recipe) {
   switch (checkedRecipe(recipe).kind) {
     case "choice": return quoted(said(question, fromBytes(bytes)));
     case "subset":
     case "unary": {
-      const codes = listed(question, bytes, recipe.options);
+      const codes = optionsIn(bytes, recipe.options);
       const names = codes.map((code) => said(question, BigInt(code)));
       return names.length ? `the list ${several(names)}` : "an empty list";
     }
     case "bits": {
-      const ticked = listed(question, bytes, recipe.options).map((place) => question.labels[place]);
+      const ticked = optionsIn(bytes, recipe.options).map((place) => question.labels[place]);
       return ticked.length ? `the list with ticks at ${several(ticked)}` : "the list without ticks";
     }
     case "window": {

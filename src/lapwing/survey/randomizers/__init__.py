@@ -5,7 +5,6 @@ A file has one family: the claim, why it holds, the law, the sampler and the est
 
 from __future__ import annotations
 
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.bitwise import BitwiseResponse, UnaryEncoding
 from lapwing.survey.randomizers.choice import KaryResponse
 from lapwing.survey.randomizers.hadamard import HadamardResponse
@@ -19,6 +18,7 @@ from lapwing.survey.randomizers.numbers import (
 from lapwing.survey.randomizers.prefixes import PrefixResponse
 from lapwing.survey.randomizers.projective import ProjectiveResponse
 from lapwing.survey.randomizers.randomizer import (
+    ODDS,
     FrequencyOracle,
     Messages,
     NumericRandomizer,

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
-from lapwing.core.exact import Number, set_fields, whole
+from lapwing.core.exact import Number, whole
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.masks import (
     MaskMessages,
     contains_option,
@@ -22,9 +21,9 @@ from lapwing.survey.randomizers.masks import (
     set_sizes,
 )
 from lapwing.survey.randomizers.randomizer import (
+    ODDS,
     checked_answer,
     checked_answers,
-    checked_stated_epsilon,
     greatest_favoured,
     row_of,
     two_level_ratio,
@@ -41,7 +40,7 @@ class BitwiseResponse(MaskMessages):
 
     Claim    the ratio is (T / (2^48 - T))^m for m options.
     Because  the bits are independent, each has the ratio T / (2^48 - T), and two answers may differ in all.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "bits"
@@ -50,16 +49,12 @@ class BitwiseResponse(MaskMessages):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        set_fields(
-            self,
-            options=whole(self.options, "options", at_least=1),
-            favoured=whole(self.favoured, "favoured", at_least=1),
-        )
+        self._settle(options=1, favoured=1)
         if self.options > MOST_BIT_OPTIONS:
             raise BadParameter("options", "must be at most 62 when each is a bit")
         if not ODDS // 2 < self.favoured < ODDS:
             raise BadParameter("favoured", "must be likelier than by chance, and below 2^48")
-        set_fields(self, epsilon=checked_stated_epsilon(self.ratio, self.epsilon))
+        self._settle_epsilon()
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, options: int) -> BitwiseResponse:
@@ -110,7 +105,7 @@ class UnaryEncoding(MaskMessages):
     Claim    the ratio is at most one (2^48 - zero) / ((2^48 - one) zero).
     Because  two answers differ in the laws of two bits. One is likelier set by one / zero, the other
              likelier clear by (2^48 - zero) / (2^48 - one); the bits are independent.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
     With one = 2^47 (a fair coin) the variance is least: optimized unary encoding.
     """
@@ -122,17 +117,12 @@ class UnaryEncoding(MaskMessages):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        set_fields(
-            self,
-            options=whole(self.options, "options", at_least=2),
-            one=whole(self.one, "one", at_least=1),
-            zero=whole(self.zero, "zero", at_least=1),
-        )
+        self._settle(options=2, one=1, zero=1)
         if self.options > MOST_UNARY_OPTIONS:
             raise BadParameter("options", "must be at most 65,536: a message has a bit for each")
         if not self.zero < self.one < ODDS:
             raise BadParameter("one", "must be above zero and below 2^48")
-        set_fields(self, epsilon=checked_stated_epsilon(self.ratio, self.epsilon))
+        self._settle_epsilon()
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, options: int) -> UnaryEncoding:

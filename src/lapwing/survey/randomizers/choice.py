@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
-from lapwing.core.exact import Number, Real, set_fields, whole
+from lapwing.core.exact import Number, Real, whole
 from lapwing.core.exact_sampling import Inversion, rational
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.randomizer import (
     NOISE_STREAM,
+    ODDS,
     IndexMessages,
     TwoLevelOracle,
     checked_answer,
@@ -37,7 +37,7 @@ class KaryResponse(IndexMessages, TwoLevelOracle):
 
     Claim    two levels: the ratio is T (k - 1) / (2^48 - T).
     Because  A(v) is the option v itself, out of k messages.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "choice"
@@ -46,7 +46,7 @@ class KaryResponse(IndexMessages, TwoLevelOracle):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        set_fields(self, options=whole(self.options, "options", at_least=2))
+        self._settle(options=2)
         if self.options > MOST_OPTIONS:
             raise BadParameter("options", "must be at most 2^31")
         self._settle_odds()
@@ -76,9 +76,9 @@ class KaryResponse(IndexMessages, TwoLevelOracle):
         return Fraction(1, self.options)
 
     @property
-    def outside(self) -> Fraction:
-        """The probability of any one other option."""
-        return (1 - self.truth) / (self.options - 1)
+    def both(self) -> Fraction:
+        """No message is favoured by two options."""
+        return Fraction(0)
 
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Draw one option for each answer."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
-from lapwing.core.exact import Number, set_fields, whole
+from lapwing.core.exact import Number, whole
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers.randomizer import (
@@ -19,6 +19,7 @@ from lapwing.survey.randomizers.randomizer import (
     TwoLevelOracle,
     checked_answer,
     checked_answers,
+    count_in_blocks,
     greatest_favoured,
 )
 
@@ -26,7 +27,6 @@ _Value = TypeVar("_Value", np.int64, np.float64)
 MOST_BITS = 62
 MOST_TRANSFORMED_BITS = 26  # with more bits the transform of all options would be too large
 HALF = Fraction(1, 2)
-PAIRS = 1 << 22  # of message and option compared together
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class HadamardResponse(IndexMessages, TwoLevelOracle):
 
     Claim    two levels: the ratio is T / (2^48 - T).
     Because  A(v) are the y with even parity on v + 1, which is not 0: exactly half of all.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
     Two such sets share a quarter of all messages, so another answer supports v half of the time.
     """
@@ -47,11 +47,7 @@ class HadamardResponse(IndexMessages, TwoLevelOracle):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        set_fields(
-            self,
-            bits=whole(self.bits, "bits", at_least=1),
-            options=whole(self.options, "options", at_least=1),
-        )
+        self._settle(bits=1, options=1)
         if self.bits > MOST_BITS:
             raise BadParameter("bits", "must be at most 62")
         if self.options >= 1 << self.bits:
@@ -75,9 +71,9 @@ class HadamardResponse(IndexMessages, TwoLevelOracle):
         return HALF
 
     @property
-    def outside(self) -> Fraction:
-        """The probability of even parity on any other option."""
-        return HALF
+    def both(self) -> Fraction:
+        """A quarter of all messages have even parity on two options."""
+        return HALF / 2
 
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Draw one number for each answer."""
@@ -103,12 +99,9 @@ class HadamardResponse(IndexMessages, TwoLevelOracle):
         """Count for these options: compare each with every distinct message."""
         rows = checked_answers(answers, self.options) + 1
         kinds, weights = np.unique(messages, return_counts=True)
-        counted = np.zeros(len(rows), dtype=np.int64)
-        step = max(1, PAIRS // max(len(kinds), 1))
-        for start in range(0, len(rows), step):
-            odd = np.bitwise_count(rows[start : start + step, np.newaxis] & kinds) & 1
-            counted[start : start + step] = len(messages) - odd @ weights
-        return counted
+        return count_in_blocks(
+            rows, weights, lambda some: np.bitwise_count(some[:, np.newaxis] & kinds) & 1 == 0
+        )
 
     def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
         """Return for each message whether it has even parity on this option."""

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Real
 from lapwing.core.exact_sampling import Inversion, rational
 from lapwing.errors import BadValue
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.randomizer import (
     NOISE_STREAM,
+    ODDS,
     FrequencyOracle,
     checked_answer,
     checked_rows,

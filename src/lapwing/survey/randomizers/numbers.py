@@ -7,6 +7,7 @@ nearer one more often. `HybridResponse` draws one of the two and says which: its
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
@@ -18,10 +19,11 @@ from lapwing.core import noise
 from lapwing.core.exact import Number, set_fields, whole
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.choice import KaryResponse
 from lapwing.survey.randomizers.randomizer import (
+    ODDS,
     IndexMessages,
+    Messages,
     NumericRandomizer,
     PartedRandomizer,
     ScoreVariance,
@@ -45,8 +47,8 @@ class WindowResponse(IndexMessages, NumericRandomizer):
     Because  every window has w messages. A score is a y + b, and c for "no answer"; its expectation is
              a constant plus the sum over the window, which is linear in x; a, b, c solve
              E[score | x] = x / g and E[score | no answer] = 0.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
-             tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one,
+             tests/survey/randomizers/test_numbers.py::test_scores_are_exactly_unbiased
     """
 
     kind: ClassVar[str] = "window"
@@ -59,11 +61,7 @@ class WindowResponse(IndexMessages, NumericRandomizer):
 
     def __post_init__(self) -> None:
         self._settle_steps()
-        set_fields(
-            self,
-            stride=whole(self.stride, "stride", at_least=1),
-            width=whole(self.width, "width", at_least=1),
-        )
+        self._settle(stride=1, width=1)
         if self.messages > MOST_WINDOW_MESSAGES:
             raise BadParameter("width", "and stride must leave at most 2^48 messages")
         self._settle_odds()
@@ -93,6 +91,12 @@ class WindowResponse(IndexMessages, NumericRandomizer):
     def share(self) -> Fraction:
         """The share of all messages that one window has."""
         return Fraction(self.width, self.messages)
+
+    @property
+    def both(self) -> Fraction:
+        """The share of all messages that the windows of 0 and g have in common; "no answer" has none."""
+        shared = 0 if self.none else max(0, self.width - self.steps * self.stride)
+        return Fraction(shared, self.messages)
 
     def start(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the first message of the window of each answer."""
@@ -204,8 +208,8 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
     Claim    two levels: the ratio is that of `KaryResponse` among the ends. Scores are unbiased.
     Because  a message's law is a mixture of the laws for the ends, whose ratios are within the claim.
              (1[message is 1] - outside) / (inside - outside) has expectation P[end is 1] = x / g.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
-             tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one,
+             tests/survey/randomizers/test_numbers.py::test_scores_are_exactly_unbiased
     """
 
     kind: ClassVar[str] = "duchi"
@@ -228,6 +232,11 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
     def share(self) -> Fraction:
         """One end of two, or of three."""
         return Fraction(1, self.messages)
+
+    @property
+    def both(self) -> Fraction:
+        """Two ends favour no message both."""
+        return Fraction(0)
 
     @property
     def messages(self) -> int:
@@ -290,8 +299,8 @@ class HybridResponse(PartedRandomizer, NumericRandomizer):
 
     Claim    the loss is the greater of the two. Scores are unbiased.
     Because  which one is used does not depend on the answer, and each is within its claim.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
-             tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one,
+             tests/survey/randomizers/test_numbers.py::test_scores_are_exactly_unbiased
     """
 
     kind: ClassVar[str] = "hybrid"
@@ -335,35 +344,27 @@ class HybridResponse(PartedRandomizer, NumericRandomizer):
         """The bytes of the part's number and the longer message."""
         return 1 + max(self.window.size, self.duchi.size)
 
-    def sample(self, answers: NDArray[np.int64]) -> Rows:
-        """Draw one row for each answer."""
-        true = checked_answers(answers, self.inputs)
-        rows = np.zeros((len(true), self.size), dtype=np.uint8)
-        rows[:, 0] = noise.bernoulli(Fraction(self.odds, ODDS), len(true))
-        for first, part in self.parts.items():
-            mine = rows[:, 0] == first
-            rows[mine, 1 : 1 + part.size] = part.encode(part.sample(true[mine]))
-        return rows
+    def chance(self, first: int) -> Fraction:
+        """Return the probability of the window (1) or of Duchi's method (0)."""
+        return Fraction(self.odds if first else ODDS - self.odds, ODDS)
 
-    def probability(self, answer: int, message: bytes) -> Fraction:
-        """Return the part's chance times the message's."""
-        first = int(self.decode(row_of(message, self.size))[0, 0])
-        part = self.parts[first]
-        chance = Fraction(self.odds if first else ODDS - self.odds, ODDS)
-        return chance * part.probability(answer, message[1 : 1 + part.size])
+    def _draw_parts(self, count: int) -> NDArray[np.bool_]:
+        return noise.bernoulli(self.chance(1), count)
 
     def scores(self, messages: Rows) -> NDArray[np.float64]:
         """Return scores that are unbiased for x / g, and for 0 where there is no answer."""
-        found = np.empty(len(messages), dtype=np.float64)
-        for first, part in self.parts.items():
-            found[messages[:, 0] == first] = part.scores(self.messages_of(messages, first))
-        return found
+        return self._by_part(messages, lambda part, sent: part.scores(sent))
 
     def answered(self, messages: Rows) -> NDArray[np.float64]:
         """Return scores that are unbiased for 1, and for 0 where there is no answer."""
+        return self._by_part(messages, lambda part, sent: part.answered(sent))
+
+    def _by_part(
+        self, messages: Rows, score: Callable[[NumericRandomizer, Messages], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
         found = np.empty(len(messages), dtype=np.float64)
         for first, part in self.parts.items():
-            found[messages[:, 0] == first] = part.answered(self.messages_of(messages, first))
+            found[messages[:, 0] == first] = score(part, self.messages_of(messages, first))
         return found
 
     def spread(self) -> ScoreVariance:

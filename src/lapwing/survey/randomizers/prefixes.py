@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -16,20 +16,13 @@ from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers.hadamard import HadamardResponse
 from lapwing.survey.randomizers.projective import ProjectiveResponse
-from lapwing.survey.randomizers.randomizer import (
-    PartedRandomizer,
-    Randomizer,
-    checked_answer,
-    checked_answers,
-    row_of,
-)
+from lapwing.survey.randomizers.randomizer import PartedRandomizer
 from lapwing.survey.randomizers.subset import SubsetSelection
 
 LETTER_BITS = 5
 MOST_LETTERS = 12  # 60 bits
 MOST_SUBSET_PREFIXES = 1 << 10  # with more prefixes a set of them is too long a message
 InnerRandomizer = SubsetSelection | HadamardResponse | ProjectiveResponse
-Rows = NDArray[np.uint8]
 
 
 def _best(epsilon: Fraction, options: int) -> InnerRandomizer:
@@ -50,7 +43,7 @@ class PrefixResponse(PartedRandomizer):
 
     Claim    the loss is the greatest of the inner ones.
     Because  the level does not depend on the word, and each inner randomizer is within its claim.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "prefixes"
@@ -81,37 +74,21 @@ class PrefixResponse(PartedRandomizer):
         return 1 << LETTER_BITS * self.letters
 
     @property
-    def size(self) -> int:
-        """The bytes of the level and the longest inner message."""
-        return 1 + max(inner.size for inner in self.inner)
-
-    @property
     def parts(self) -> dict[int, InnerRandomizer]:
         """The inner randomizers, by the place of their level."""
         return dict(enumerate(self.inner))
 
-    def prefix(self, words: NDArray[np.int64], place: int) -> NDArray[np.int64]:
+    def chance(self, first: int) -> Fraction:
+        """Return the probability of a level: the same for all."""
+        del first
+        return Fraction(1, len(self.levels))
+
+    def _draw_parts(self, count: int) -> NDArray[np.int64]:
+        return noise.uniform_int(0, len(self.levels), count)
+
+    def part_answers(self, answers: NDArray[np.int64], first: int) -> NDArray[np.int64]:
         """Return the prefixes of words that the inner randomizer at this place of `levels` gets."""
-        return words >> (LETTER_BITS * (self.letters - self.levels[place]))
-
-    def sample(self, answers: NDArray[np.int64]) -> Rows:
-        """Draw one row for each word."""
-        words = checked_answers(answers, self.inputs)
-        rows = np.zeros((len(words), self.size), dtype=np.uint8)
-        rows[:, 0] = noise.uniform_int(0, len(self.levels), len(words))
-        parts: Mapping[int, Randomizer] = self.parts
-        for place, inner in parts.items():
-            mine = rows[:, 0] == place
-            rows[mine, 1 : 1 + inner.size] = inner.encode(inner.sample(self.prefix(words[mine], place)))
-        return rows
-
-    def probability(self, answer: int, message: bytes) -> Fraction:
-        """Return the level's chance times the inner message's."""
-        word = checked_answer(answer, self.inputs)
-        place = int(self.decode(row_of(message, self.size))[0, 0])
-        inner = self.inner[place]
-        prefix = int(self.prefix(np.array([word]), place)[0])
-        return inner.probability(prefix, message[1 : 1 + inner.size]) / len(self.levels)
+        return answers >> (LETTER_BITS * (self.letters - self.levels[first]))
 
 
 def _checked_levels(letters: int, levels: Sequence[int]) -> list[int]:

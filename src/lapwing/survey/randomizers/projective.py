@@ -24,15 +24,17 @@ from flint import fmpz
 from numpy.typing import NDArray
 
 from lapwing.core import noise
-from lapwing.core.exact import Number, exp_up, set_fields, whole
+from lapwing.core.exact import Number, exp_up, whole
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers.randomizer import (
     MOST_MESSAGES,
+    PAIRS,
     IndexMessages,
     TwoLevelOracle,
     checked_answer,
     checked_answers,
+    count_in_blocks,
     greatest_favoured,
 )
 
@@ -128,7 +130,6 @@ def orthogonal(rows: Vectors, columns: Vectors, prime: int) -> NDArray[np.bool_]
     return whole
 
 
-PAIRS = 1 << 21  # of message and option compared together
 MOST_COUNTED = 1 << 26
 MOST_DIMENSION = 62
 
@@ -140,7 +141,7 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
     Claim    two levels: the ratio is T (|Y| - |A|) / ((2^48 - T) |A|).
     Because  A(v), the points orthogonal to v, are spaces of t - 1 coordinates for all v, as q is a prime:
              |A| = (q^(t-1) - 1) / (q - 1) out of |Y| = (q^t - 1) / (q - 1).
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
     Two such sets share a space of t - 2 coordinates, whichever two: so all other answers support v alike.
     """
@@ -153,12 +154,7 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        set_fields(
-            self,
-            prime=whole(self.prime, "prime", at_least=2),
-            dimension=whole(self.dimension, "dimension", at_least=2),
-            options=whole(self.options, "options", at_least=2),
-        )
+        self._settle(prime=2, dimension=2, options=2)
         if self.prime > MOST_PRIME or not is_prime(self.prime):
             raise BadParameter("prime", "must be a prime below 2^31")
         if self.dimension > MOST_DIMENSION or self.messages > MOST_MESSAGES:
@@ -192,12 +188,9 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
         return Fraction(points_in(self.prime, self.dimension - 1), self.messages)
 
     @property
-    def outside(self) -> Fraction:
-        """The probability that the point is orthogonal to any other option."""
-        orthogonal = points_in(self.prime, self.dimension - 1)
-        both = points_in(self.prime, self.dimension - 2)
-        likely = self.truth * Fraction(both, orthogonal)
-        return likely + (1 - self.truth) * Fraction(orthogonal - both, self.messages - orthogonal)
+    def both(self) -> Fraction:
+        """The share of all points that are orthogonal to two given points."""
+        return Fraction(points_in(self.prime, self.dimension - 2), self.messages)
 
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Draw one point for each answer."""
@@ -268,12 +261,7 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
         rows = self._vectors(checked_answers(answers, self.options))
         kinds, weights = np.unique(messages, return_counts=True)
         vectors = self._vectors(kinds)
-        counted = np.zeros(len(rows), dtype=np.int64)
-        step = max(1, PAIRS // max(len(kinds), 1))
-        for start in range(0, len(rows), step):
-            found = orthogonal(rows[start : start + step], vectors, self.prime)
-            counted[start : start + step] = found @ weights
-        return counted
+        return count_in_blocks(rows, weights, lambda some: orthogonal(some, vectors, self.prime))
 
     def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
         """Return for each message whether it is orthogonal to this option."""

@@ -13,15 +13,16 @@ A(v) is sent, else a uniform one of the rest.
 Claim    a message is at most T (|Y| - |A|) / ((2^48 - T) |A|) times likelier for one answer than another.
 Because  any message has one of two probabilities, T / (2^48 |A|) or (2^48 - T) / (2^48 (|Y| - |A|)),
          whatever the answer; the first is the greater; the claim is their ratio.
-Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
 T is the greatest whole number for which that ratio is at most e^ε. Ball arithmetic proves it, not floats.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -30,17 +31,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
-from lapwing.core.exact import Number, ball, log_up, lower, precision, set_fields, whole
+from lapwing.core.exact import ball, log_up, lower, precision, set_fields, whole
 from lapwing.core.losses import Pure, checked_epsilon
 from lapwing.core.random_stream import RandomStream
 from lapwing.errors import BadParameter, BadValue
-from lapwing.survey.randomize import ODDS
 
+ODDS = 1 << 48
 Messages = NDArray[Any]
 Recipe = dict[str, Any]
 ScoreVariance = tuple[float, float, float, float]
 MOST_STEPS = 1 << 40
 MOST_MESSAGES = 1 << 62  # sums of message numbers then fit 64 bits
+PAIRS = 1 << 21  # of message and option compared together
 _WORD = 8  # bytes of a number in memory
 _START_PRECISION, _MOST_PRECISION = 192, 1 << 14
 
@@ -74,10 +76,19 @@ class Randomizer(ABC):
     def loss(self) -> Pure:
         """The privacy loss of one message."""
 
+    @classmethod
+    def recipe_names(cls) -> list[str]:
+        """Return the names in a recipe of this kind, besides its kind."""
+        return [each.name for each in fields(cls) if each.init and each.name != "epsilon"]  # type: ignore[arg-type]
+
     def recipe(self) -> Recipe:
         """Return everything that a device needs, as JSON: the kind and the whole numbers."""
-        given = [each.name for each in fields(self) if each.init and each.name != "epsilon"]  # type: ignore[arg-type]
-        return {"kind": self.kind, **{name: _as_json(getattr(self, name)) for name in given}}
+        return {"kind": self.kind} | {name: _as_json(getattr(self, name)) for name in self.recipe_names()}
+
+    def _settle(self, **least: int) -> None:
+        """Check that these fields are whole numbers, each at least as large as given."""
+        for name, value in least.items():
+            set_fields(self, **{name: whole(getattr(self, name), name, at_least=value)})
 
     @abstractmethod
     def sample(self, answers: NDArray[np.int64]) -> Messages:
@@ -114,6 +125,42 @@ class PartedRandomizer(Randomizer):
     @abstractmethod
     def parts(self) -> Mapping[int, Randomizer]:
         """The randomizers that can be drawn, by the first byte of their messages."""
+
+    @abstractmethod
+    def chance(self, first: int) -> Fraction:
+        """Return the probability that this part is drawn."""
+
+    @abstractmethod
+    def _draw_parts(self, count: int) -> NDArray[Any]:
+        """Draw the first bytes of messages."""
+
+    def part_answers(self, answers: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+        """Return the answers that a part gets: the same ones, unless it gets less of them."""
+        del first
+        return answers
+
+    @property
+    def size(self) -> int:
+        """The bytes of the part's number and the longest message."""
+        return 1 + max(part.size for part in self.parts.values())
+
+    def sample(self, answers: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Draw one row for each answer."""
+        true = checked_answers(answers, self.inputs)
+        rows = np.zeros((len(true), self.size), dtype=np.uint8)
+        rows[:, 0] = self._draw_parts(len(true))
+        for first, part in self.parts.items():
+            mine = rows[:, 0] == first
+            sent = part.sample(self.part_answers(true[mine], first))
+            rows[mine, 1 : 1 + part.size] = part.encode(sent)
+        return rows
+
+    def probability(self, answer: int, message: bytes) -> Fraction:
+        """Return the part's chance times the message's."""
+        first = int(self.decode(row_of(message, self.size))[0, 0])
+        part = self.parts[first]
+        [true] = self.part_answers(np.array([checked_answer(answer, self.inputs)]), first).tolist()
+        return self.chance(first) * part.probability(true, message[1 : 1 + part.size])
 
     @property
     def ratio(self) -> Fraction:
@@ -161,6 +208,13 @@ class StatedRandomizer(Randomizer):
         """The ε that was asked for, or ln(ratio) rounded up."""
         return Pure(log_up(self.ratio) if self.epsilon is None else self.epsilon)
 
+    def _settle_epsilon(self) -> None:
+        """Check ε, if it is stated. Raise `BadParameter` if the coins cost more."""
+        if self.epsilon is not None:
+            set_fields(self, epsilon=checked_epsilon(self.epsilon))
+            if not ratio_is_within(self.ratio, self.epsilon):
+                raise BadParameter("epsilon", "is below what these coins cost")
+
 
 class FrequencyOracle(StatedRandomizer):
     """A randomizer from whose messages the share of every option is estimated.
@@ -172,7 +226,7 @@ class FrequencyOracle(StatedRandomizer):
     Claim    the share is unbiased; n times its variance is
              (f p (1 - p) + (1 - f) q (1 - q)) / (p - q)^2 with p = inside, q = outside, f = true share.
     Because  a count is a sum of independent coins: n f with chance p, n (1 - f) with chance q.
-    Test     tests/survey/randomizers/test_oracles.py::test_shares_are_unbiased_and_vary_as_claimed
+    Test     survey/randomizers/test_randomizers_oracles.py::test_shares_are_unbiased_and_vary_as_claimed
     """
 
     __slots__ = ()
@@ -231,11 +285,9 @@ class NumericRandomizer(Randomizer):
     none: int
 
     def _settle_steps(self) -> None:
-        set_fields(
-            self,
-            steps=whole(self.steps, "steps", at_least=1),
-            none=whole(int(self.none) if isinstance(self.none, bool) else self.none, "none"),
-        )
+        if isinstance(self.none, bool):
+            set_fields(self, none=int(self.none))
+        self._settle(steps=1, none=0)
         if self.steps > MOST_STEPS:
             raise BadParameter("steps", "must be at most 2^40")
         if self.none > 1:
@@ -290,15 +342,20 @@ class TwoLevel(StatedRandomizer):
 
     @property
     @abstractmethod
+    def both(self) -> Fraction:
+        """The share of all messages that two answers both favour: for no two of them less."""
+
+    @property
+    @abstractmethod
     def messages(self) -> int:
         """|Y|, the number of possible messages."""
 
     def _settle_odds(self) -> None:
         """Check T and ε. The sizes must have been checked before."""
-        set_fields(self, favoured=whole(self.favoured, "favoured", at_least=1))
+        self._settle(favoured=1)
         if not self.share * ODDS < self.favoured < ODDS:
             raise BadParameter("favoured", "must be likelier than by chance, and below 2^48")
-        set_fields(self, epsilon=checked_stated_epsilon(self.ratio, self.epsilon))
+        self._settle_epsilon()
 
     @property
     def ratio(self) -> Fraction:
@@ -322,7 +379,10 @@ class TwoLevel(StatedRandomizer):
 
 
 class TwoLevelOracle(TwoLevel, FrequencyOracle):
-    """A frequency oracle with two levels: a message supports the options that favour it."""
+    """A frequency oracle with two levels: a message supports the options that favour it.
+
+    Any two options both favour the same share of all messages, exactly `both`.
+    """
 
     __slots__ = ()
 
@@ -330,6 +390,11 @@ class TwoLevelOracle(TwoLevel, FrequencyOracle):
     def inside(self) -> Fraction:
         """The probability that the message supports the option that is held."""
         return self.truth
+
+    @property
+    def outside(self) -> Fraction:
+        """The probability that the message supports any one other option."""
+        return self.likely * self.both + self.unlikely * (self.share - self.both)
 
     def probability(self, answer: int, message: bytes) -> Fraction:
         """Return one of two levels: the message supports the answer, or it does not."""
@@ -403,14 +468,26 @@ def greatest_favoured(epsilon: Fraction, share: Fraction) -> int:
     return favoured
 
 
-def checked_stated_epsilon(ratio: Fraction, epsilon: Number | None) -> Fraction | None:
-    """Return ε as it was asked for, or None. Raise `BadParameter` if the coins cost more."""
-    if epsilon is None:
-        return None
-    stated = checked_epsilon(epsilon)
-    if not ratio_is_within(ratio, stated):
-        raise BadParameter("epsilon", "is below what these coins cost")
-    return stated
+def worst_ratio(randomizers: Sequence[Randomizer], *, asks_all: bool) -> Fraction:
+    """Return the greatest ratio of a whole report's probabilities under two sets of answers: exact."""
+    ratios = [randomizer.ratio for randomizer in randomizers]
+    return math.prod(ratios, start=Fraction(1)) if asks_all else max(ratios)
+
+
+def count_in_blocks(
+    options: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    supported: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+) -> NDArray[np.int64]:
+    """Count the messages that support each option.
+
+    `weights` say how often each distinct message came; `supported` compares some options with all of them.
+    """
+    counted = np.zeros(len(options), dtype=np.int64)
+    step = max(1, PAIRS // max(len(weights), 1))
+    for start in range(0, len(options), step):
+        counted[start : start + step] = supported(options[start : start + step]) @ weights
+    return counted
 
 
 def checked_answers(answers: NDArray[np.int64] | Sequence[int], inputs: int) -> NDArray[np.int64]:

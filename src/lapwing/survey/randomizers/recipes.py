@@ -7,7 +7,6 @@ computed from these numbers, whatever ε the owner states.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from lapwing.errors import BadParameter
@@ -62,12 +61,6 @@ def from_recipe(recipe: object) -> Randomizer:
     )
 
 
-def _names(kind: str) -> list[str]:
-    """Return the names that a recipe of this kind has, besides its kind."""
-    made: Any = _PLAIN.get(kind) or _NESTED[kind]
-    return [each.name for each in fields(made) if each.init and each.name != "epsilon"]
-
-
 def _parts(recipe: object) -> tuple[str, Mapping[str, Any]]:
     """Return the kind and the recipe. Raise `BadParameter` unless it has exactly the names of its kind."""
     if not isinstance(recipe, Mapping):
@@ -75,7 +68,7 @@ def _parts(recipe: object) -> tuple[str, Mapping[str, Any]]:
     kind = recipe.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadParameter("kind", f"must be one of {', '.join(KINDS)}")
-    names = _names(kind)
+    names = (_PLAIN.get(kind) or _NESTED[kind]).recipe_names()
     if set(recipe) != {"kind", *names}:
         raise BadParameter("recipe", f"of kind {kind} must have exactly kind, {', '.join(names)}")
     return kind, recipe
@@ -95,4 +88,4 @@ def _plain(recipe: object) -> Randomizer:
     kind, parts = _parts(recipe)
     if kind not in _PLAIN:
         raise BadParameter("kind", "must be one without others inside here")
-    return _PLAIN[kind](*(_number(parts[name], name) for name in _names(kind)))
+    return _PLAIN[kind](*(_number(parts[name], name) for name in _PLAIN[kind].recipe_names()))

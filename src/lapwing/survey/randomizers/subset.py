@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
-from lapwing.core.exact import Number, exp_up, set_fields, whole
+from lapwing.core.exact import Number, exp_up, whole
 from lapwing.core.exact_sampling import LazyUniform, rational, thresholds, ties
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter, BadValue
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.masks import (
     MaskMessages,
     Masks,
@@ -37,6 +36,7 @@ from lapwing.survey.randomizers.masks import (
 )
 from lapwing.survey.randomizers.randomizer import (
     NOISE_STREAM,
+    ODDS,
     TwoLevelOracle,
     checked_answers,
     greatest_favoured,
@@ -175,7 +175,7 @@ class SubsetSelection(TwoLevelOracle, MaskMessages):
 
     Claim    two levels: the ratio is T (k - d) / ((2^48 - T) d).
     Because  A(v) are the sets with v: C(k - 1, d - 1) out of C(k, d), a share of d / k.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "subset"
@@ -185,11 +185,7 @@ class SubsetSelection(TwoLevelOracle, MaskMessages):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        set_fields(
-            self,
-            options=whole(self.options, "options", at_least=2),
-            chosen=whole(self.chosen, "chosen", at_least=1),
-        )
+        self._settle(options=2, chosen=1)
         _require_sizes(self.options, self.chosen)
         self._settle_odds()
 
@@ -209,9 +205,9 @@ class SubsetSelection(TwoLevelOracle, MaskMessages):
         return Fraction(self.chosen, self.options)
 
     @property
-    def outside(self) -> Fraction:
-        """The probability that any one other option is in the set."""
-        return (self.chosen - self.truth) / (self.options - 1)
+    def both(self) -> Fraction:
+        """The share of all sets that contain two given options."""
+        return self.share * Fraction(self.chosen - 1, self.options - 1)
 
     @property
     def messages(self) -> int:

@@ -1,0 +1,109 @@
+"""Where a ledger is stored: its database, its key files, its first anchor and its witnesses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from lapwing.config.values import is_postgres
+from lapwing.errors import BadParameter, Tampered
+from lapwing.ledger.anchors import Anchor, FileAnchor
+from lapwing.ledger.keys import LedgerKeys
+from lapwing.ledger.remote_anchors import anchor_at, witness_directory
+from lapwing.ledger.sqlite_store import SqliteStore
+from lapwing.ledger.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """The database, the key files and the first anchor of a ledger."""
+
+    database: str
+    keys: Path
+    anchor: Anchor
+    curator: Path
+
+    @classmethod
+    def of(
+        cls,
+        where: str | Path,
+        *,
+        keys: Path | None,
+        anchor: str | Path | None,
+        curator: Path | None = None,
+    ) -> LedgerPlace:
+        """Return the place of a ledger in a file or at a PostgreSQL URL.
+
+        `#name` at the end of a URL keeps several ledgers apart.
+        """
+        if not isinstance(where, str | Path) or not str(where):
+            raise BadParameter("ledger", "must be a path or a postgresql:// URL")
+        if is_postgres(where):
+            if keys is None or anchor is None:
+                raise BadParameter("ledger", "in PostgreSQL needs the paths of its keys and its anchor")
+            return cls(str(where), Path(keys), anchor_at(anchor), Path(curator or f"{keys}.curator"))
+        path = Path(where)
+        return cls(
+            database=str(path),
+            keys=Path(keys) if keys else Path(f"{path}.keys"),
+            anchor=anchor_at(anchor if anchor is not None else f"{path}.anchor"),
+            curator=Path(curator or f"{path}.curator"),
+        )
+
+    def require_unused(self) -> None:
+        """Raise BadParameter if a ledger, or a part of one, exists there."""
+        for path in (
+            self.keys, self.curator, *([] if is_postgres(self.database) else [Path(self.database)]),
+        ):  # fmt: skip
+            if path.exists():
+                raise BadParameter("ledger", f"{path} exists: a ledger is never replaced")
+        if self.anchor.exists():
+            raise BadParameter("ledger", f"{self.anchor.where} knows a ledger: it is never replaced")
+
+    @property
+    def notice(self) -> str:
+        """The notice of a new ledger, for people."""
+        return (
+            f"New ledger {self.database}, for life. The curator's key is in {self.curator}: move it away."
+        )
+
+    def store(self, *, create: bool) -> Store:
+        """Open the database."""
+        if is_postgres(self.database):
+            # psycopg is an extra: only ledgers in PostgreSQL need it.
+            from lapwing.ledger.postgres_store import PostgresStore  # noqa: PLC0415
+
+            return PostgresStore(self.database, create=create)
+        return SqliteStore(Path(self.database), create=create)
+
+    def open_store(self) -> tuple[Store, LedgerKeys, str]:
+        """Open the database of an existing ledger, and bring its tables up to date.
+
+        Return it with the ledger's keys and id.
+        """
+        keys = LedgerKeys.load(self.keys)
+        store = self.store(create=False)
+        try:
+            store.migrate()
+            return store, keys, id_of(store)
+        except BaseException:
+            store.close()
+            raise
+
+    def witnesses(self, ledger_id: str) -> tuple[Anchor, ...]:
+        """Return a second anchor in the user's own folder.
+
+        Restoring the data's folder does not restore it.
+        """
+        directory = witness_directory()
+        return (FileAnchor(directory / f"{ledger_id}.anchor"),) if directory else ()
+
+
+def id_of(store: Store) -> str:
+    """Return the id that the first entry gives the ledger. It names the ledger's witness files."""
+    first = store.rows("SELECT body FROM entries ORDER BY seq LIMIT 1")
+    try:
+        return bytes.fromhex(json.loads(bytes(first[0][0]))["ledger"]).hex()
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise Tampered([f"{store.where} is no ledger: its first entry is not that of one"]) from None

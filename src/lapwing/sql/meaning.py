@@ -1,0 +1,125 @@
+"""Digests of what a question means: of all that decides its result, except the private rows.
+
+Stored answers, joint runs and attempts of pipelines belong together only if these digests are equal. Their
+bytes are stored: they must never change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.bound_query import BoundQuery, without_names
+from lapwing.sql.expression import Apply, Expression, Reference
+from lapwing.sql.policy import Policy, Table
+from lapwing.sql.relation import (
+    Filter,
+    Join,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+    expressions_of,
+    public_scans_of,
+    replace_scans,
+    scans_of,
+)
+
+PublicTables = Mapping[str, PublicTable]
+_JOINT_FORM = b"lapwing joint question 1\n"
+
+
+def query_digests(policy: Policy, query: BoundQuery, public: PublicTables) -> tuple[str, str]:
+    """Return two digests of everything that decides the mechanisms' input, except the private rows.
+
+    They include the bound query, the declared columns of its tables, the form of CSV files and the rows of
+    public tables. The second one leaves out names: it is the same for texts that differ only in aliases.
+    """
+    tables = [(*_declared(one), *one.source.reading) for one in _tables_read(policy, query.source)]
+    rows = _public_rows(query.source, public)
+    named, unnamed = (
+        hashlib.sha256((repr((one, tables, *_ids(policy))) + rows).encode()).hexdigest()
+        for one in (query, without_names(query))
+    )
+    return named, unnamed
+
+
+def rows_digest(policy: Policy, question: object, relation: Relation, public: PublicTables) -> str:
+    """Return a digest of all that decides which rows a row question reads, except the private rows."""
+    tables = [_declared(table) for table in _tables_read(policy, relation)]
+    words = repr((question, tables, policy.protects, policy.blocks, *_ids(policy)))
+    return hashlib.sha256((words + _public_rows(relation, public)).encode()).hexdigest()
+
+
+def joint_digest(policy: Policy, question: BoundQuery, public: PublicTables) -> str:
+    """Return a digest of all that is public and must be the same at all members of a joint question."""
+    used = _names_in(question)
+    tables = sorted(
+        (scan.table, sorted((c.name, *c.coding) for c in own.columns.values() if c.name in used))
+        for scan in scans_of(question.source)
+        if (own := policy.tables[scan.table])
+    )
+    alike = replace(question, source=_with_columns(question.source, used))
+    words = repr((alike, tables, policy.protects, *_ids(policy))) + _public_rows(question.source, public)
+    return hashlib.sha256(_JOINT_FORM + words.encode()).hexdigest()
+
+
+def _tables_read(policy: Policy, relation: Relation) -> Iterator[Table]:
+    """Yield the private tables that are read, and those that hold their units, by name."""
+    names = {scan.table for scan in scans_of(relation)}
+    names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
+    return (table for name, table in sorted(policy.tables.items()) if name in names)
+
+
+def _declared(table: Table) -> tuple[Any, ...]:
+    return table.name, table.unit, table.primary_key, sorted(table.columns.items())
+
+
+def _ids(policy: Policy) -> tuple[str, ...]:
+    return ("folded",) if policy.folds_ids else ()  # exact ids are the default, and not mentioned
+
+
+def _public_rows(relation: Relation, public: PublicTables) -> str:
+    return "".join(repr(public[scan.table].shipped(scan).to_pydict()) for scan in public_scans_of(relation))
+
+
+def _names_in(question: BoundQuery) -> frozenset[str]:
+    """Return the columns that the question uses, and maybe others of the same name."""
+    found: set[str] = set()
+    waiting: list[Expression | None] = [*expressions_of(question.source)]
+    waiting += [key.expression for key in question.keys]
+    waiting += [one.expression for one in question.sums]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Reference):
+            found.add(one.name)
+        elif isinstance(one, Apply):
+            waiting += one.args
+    return frozenset(found | _joined_on(question.source))
+
+
+def _joined_on(relation: Relation) -> set[str]:
+    match relation:
+        case Join(left, right, on):
+            own = {name for pair in on for name in pair}
+            return own | _joined_on(left) | _joined_on(right)
+        case Filter(source) | Project(source) | PerUnit(source):
+            return _joined_on(source)
+        case UnionAll(sources):
+            return {name for source in sources for name in _joined_on(source)}
+        case _:
+            return set()
+
+
+def _with_columns(relation: Relation, names: frozenset[str]) -> Relation:
+    """Return the relation with only these columns in its scans, ordered by name."""
+
+    def kept(scan: Scan) -> Scan:
+        columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])
+        return replace(scan, columns=tuple(columns))
+
+    return replace_scans(relation, kept)

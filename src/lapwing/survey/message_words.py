@@ -1,0 +1,262 @@
+"""The messages that a device can send, and their odds, in the words that a respondent reads.
+
+`odds_in_words` is read before coins are drawn, `sent_in_words` afterwards. Both come from the randomizer's
+whole numbers, never from the owner's text. The page says the same (survey/pages/words.js);
+tests/survey/vectors.json holds both to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import date
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+from lapwing.core.chances import chance_text, posterior_text
+from lapwing.survey.offered import OfferedQuestion, OfferedSurvey
+from lapwing.survey.questionnaire import (
+    NO_ANSWER,
+    AnswerCoding,
+    DateScale,
+    NumberScale,
+    WordCoding,
+    decimal_text,
+)
+from lapwing.survey.randomizers import (
+    BitwiseResponse,
+    DuchiResponse,
+    HadamardResponse,
+    HybridResponse,
+    KaryResponse,
+    PrefixResponse,
+    ProjectiveResponse,
+    Randomizer,
+    SubsetSelection,
+    UnaryEncoding,
+    WindowResponse,
+)
+
+MOST_LISTED = 12
+# The lead of the promise, by the greatest ratio of a report's probabilities.
+_LEADS = (
+    (Fraction(3), "So nobody can be sure what you answered."),
+    (
+        Fraction(7389057, 10**6),
+        "So what is sent hints at what you answered, and does not settle it.",
+    ),  # ε 2
+    (Fraction(99), "But what is sent can show what you answered."),
+)
+_LEAD_ABOVE_ALL = "But what is sent can all but settle what you answered: the coins hide little."
+
+
+def odds_in_words(question: OfferedQuestion) -> list[str]:
+    """Return the possible messages of a question and their odds, as sentences."""
+    worst = ceil(question.randomizer.ratio * 10)
+    return [
+        *_odds(question.coding, question.randomizer),
+        f"No message is more than {worst // 10:,}.{worst % 10} times as likely with one answer as with "
+        "another.",
+    ]
+
+
+def promise_in_words(offered: OfferedSurvey) -> str:
+    """Return the privacy of all questions together, in two sentences."""
+    lead = next((words for most, words in _LEADS if offered.ratio <= most), _LEAD_ABOVE_ALL)
+    count = len(offered.questions) if offered.asks_all else 1
+    two = f"two sets of answers to all {count} questions" if count > 1 else "two answers"
+    most = posterior_text(offered.ratio)
+    return f"{lead} If {two} seem equally likely before, one of them may be up to {most} likely afterwards."
+
+
+def _odds(coding: AnswerCoding, randomizer: Randomizer) -> list[str]:
+    return _ODDS[type(randomizer)](coding, randomizer)
+
+
+def _quoted(label: str) -> str:
+    return f"“{label}”"
+
+
+def _choice(coding: AnswerCoding, randomizer: KaryResponse) -> list[str]:
+    count = randomizer.options
+    listed = f"the {count:,} possible answers"
+    if count <= MOST_LISTED:
+        listed = ", ".join(_quoted(coding.text_of(code)) for code in range(count))
+    others = "The other one" if count == 2 else "Each other one"
+    return [
+        f"The message is one of {listed}.",
+        f"It is your own answer: chance {chance_text(randomizer.inside)}. "
+        f"{others}: chance {chance_text(randomizer.outside)}.",
+    ]
+
+
+def _list(_: AnswerCoding, randomizer: SubsetSelection | UnaryEncoding) -> list[str]:
+    if isinstance(randomizer, SubsetSelection):
+        first = f" of {randomizer.chosen} out of the {randomizer.options:,} possible answers."
+    else:
+        each = f"For each of the {randomizer.options:,} possible answers a coin decides"
+        first = f". {each} whether it is on it."
+    return [
+        f"The message is a list{first}",
+        f"Your own answer is on the list: chance {chance_text(randomizer.inside)}. "
+        f"Each other one is on it: chance {chance_text(randomizer.outside)}.",
+    ]
+
+
+def _number(_: AnswerCoding, randomizer: HadamardResponse | ProjectiveResponse) -> list[str]:
+    return [
+        f"The message is a number from 0 to {randomizer.messages - 1:,}. Every number fits many answers.",
+        f"It fits your own answer: chance {chance_text(randomizer.inside)}. "
+        f"It fits some other given answer: chance {chance_text(randomizer.outside)}.",
+    ]
+
+
+def _bits(_: AnswerCoding, randomizer: BitwiseResponse) -> list[str]:
+    return [
+        "The message is the list with its ticks. For every line a coin of its own is thrown.",
+        f"A line is sent as you left it: chance {chance_text(randomizer.inside)}. "
+        f"It is sent the other way round: chance {chance_text(randomizer.outside)}.",
+    ]
+
+
+def _or_none(randomizer: WindowResponse | DuchiResponse) -> str:
+    return f", or {_quoted(NO_ANSWER)}" if randomizer.none else ""
+
+
+def _none_odds(randomizer: WindowResponse | DuchiResponse) -> list[str]:
+    mine, other = chance_text(randomizer.truth), chance_text(randomizer.unlikely * randomizer.share)
+    given = f"{_quoted(NO_ANSWER)} is sent if you give none: chance {mine}; "
+    return [f"{given}if you give an answer: chance {other}."] if randomizer.none else []
+
+
+def _window(coding: AnswerCoding, window: WindowResponse) -> list[str]:
+    low, high = (_window_value(coding, window, end) for end in (0, window.numbers - 1))
+    away = _distance(coding, Fraction(window.width - 1, 2 * window.stride))
+    return [
+        f"The message is a value between {low} and {high}{_or_none(window)}.",
+        f"It lies at most {away} away from your answer: chance {chance_text(window.truth)}. "
+        f"It is anything else: chance {chance_text(1 - window.truth)}.",
+        *_none_odds(window),
+    ]
+
+
+def _duchi(coding: AnswerCoding, duchi: DuchiResponse) -> list[str]:
+    low, high = coding.text_of(0), coding.text_of(duchi.steps)
+    return [
+        f"The message is only {low} or {high}{_or_none(duchi)}.",
+        f"If your answer is {low}, it is {low}: chance {chance_text(duchi.truth)}, "
+        f"and {high}: chance {chance_text(duchi.ends.outside)}. "
+        f"The higher your answer, the more often it is {high}.",
+        *_none_odds(duchi),
+    ]
+
+
+def _hybrid(coding: AnswerCoding, hybrid: HybridResponse) -> list[str]:
+    if len(hybrid.parts) == 1:  # the coin is certain, so there is one way
+        [only] = hybrid.parts.values()
+        return _odds(coding, only)
+    wide = hybrid.chance(1)
+    return [
+        "First a coin chooses one of two ways. Which one is sent along.",
+        f"First way, chance {chance_text(wide)}: {' '.join(_window(coding, hybrid.window))}",
+        f"Second way, chance {chance_text(1 - wide)}: {' '.join(_duchi(coding, hybrid.duchi))}",
+    ]
+
+
+def _prefixes(_: AnswerCoding, words: PrefixResponse) -> list[str]:
+    levels = ", ".join(str(level) for level in words.levels)
+    every = zip(words.levels, words.inner, strict=True)
+    return [
+        f"First it is drawn how many letters of your word count: {levels}, all equally likely. "
+        "How many is sent along.",
+        *(
+            f"If {level} count: {' '.join(_odds(WordCoding(level, no_answer=True), inner))}"
+            for level, inner in every
+        ),
+    ]
+
+
+_ODDS: Mapping[type[Randomizer], Callable[[AnswerCoding, Any], list[str]]] = {
+    KaryResponse: _choice, SubsetSelection: _list, UnaryEncoding: _list, HadamardResponse: _number,
+    ProjectiveResponse: _number, BitwiseResponse: _bits, WindowResponse: _window, DuchiResponse: _duchi,
+    HybridResponse: _hybrid, PrefixResponse: _prefixes,
+}  # fmt: skip
+
+
+def _window_value(coding: AnswerCoding, window: WindowResponse, message: int) -> str:
+    """Return the value of a window's message: the middle of the answers that favour it."""
+    steps = Fraction(2 * message - (window.width - 1), 2 * window.stride)
+    if isinstance(coding, DateScale):
+        day = coding.low.toordinal() + floor(steps * coding.step)
+        return str(date.fromordinal(min(max(day, 1), date.max.toordinal())))  # a window may reach further
+    assert isinstance(coding, NumberScale)
+    return _scale_text(floor, coding, coding.low, steps)
+
+
+def _scale_text(
+    rounded: Callable[[Fraction], int], grid: NumberScale, low: Fraction, steps: Fraction
+) -> str:
+    """Return a number with one digit more than the scale's own numbers have."""
+    unit = 10 ** (1 + max(_places(grid.low), _places(grid.step)))
+    text = decimal_text(Fraction(rounded((low + steps * grid.step) * unit), unit))
+    whole, _, part = text.partition(".")
+    return f"{whole}.{part.ljust(len(str(unit)) - 1, '0')}"
+
+
+def _places(value: Fraction) -> int:
+    return len(decimal_text(value).partition(".")[2])
+
+
+def _distance(coding: AnswerCoding, steps: Fraction) -> str:
+    if isinstance(coding, DateScale):
+        return f"{ceil(steps * coding.step)} days"
+    assert isinstance(coding, NumberScale)
+    return _scale_text(ceil, coding, Fraction(0), steps)
+
+
+def sent_in_words(question: OfferedQuestion, message: bytes) -> str:
+    """Return the content of a message in words."""
+    return _message_text(question.coding, question.randomizer, message)
+
+
+def _message_text(coding: AnswerCoding, randomizer: Randomizer, message: bytes) -> str:
+    match randomizer:
+        case KaryResponse():
+            said = _quoted(coding.text_of(int.from_bytes(message, "big")))
+        case SubsetSelection() | UnaryEncoding():
+            listed = [coding.text_of(code) for code in _mask_options(message, randomizer.options)]
+            said = f"the list {_quoted_list(listed)}" if listed else "an empty list"
+        case BitwiseResponse():
+            ticked = [coding.labels[place] for place in _mask_options(message, randomizer.options)]
+            said = f"the list with ticks at {_quoted_list(ticked)}" if ticked else "the list without ticks"
+        case WindowResponse() | DuchiResponse():
+            said = _value_text(coding, randomizer, int.from_bytes(message, "big"))
+        case HybridResponse():
+            part = randomizer.parts[message[0]]
+            said = _message_text(coding, part, message[1 : 1 + part.size])
+            if len(randomizer.parts) > 1:
+                said = f"the {'first' if message[0] else 'second'} way, and {said}"
+        case PrefixResponse():
+            level, inner = randomizer.levels[message[0]], randomizer.inner[message[0]]
+            prefix = _message_text(WordCoding(level, no_answer=True), inner, message[1 : 1 + inner.size])
+            said = f"{level} letters count, and {prefix}"
+        case _:
+            said = f"the number {int.from_bytes(message, 'big'):,}"
+    return said
+
+
+def _value_text(coding: AnswerCoding, randomizer: WindowResponse | DuchiResponse, number: int) -> str:
+    if isinstance(randomizer, DuchiResponse):
+        values, value = 2, coding.text_of(randomizer.steps if number else 0)
+    else:
+        values, value = randomizer.numbers, _window_value(coding, randomizer, number)
+    return f"the value {value}" if number < values else _quoted(NO_ANSWER)
+
+
+def _mask_options(mask: bytes, options: int) -> list[int]:
+    return [option for option in range(options) if mask[option // 8] >> option % 8 & 1]
+
+
+def _quoted_list(names: list[str]) -> str:
+    first = ", ".join(map(_quoted, names[:MOST_LISTED]))
+    return f"{first} and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else first

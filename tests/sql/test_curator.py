@@ -1,0 +1,93 @@
+"""One curator for several analysts: one ledger, one pool of readers, a session for each analyst."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lapwing.errors import BadParameter
+from lapwing.sql.curator import Curator
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.policy_file import load_policy
+from sql.conftest import POLICY, write_visits
+from sql.test_curator_threads import COUNT, asker, in_threads
+from sql.test_releasing import spent
+from support.raised import named
+
+ANALYSTS = [f"analyst{number}" for number in range(8)]
+
+
+@pytest.fixture
+def curator(tmp_path: Path) -> Iterator[Curator]:
+    """A curator of 300 people, whose policy is read from its file."""
+    write_visits(tmp_path, range(300))
+    path = tmp_path / "visits.toml"
+    path.write_text(POLICY.format(more=""))
+    with Curator(path) as made:
+        yield made
+
+
+def test_eight_analysts_of_one_curator_ask_at_once(curator: Curator) -> None:
+    """Each question is charged once, to the analyst who asked; all use one ledger object."""
+    sessions = [curator.session(name) for name in ANALYSTS]
+    works = [asker(session, range(k, 200, 8)) for k, session in enumerate(sessions)]
+    assert sum(in_threads(works)) == 200
+    assert spent(sessions[0]) == 2
+    assert {id(session.ledger) for session in sessions} == {id(curator.ledger)}
+
+
+def test_answers_belong_to_the_analyst_who_asked(curator: Curator) -> None:
+    curator.policy = replace(curator.policy, shares_answers=False)
+    ann, bob = curator.session("ann"), curator.session("bob")
+    first = ann.ask(COUNT, epsilon=1)
+    assert ann.ask(COUNT, epsilon=1).is_replay
+    second = bob.ask(COUNT, epsilon=1)
+    assert not second.is_replay
+    assert first.receipt is not None
+    assert second.receipt is not None
+    assert first.receipt.record["by"] != second.receipt.record["by"]
+
+
+def test_readers_are_shared_by_sessions(curator: Curator) -> None:
+    ann, bob = curator.session("ann"), curator.session("bob")
+    with ann.curator.reading() as first:
+        pass
+    with bob.curator.reading() as second:
+        assert second is first
+
+
+def test_closing_a_session_leaves_the_curator_open(curator: Curator) -> None:
+    with curator.session("ann") as ann:
+        ann.ask(COUNT, epsilon=1)
+        ledger = ann.ledger
+    assert curator.ledger is ledger
+    assert curator.session("ann").ask(COUNT, epsilon=1).is_replay
+
+
+def closed_with(opened: Callable[[], Dataset]) -> bool:
+    with opened() as dataset:
+        ledger = dataset.ledger
+        assert dataset.ledger is ledger
+    return dataset.curator._ledger is None
+
+
+def test_a_session_with_its_own_curator_closes_it(curator: Curator) -> None:
+    path = curator.policy.path
+    assert closed_with(lambda: open_dataset(path, analyst="ann"))
+    assert closed_with(lambda: Dataset(load_policy(path), analyst="ann"))
+    assert not closed_with(lambda: curator.session("ann"))
+
+
+def test_a_session_needs_a_good_name(curator: Curator) -> None:
+    with pytest.raises(BadParameter, check=named("analyst")):
+        curator.session("")
+
+
+def test_notices_are_shown_by_one_answer(curator: Curator) -> None:
+    first = curator.session("ann").ask(COUNT, epsilon=1)
+    assert any("for life" in note or "ledger" in note for note in first.notes)
+    assert not any("ledger" in note for note in curator.session("bob").ask(COUNT, epsilon=1).notes)

@@ -120,6 +120,16 @@ def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
         return probability_up(exponent.exp())
 
 
+RHO_UNIT = 10**12  # ρ is found to this many parts of 1
+
+
+def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return the largest ρ, rounded down to 1e-12, for which ρ-zCDP is (ε, δ)-private. 0 if none is."""
+    _require_delta(delta)
+    too_much = least_from(lambda units: zcdp_to_delta(Fraction(units, RHO_UNIT), epsilon) > delta, start=RHO_UNIT)
+    return Fraction(too_much - 1, RHO_UNIT)
+
+
 def loss_to_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:
     """Return the least ε at δ that follows from the bounds of a loss: pure, pair, or the best Rényi order.
 

@@ -170,10 +170,11 @@ class TestDeadlines:
     ],
 )
 def test_after_a_refusal_nothing_more_is_read(
-    server: Process, path: bytes, kind: bytes, status: int
+    process: Process, path: bytes, kind: bytes, status: int
 ) -> None:
     """Two gigabytes are announced: the server answers, and goes."""
-    with socket.create_connection(server.host_and_port, timeout=60) as connection:
+    process.start()
+    with socket.create_connection(process.host_and_port, timeout=60) as connection:
         connection.sendall(POST % (path, kind))
         sent = 0
         with suppress(ConnectionError):
@@ -183,7 +184,7 @@ def test_after_a_refusal_nothing_more_is_read(
         said, _ = end_of(connection, 30)
     # What was still on its way when the server closed may have cost the reply; without it, it is there.
     assert said in (b"",) or said.startswith(b"HTTP/1.1 %d " % status)
-    with socket.create_connection(server.host_and_port, timeout=60) as connection:
+    with socket.create_connection(process.host_and_port, timeout=60) as connection:
         connection.sendall(POST % (path, kind) + (b"0" * ((1 << 20) + 1) if status == 413 else b""))
         said, _ = end_of(connection, 30)
     assert said.startswith(b"HTTP/1.1 %d " % status)

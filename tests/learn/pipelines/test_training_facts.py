@@ -299,10 +299,10 @@ def test_a_delta_above_what_the_account_has_for_attempts_is_refused(
 ) -> None:
     share = Fraction(4, 100) / 10**6
     check_pipeline(one, replace(pipeline, delta=share))
-    with pytest.raises(BadParameter, match="delta: must be at most 4e-08"):
+    with pytest.raises(BadParameter, match="delta: must be at most 4e-8"):
         check_pipeline(one, replace(pipeline, delta=2 * share))
     halves = Stream(one.dataset, SharingRule("equal shares", ("p", "q")))
-    with pytest.raises(BadParameter, match="delta: must be at most 2e-08"):
+    with pytest.raises(BadParameter, match="delta: must be at most 2e-8"):
         check_pipeline(halves, replace(pipeline, delta=share))
 
 

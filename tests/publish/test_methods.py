@@ -10,7 +10,7 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.publish import methods
-from lapwing.publish.methods import Synthesis, largest_epsilon, smallest_sigma, workload_weights
+from lapwing.publish.methods import Measured, fit_measured, largest_epsilon, smallest_sigma, workload_weights
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.fitting import NoisyMarginal
 from lapwing.publish.models.marginal_source import Candidate, choosing_cost, measuring_cost
@@ -60,7 +60,7 @@ def made_rows(count: int = 5000) -> np.ndarray:
     return np.column_stack((a, b, c, (a == 1) ^ (c == 1)))
 
 
-def run(method: str, budget: Fraction, rows_per_unit: int = 1) -> tuple[NoisySource, Synthesis]:
+def run(method: str, budget: Fraction, rows_per_unit: int = 1) -> tuple[NoisySource, Measured]:
     source = NoisySource(made_rows(), budget, rows_per_unit)
     return source, getattr(methods, method)(source)
 
@@ -73,12 +73,12 @@ def test_a_method_spends_its_budget_and_not_more(
 ) -> None:
     source, done = run(method, budget, rows_per_unit)
     assert 0 <= source.left <= budget / 100
-    assert done.model.total >= 1
+    assert fit_measured(DOMAIN, done, {}).total >= 1
 
 
 def test_a_tree_measures_one_pair_less_than_there_are_columns() -> None:
     source, done = run("tree", Fraction(5))
-    pairs = [one.clique for one in done.measured if len(one.clique) == 2]
+    pairs = [one.clique for one in done.marginals if len(one.clique) == 2]
     assert len(pairs) == 3
     assert ("a", "b") in pairs
     assert source.asked[:4] == [f"measure {name}" for name in "abcd"]
@@ -89,7 +89,7 @@ def test_better_methods_are_nearer_to_the_data() -> None:
     for method in METHODS:
         source, done = run(method, Fraction(5))
         truth = source.counts(DOMAIN.columns)
-        misses.append(np.abs(done.model.marginal(DOMAIN.columns) - truth).sum() / 2 / truth.sum())
+        misses.append(np.abs(fit_measured(DOMAIN, done, {}).marginal(DOMAIN.columns) - truth).sum() / 2 / truth.sum())
     assert misses[0] > 0.3
     assert misses[2] < misses[1] < misses[0]
     assert misses[2] < 0.03
@@ -99,8 +99,9 @@ def test_impossible_cells_stay_empty() -> None:
     mask = np.zeros((3, 2), np.bool_)
     mask[0, 1] = True
     source = NoisySource(made_rows(), Fraction(1))
-    done = methods.adaptive(source, impossible={("c", "d"): mask})
-    assert done.model.marginal(("c", "d"))[0, 1] == 0
+    rules = {("c", "d"): mask}
+    model = fit_measured(DOMAIN, methods.adaptive(source, impossible=rules), rules)
+    assert model.marginal(("c", "d"))[0, 1] == 0
 
 
 def test_a_workload_gives_weights_to_all_marginals_inside_it() -> None:
@@ -113,7 +114,7 @@ def test_a_workload_gives_weights_to_all_marginals_inside_it() -> None:
 def test_the_model_stays_small() -> None:
     source = NoisySource(made_rows(), Fraction(5))
     done = methods.adaptive(source, model_bytes=8 * 20)
-    assert all(DOMAIN.cells(clique) <= 20 for clique in done.model.tree.cliques)
+    assert all(DOMAIN.cells(clique) <= 20 for clique in fit_measured(DOMAIN, done, {}).tree.cliques)
 
 
 def test_noise_is_never_smaller_than_its_price() -> None:

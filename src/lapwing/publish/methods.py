@@ -37,6 +37,7 @@ from lapwing.publish.models.marginal_source import (
 
 STEPS_OF_A_ROUND = 100
 STEPS_AT_THE_END = 1000
+STEPS_FROM_NOTHING = 4000
 BYTES_OF_A_CELL = 8
 MEAN_OF_NOISE = math.sqrt(2 / math.pi)  # the mean absolute value of a Gaussian with σ = 1
 ROUNDS_PER_COLUMN = 16
@@ -48,12 +49,27 @@ Impossible = Mapping[Clique, NDArray[np.bool_]]
 Progress = Callable[[str, float], None]  # what is done now, and the share of the budget that is spent
 
 
-@dataclass(frozen=True, slots=True)
-class Synthesis:
-    """A fitted model, and the noisy marginals that it was fitted to."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """Noisy marginals, and potentials of the last model, from which a fit can begin."""
 
-    model: GraphicalModel
-    measured: tuple[NoisyMarginal, ...]
+    marginals: tuple[NoisyMarginal, ...]
+    start: Mapping[Clique, NDArray[np.float64]]
+
+
+def fit_measured(
+    domain: Domain, measured: Measured, impossible: Impossible, progress: Progress | None = None
+) -> GraphicalModel:
+    """Return the model that is fitted to all measured marginals."""
+    steps = STEPS_AT_THE_END if measured.start else STEPS_FROM_NOTHING
+
+    def tell(done: int, of: int) -> None:
+        if progress is not None:
+            progress("fitting", done / of)
+
+    return fit(
+        domain, measured.marginals, steps=steps, start=measured.start, impossible=impossible, progress=tell
+    )
 
 
 @dataclass(slots=True)
@@ -86,9 +102,9 @@ class _Run:
         self._tell(f"chose {' × '.join(found)}")
         return found
 
-    def end(self) -> Synthesis:
-        self._tell("fitting")
-        return Synthesis(self.fit(STEPS_AT_THE_END), tuple(self.measured))
+    def end(self) -> Measured:
+        start = {} if self.model is None else self.model.potentials
+        return Measured(tuple(self.measured), start)
 
     def _tell(self, what: str) -> None:
         if self.progress is not None:
@@ -98,7 +114,7 @@ class _Run:
 
 def independent(
     source: MarginalSource, *, impossible: Impossible | None = None, progress: Progress | None = None
-) -> Synthesis:
+) -> Measured:
     """Measure each column by itself. Rows are invented as if columns were independent."""
     run = _Run(source, impossible or {}, progress)
     _measure_columns(run, source.left)
@@ -107,7 +123,7 @@ def independent(
 
 def tree(
     source: MarginalSource, *, impossible: Impossible | None = None, progress: Progress | None = None
-) -> Synthesis:
+) -> Measured:
     """Measure each column, choose the pairs of a spanning tree, and measure these pairs."""
     run = _Run(source, impossible or {}, progress)
     _measure_columns(run, source.budget / 3)
@@ -137,7 +153,7 @@ def adaptive(
     model_bytes: int = 4 << 20,
     impossible: Impossible | None = None,
     progress: Progress | None = None,
-) -> Synthesis:
+) -> Measured:
     """Measure in rounds the marginal that the model knows worst, for as long as the budget lasts.
 
     Args:

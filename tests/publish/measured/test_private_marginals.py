@@ -130,7 +130,7 @@ def test_a_run_that_was_killed_goes_on_and_loses_only_the_step_under_way(tmp_pat
     assert sum(step.rho for step in steps) <= own.budget
     assert len(charged) == len(steps)  # nothing that has a result was charged again
     again = methods.tree(source(tmp_path / "j", table, charge=lambda loss: pytest.fail("charged again")))
-    for one, other in zip(done.measured, again.measured, strict=True):
+    for one, other in zip(done.marginals, again.marginals, strict=True):
         np.testing.assert_array_equal(one.counts, other.counts)
 
 
@@ -156,4 +156,4 @@ def test_an_empty_table_and_one_row_give_sound_releases(tmp_path: Path) -> None:
     for name, table in {"none": np.zeros((0, 3), np.int64), "one": rows(1)}.items():
         for method in ("independent", "tree", "adaptive"):
             own = source(tmp_path / f"{name}-{method}", table)
-            assert getattr(methods, method)(own).model.total >= 1
+            assert methods.fit_measured(DOMAIN, getattr(methods, method)(own), {}).total >= 1

@@ -86,6 +86,11 @@ class PrivateMarginals:
         """The ρ that is left."""
         return self._budget - self._spent
 
+    @property
+    def steps(self) -> tuple[JournalStep, ...]:
+        """All steps so far, with those that were lost."""
+        return tuple(self._journal.steps)
+
     def measure(self, clique: Clique, sigma: Fraction) -> NoisyMarginal:
         """Return counts of a marginal with Gaussian noise; those of the journal, if this step is in it."""
         cells = self._domain.cells(clique)

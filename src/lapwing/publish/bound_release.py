@@ -1,0 +1,150 @@
+"""A release, bound to the tables of its policy: everything that can be refused is refused here.
+
+Claim    whether a release is refused depends on its file, the policy and public tables, never on private rows.
+Because  the question is bound like SQL; cells follow from declared kinds; facts come from the file and from
+         public tables. No private row is read here.
+Test     tests/publish/test_bound_release.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.exact import least_from
+from lapwing.core.losses import Concentrated, Relation
+from lapwing.errors import BadParameter
+from lapwing.ledger import Spending, Target
+from lapwing.ledger.spending import refusal
+from lapwing.publish.measured.published_column import PublishedColumn, domain_of, published_column
+from lapwing.publish.models.domain import Clique, Domain
+from lapwing.publish.release_file import CENSUS, ReleasePlanFile
+from lapwing.sql import policy_ledger, row_questions
+from lapwing.sql.binding.public_tables import code_of
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.row_questions import RowQuestion
+
+FORM = "lapwing release 1"
+RHO_UNITS = 10**9
+MOST_RHO = 10**6
+MOST_IMPOSSIBLE_CELLS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundRelease:
+    """A release that can be run: its question, its published columns, and the cells that no row may have."""
+
+    file: ReleasePlanFile
+    dataset: Dataset
+    question: RowQuestion
+    columns: tuple[PublishedColumn, ...]
+    impossible: Mapping[Clique, NDArray[np.bool_]]
+
+    @property
+    def domain(self) -> Domain:
+        """The columns and their sizes."""
+        return domain_of(self.columns)
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The contribution bound K: how many rows of a person count."""
+        return self.question.rows
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: a release of one name is made once for a data set."""
+        return f"publish {self.file.name} of {self.dataset.policy.name}"
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return the accounts that pay."""
+        return row_questions.targets(self.dataset, self.question)
+
+    def spending(self, rho: Fraction, version: int) -> Spending:
+        """Return the price of the release, and what is asked."""
+        facts: dict[str, str | int] = {
+            "form": FORM,
+            "name": self.file.name,
+            "file": self.file.digest,
+            "rows": row_questions.meaning_digest(self.dataset, self.question),
+            "method": self.file.method,
+        }
+        return Spending(
+            targets=self.targets(),
+            loss=Concentrated(rho),
+            unit=policy_ledger.unit_of(self.dataset.policy),
+            relation=Relation.ADD_REMOVE,
+            mechanism="census tables" if self.file.method == CENSUS else "synthetic table",
+            parameters={**facts, "rows of a unit": self.rows_per_unit, "rho": str(rho)},
+            request=json.dumps({**facts, "version": version, "rho": str(rho)}, sort_keys=True).encode(),
+        )
+
+    def rho_that_fits(self) -> Fraction:
+        """Return the largest ρ that the accounts still admit, rounded down."""
+        ledger, targets = self.dataset.ledger, self.targets()
+
+        def is_refused(units: int) -> bool:
+            loss = Concentrated(Fraction(units, RHO_UNITS))
+            return units > MOST_RHO * RHO_UNITS or refusal(
+                ledger, targets, loss, lambda account: account.costs_of_steps(loss)
+            ) is not None
+
+        return Fraction(least_from(is_refused, start=RHO_UNITS) - 1, RHO_UNITS)
+
+
+def bind_release(file: ReleasePlanFile, dataset: Dataset) -> BoundRelease:
+    """Bind a release to its data set. Raises BadParameter, with the key of the file that is wrong."""
+    question = row_questions.row_question(dataset, file.sql)
+    area = file.census.area if file.census is not None else None
+    if area is not None and area not in question.columns:
+        raise BadParameter("census.area", f'"{area}" is not a column of `rows`')
+    for name in file.columns:
+        if name not in question.columns or name == area:
+            raise BadParameter("columns", f'"{name}" is not a published column of `rows`')
+    columns = tuple(
+        published_column(
+            name, kind,
+            bins=file.columns[name].bins if name in file.columns else None,
+            has_unknown=name not in file.columns or file.columns[name].unknown,
+        )
+        for name, kind in question.columns.items()
+        if name != area
+    )  # fmt: skip
+    if not columns:
+        raise BadParameter("rows", "must select at least one column to publish")
+    bound = BoundRelease(file, dataset, question, columns, impossible_cells(columns, file.impossible))
+    return bound
+
+
+def impossible_cells(
+    columns: tuple[PublishedColumn, ...], rules: tuple[Mapping[str, Any], ...]
+) -> dict[Clique, NDArray[np.bool_]]:
+    """Return the cells that no row may have, by clique, from rules of values that do not go together."""
+    domain, by_name = domain_of(columns), {column.name: column for column in columns}
+    found: dict[Clique, NDArray[np.bool_]] = {}
+    for number, rule in enumerate(rules, 1):
+        for name in rule:
+            if name not in by_name:
+                raise BadParameter(f"impossible {number}", f'"{name}" is not a published column')
+        clique = domain.clique(rule)
+        if math.prod(domain.shape(clique)) > MOST_IMPOSSIBLE_CELLS:
+            raise BadParameter(f"impossible {number}", "names columns with too many cells together")
+        mask = found.setdefault(clique, np.zeros(domain.shape(clique), np.bool_))
+        mask[tuple(_cell(by_name[name], rule[name], number) for name in clique)] = True
+    for clique, mask in found.items():
+        if mask.all():
+            raise BadParameter("impossible", f"leaves no cell of {', '.join(clique)}: there could be no rows")
+    return found
+
+
+def _cell(column: PublishedColumn, value: Any, number: int) -> int:
+    code = code_of(value, column.kind)
+    if not isinstance(code, int) or not column.first <= code <= column.last:
+        raise BadParameter(f"impossible {number}", f'is no value of "{column.name}"')
+    return (code - column.first) // column.width

@@ -10,7 +10,13 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.publish import methods
-from lapwing.publish.methods import Measured, fit_measured, largest_epsilon, smallest_sigma, workload_weights
+from lapwing.publish.methods import (
+    Measured,
+    fit_measured,
+    largest_epsilon,
+    smallest_sigma,
+    workload_weights,
+)
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.fitting import NoisyMarginal
 from lapwing.publish.models.marginal_source import Candidate, choosing_cost, measuring_cost
@@ -68,9 +74,7 @@ def run(method: str, budget: Fraction, rows_per_unit: int = 1) -> tuple[NoisySou
 @pytest.mark.parametrize("rows_per_unit", [1, 5])
 @pytest.mark.parametrize("budget", [Fraction(1, 10_000), Fraction(1, 7), Fraction(40)])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_method_spends_its_budget_and_not_more(
-    method: str, budget: Fraction, rows_per_unit: int
-) -> None:
+def test_a_method_spends_its_budget_and_not_more(method: str, budget: Fraction, rows_per_unit: int) -> None:
     source, done = run(method, budget, rows_per_unit)
     assert 0 <= source.left <= budget / 100
     assert fit_measured(DOMAIN, done, {}).total >= 1
@@ -89,7 +93,9 @@ def test_better_methods_are_nearer_to_the_data() -> None:
     for method in METHODS:
         source, done = run(method, Fraction(5))
         truth = source.counts(DOMAIN.columns)
-        misses.append(np.abs(fit_measured(DOMAIN, done, {}).marginal(DOMAIN.columns) - truth).sum() / 2 / truth.sum())
+        misses.append(
+            np.abs(fit_measured(DOMAIN, done, {}).marginal(DOMAIN.columns) - truth).sum() / 2 / truth.sum()
+        )
     assert misses[0] > 0.3
     assert misses[2] < misses[1] < misses[0]
     assert misses[2] < 0.03

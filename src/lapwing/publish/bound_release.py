@@ -91,9 +91,10 @@ class BoundRelease:
 
         def is_refused(units: int) -> bool:
             loss = Concentrated(Fraction(units, RHO_UNITS))
-            return units > MOST_RHO * RHO_UNITS or refusal(
-                ledger, targets, loss, lambda account: account.costs_of_steps(loss)
-            ) is not None
+            return (
+                units > MOST_RHO * RHO_UNITS
+                or refusal(ledger, targets, loss, lambda account: account.costs_of_steps(loss)) is not None
+            )
 
         return Fraction(least_from(is_refused, start=RHO_UNITS) - 1, RHO_UNITS)
 
@@ -139,7 +140,9 @@ def impossible_cells(
         mask[tuple(_cell(by_name[name], rule[name], number) for name in clique)] = True
     for clique, mask in found.items():
         if mask.all():
-            raise BadParameter("impossible", f"leaves no cell of {', '.join(clique)}: there could be no rows")
+            raise BadParameter(
+                "impossible", f"leaves no cell of {', '.join(clique)}: there could be no rows"
+            )
     return found
 
 

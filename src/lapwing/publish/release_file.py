@@ -170,7 +170,10 @@ class ReleaseTable(FileTable):
         if self.has("rho") and self.has("epsilon"):
             self.wrong("rho", "is another way to give the price. Keep epsilon or rho")
         if has_wanted and (self.has("rho") or self.has("epsilon")):
-            self.wrong("epsilon" if self.has("epsilon") else "rho", "follows from [census.wanted]. Keep one of them")
+            self.wrong(
+                "epsilon" if self.has("epsilon") else "rho",
+                "follows from [census.wanted]. Keep one of them",
+            )
         if not has_wanted and not self.has("rho"):
             self.require(epsilon="epsilon = 1.0: what one person may lose by the whole release")
         self.require(delta="delta = 1e-9: far below one in the number of people")
@@ -196,7 +199,9 @@ class SyntheticTable(FileTable):
 class CensusTable(FileTable):
     """The table [census]."""
 
-    spine: ColumnName | None = needed('spine = "blocks": a public table of the policy, one row for each area')
+    spine: ColumnName | None = needed(
+        'spine = "blocks": a public table of the policy, one row for each area'
+    )
     levels: Annotated[tuple[str, ...], PlainValidator(_names)] | None = needed(
         'levels = ["state", "county", "block"]: its columns, from the top'
     )
@@ -220,7 +225,10 @@ class CensusTable(FileTable):
         if total != 1:
             self.wrong("shares", f"must sum to 1, and sum to {float(total):.10g}")
         if not self.shares.get(self.levels[-1], {}).get(CELLS):
-            self.wrong("shares", f"must measure the cells of the last level: [census.shares.{self.levels[-1]}] cells")
+            self.wrong(
+                "shares",
+                f"must measure the cells of the last level: [census.shares.{self.levels[-1]}] cells",
+            )
         return CensusSettings(
             self.spine, self.levels, self.area, self.shares, self.empty, self.totals, self.wanted
         )
@@ -292,7 +300,9 @@ def load_release(path: str | Path) -> ReleasePlanFile:
         epsilon=epsilon,
         delta=release.delta,
         rho=rho,
-        columns={name: ColumnSettings(one.bins, one.unknown is not False) for name, one in tables.columns.items()},
+        columns={
+            name: ColumnSettings(one.bins, one.unknown is not False) for name, one in tables.columns.items()
+        },
         impossible=tuple(rules),
         workload=None if synthetic is None else synthetic.workload,
         model_bytes=((synthetic and synthetic.model_megabytes) or USUAL_MEGABYTES) << 20,

@@ -109,7 +109,9 @@ def _measure(
         return table[0]
 
     def source(name: str, budget: Fraction) -> PrivateMarginals:
-        journal = Journal(path.with_name(f"{path.name}{name}"), f"{bound.key}{name}: {work.receipt.entry!r}")
+        journal = Journal(
+            path.with_name(f"{path.name}{name}"), f"{bound.key}{name}: {work.receipt.entry!r}"
+        )
         return PrivateMarginals(
             bound.domain, read, rows_per_unit=bound.rows_per_unit, budget=budget, charge=work.step,
             journal=journal, record=record,
@@ -128,7 +130,9 @@ def _split(bound: BoundRelease, rho: Fraction) -> tuple[Fraction, Fraction]:
     """Return the ρ of the method and of the check. Ledgers round each step up by at most one unit."""
     usable = rho - STEPS_AT_MOST * LEDGER_UNIT
     if usable <= rho / 2:
-        raise BadParameter("epsilon", f"is too small: ρ must be above {float(2 * STEPS_AT_MOST * LEDGER_UNIT):g}")
+        raise BadParameter(
+            "epsilon", f"is too small: ρ must be above {float(2 * STEPS_AT_MOST * LEDGER_UNIT):g}"
+        )
     return usable * (1 - bound.file.check), usable * bound.file.check
 
 
@@ -183,7 +187,11 @@ def table_from_answer(
     """Return invented rows from a stored answer. No private data is read."""
     answer, domain = json.loads(release.answer), bound.domain
     measured, checked = (
-        tuple(noisy_marginal(domain, one) for one in read_steps(answer, name) if one.result and "measure" in one.step)
+        tuple(
+            noisy_marginal(domain, one)
+            for one in read_steps(answer, name)
+            if one.result and "measure" in one.step
+        )
         for name in ("steps", "check")
     )
     model = fit_measured(domain, Measured(measured, start), bound.impossible, progress)

@@ -70,9 +70,7 @@ def test_estimates_and_variances_are_those_of_dense_least_squares(known: dict[in
     measured = []
     for level, sigmas in enumerate(SIGMAS):
         nodes = len(spine.nodes[level])
-        answers = {
-            query: draws.normal(20, 5, (nodes, *(SIZES[k] for k in query))) for query in sigmas
-        }
+        answers = {query: draws.normal(20, 5, (nodes, *(SIZES[k] for k in query))) for query in sigmas}
         measured.append(LevelMeasurement(answers, sigmas))
     found = estimate_spine(spine, SIZES, measured, known)
     tables, covariance = dense(spine, measured, known)

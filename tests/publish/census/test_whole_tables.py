@@ -67,7 +67,9 @@ def test_facts_hold() -> None:
 def test_facts_that_contradict_each_other_are_named() -> None:
     own = spine(4, 2)
     nothing = no_facts(own, 2)
-    facts = SpineFacts(nothing.empty, (np.array([5]), np.array([9, -1]), nothing.totals[2]), nothing.impossible)
+    facts = SpineFacts(
+        nothing.empty, (np.array([5]), np.array([9, -1]), nothing.totals[2]), nothing.impossible
+    )
     with pytest.raises(BadParameter, match="level 1 contradict"):
         whole_tables(own, estimates(own, 2, 6, 1.0), facts)
 

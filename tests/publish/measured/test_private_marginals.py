@@ -60,7 +60,10 @@ def test_losses_are_those_of_the_claim(tmp_path: Path) -> None:
     charged: list[Loss] = []
     own = source(tmp_path / "j", rows(), charge=charged.append)
     own.measure(("a", "b"), Fraction(10))
-    own.choose([Candidate(("a",), np.zeros(2, np.int64), 3), Candidate(("c",), np.zeros(4, np.int64))], Fraction(1, 4))
+    own.choose(
+        [Candidate(("a",), np.zeros(2, np.int64), 3), Candidate(("c",), np.zeros(4, np.int64))],
+        Fraction(1, 4),
+    )
     gaussian, choice = charged
     assert isinstance(gaussian, GaussianNoise)
     assert gaussian.concentrated.rho == measuring_cost(Fraction(10), 2) == Fraction(4, 200)
@@ -145,7 +148,9 @@ def test_a_line_that_was_being_written_is_left_out(tmp_path: Path) -> None:
     assert len(Journal(tmp_path / "j", "run 1").steps) == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"{}\n", b'{"form":"lapwing synthesis 1","run":"run 2"}\n', b"no\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}\n", b'{"form":"lapwing synthesis 1","run":"run 2"}\n', b"no\n"]
+)
 def test_a_journal_of_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "j").write_bytes(content)
     with pytest.raises(BadParameter, match="journal"):

@@ -20,7 +20,8 @@ def noisy(seed: int) -> list[NoisyMarginal]:
     return [
         NoisyMarginal(
             clique,
-            joint.sum(axis=summed_axes(DOMAIN.columns, clique)) + draws.normal(0, sigma, DOMAIN.shape(clique)),
+            joint.sum(axis=summed_axes(DOMAIN.columns, clique))
+            + draws.normal(0, sigma, DOMAIN.shape(clique)),
             sigma,
         )
         for clique, sigma in MEASURED

@@ -166,7 +166,9 @@ def _own_effects(
         summed = cells_of(sizes, everything) / cells_of(sizes, query)
         table = answers.reshape(nodes, *(sizes[k] if k in query else 1 for k in everything)) / summed
         for effect, part in _split(table, query).items():
-            noise = (measured.sigmas[query] / summed) ** 2 * cells_of(sizes, effect) / cells_of(sizes, query)
+            noise = (
+                (measured.sigmas[query] / summed) ** 2 * cells_of(sizes, effect) / cells_of(sizes, query)
+            )
             found[effect] += part * (variances[effect] / noise)
     return found
 

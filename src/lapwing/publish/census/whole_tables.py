@@ -104,9 +104,7 @@ def _root_tables(real: Floats, totals: Wholes, open_cells: Wholes) -> Wholes:
     return cells
 
 
-def whole_totals(
-    real: Floats, parents: Wholes, above: Wholes, facts: SpineFacts, level: int
-) -> Wholes:
+def whole_totals(real: Floats, parents: Wholes, above: Wholes, facts: SpineFacts, level: int) -> Wholes:
     """Return whole totals of nodes that are not negative and add up to the parents' totals."""
     known = np.where(facts.empty[level], 0, facts.totals[level])
     is_known = known >= 0
@@ -199,7 +197,12 @@ def _round_one(real: Floats, rows: Wholes, columns: Wholes) -> Wholes:
     if len(rows) == 1:
         return columns[None, :]
     limit = np.minimum(rows[:, None], columns[None, :])
-    for slack in (0, 1, 2, int(limit.max()) + 1):  # the projection is not exact: cells may have to move more
+    for slack in (
+        0,
+        1,
+        2,
+        int(limit.max()) + 1,
+    ):  # the projection is not exact: cells may have to move more
         low = np.clip(np.floor(real + NEAR_A_WHOLE) - slack, 0, limit)
         high = np.clip(np.ceil(real - NEAR_A_WHOLE) + slack, 0, limit)
         found = _transport(real, low.astype(np.int64), high.astype(np.int64), rows, columns)

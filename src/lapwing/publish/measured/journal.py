@@ -70,7 +70,8 @@ class Journal:
         records = self._records()
         if not records or records[0] != {"form": FORM, "run": run}:
             raise BadParameter(
-                "journal", f"{self._path} is of another release, or of another version. Name an empty folder"
+                "journal",
+                f"{self._path} is of another release, or of another version. Name an empty folder",
             )
         for record in records[1:]:
             match record:

@@ -31,7 +31,9 @@ from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cos
 
 Wholes = NDArray[np.int64]
 Charge = Callable[[Loss], None]
-Record = Callable[[str, object], None]  # the name of a mechanism and its input; only tests that replay use it
+Record = Callable[
+    [str, object], None
+]  # the name of a mechanism and its input; only tests that replay use it
 
 
 class PrivateMarginals:
@@ -158,7 +160,9 @@ class PrivateMarginals:
             shape = self._domain.shape(clique)
             columns = [self._table[:, self._domain.place(name)] for name in clique]
             cells = np.ravel_multi_index(columns, shape) if len(self._table) else np.zeros(0, np.int64)
-            self._counted[clique] = np.bincount(cells, minlength=self._domain.cells(clique)).astype(np.int64)
+            self._counted[clique] = np.bincount(cells, minlength=self._domain.cells(clique)).astype(
+                np.int64
+            )
         return self._counted[clique]
 
     def _tell(self, mechanism: str, values: object) -> None:

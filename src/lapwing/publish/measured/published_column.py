@@ -64,8 +64,10 @@ class PublishedColumn:
             return UNKNOWN
         low = self.first + cell * self.width
         high = min(low + self.width - 1, self.last)
-        return shown_value(self._value(low)) if low == high else (
-            f"{shown_value(self._value(low))} to {shown_value(self._value(high))}"
+        return (
+            shown_value(self._value(low))
+            if low == high
+            else (f"{shown_value(self._value(low))} to {shown_value(self._value(high))}")
         )
 
     def values(self, cells: Wholes) -> list[PublishedValue]:
@@ -100,7 +102,9 @@ def published_column(name: str, kind: Kind, *, bins: int | None, has_unknown: bo
     """
     codes = codes_of(kind)
     if codes is None:
-        raise BadParameter(name, "has no declared values or bounds. Declare them in the policy, or leave it out")
+        raise BadParameter(
+            name, "has no declared values or bounds. Declare them in the policy, or leave it out"
+        )
     if bins is not None and isinstance(kind, Choice | Truth):
         raise BadParameter(name, "has declared values, which are not cut into bins")
     if bins is None:
@@ -110,7 +114,9 @@ def published_column(name: str, kind: Kind, *, bins: int | None, has_unknown: bo
     width = -(-len(codes) // bins)
     column = PublishedColumn(name, kind, codes[0], codes[-1], width, has_unknown)
     if column.size > MOST_CELLS:
-        raise BadParameter(name, f"has {column.size:,} cells, and at most {MOST_CELLS:,} are possible. Use bins")
+        raise BadParameter(
+            name, f"has {column.size:,} cells, and at most {MOST_CELLS:,} are possible. Use bins"
+        )
     return column
 
 

@@ -116,8 +116,7 @@ class _Descent:
     def step(self) -> bool:
         """Take one step. Return False if no step lowers the distance any more."""
         slopes = [
-            w * (c - m.counts)
-            for w, c, m in zip(self._weights, self._counts, self._measured, strict=True)
+            w * (c - m.counts) for w, c, m in zip(self._weights, self._counts, self._measured, strict=True)
         ]
         for _ in range(30):
             tried = [p - self._length * s for p, s in zip(self.potentials, slopes, strict=True)]

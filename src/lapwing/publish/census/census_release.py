@@ -1,0 +1,386 @@
+"""Census tables: one charged measurement of every level, then estimates, intervals and whole tables for free.
+
+Claim    the release loses exactly ρ = Σ K² / 2σ² over all levels and queries of any privacy unit with K rows.
+         Everything after the measurement is post-processing.
+Because  the nodes of a level are but more cells of one table: K rows move one query of a level by at most K
+         in L2, wherever they are. Queries are measured with independent exact Gaussian noise, and zCDP adds up.
+         The stored answer is all noisy numbers, and tables are made from it and from public facts alone.
+Test     tests/publish/census/test_census_release.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.exact import sqrt_up
+from lapwing.core.gaussian import Gaussian
+from lapwing.errors import BadParameter
+from lapwing.ledger.charged_read import ChargedRead
+from lapwing.ledger.gate import Gate, Release
+from lapwing.publish.bound_release import BoundRelease
+from lapwing.publish.census.least_squares import (
+    LevelMeasurement,
+    Query,
+    SpineEstimate,
+    answer_variance,
+    cells_of,
+    estimate_spine,
+    own_variances,
+    subsets,
+    tree_variances,
+)
+from lapwing.publish.census.spine import Spine, spine_of
+from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
+from lapwing.publish.measured.published_column import coded_rows
+from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
+from lapwing.sql import row_questions
+from lapwing.sql.binding.public_tables import PublicTable, code_of
+from lapwing.sql.row_questions import PrivateRows
+
+ANSWER_FORM = "lapwing census tables 1"
+MOST_CELLS = 4096  # of one node
+MOST_NUMBERS = 50_000_000  # of all nodes
+SIGMA_STEPS = 1 << 20
+Wholes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundCensus:
+    """A census that can be run: the release, its spine, its queries with their shares of ρ, and its facts."""
+
+    release: BoundRelease
+    spine: Spine
+    shares: tuple[Mapping[Query, Fraction], ...]
+    facts: SpineFacts
+    leaf_codes: Wholes  # the code of each leaf in the column of areas, ascending
+    leaf_order: Wholes  # and its position among the leaves
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of cells of each column."""
+        return tuple(column.size for column in self.release.columns)
+
+    def sigmas(self, rho: Fraction) -> tuple[dict[Query, Fraction], ...]:
+        """Return σ of each query of each level, rounded up."""
+        rows = self.release.rows_per_unit
+        return tuple(
+            {query: _sigma(share * rho, rows) for query, share in level.items()} for level in self.shares
+        )
+
+    def query_name(self, query: Query) -> str:
+        """Return the name of a query: "total", "cells", or its columns."""
+        if not query:
+            return TOTAL
+        if len(query) == len(self.release.columns):
+            return CELLS
+        return TIMES.join(self.release.columns[k].name for k in query)
+
+
+def _sigma(rho: Fraction, rows_per_unit: int) -> Fraction:
+    return Fraction(math.ceil(sqrt_up(Fraction(rows_per_unit**2) / (2 * rho)) * SIGMA_STEPS), SIGMA_STEPS)
+
+
+def bind_census(release: BoundRelease) -> BoundCensus:
+    """Bind a census to its public spine. Raises BadParameter, with the key of the file that is wrong."""
+    settings = release.file.census
+    assert settings is not None
+    public = release.dataset.curator.public.get(settings.spine)
+    if public is None:
+        raise BadParameter("census.spine", f'"{settings.spine}" is no public table of the policy')
+    for name in (*settings.levels, *([settings.empty] if settings.empty else [])):
+        if name not in public.values:
+            raise BadParameter("census.spine", f'"{settings.spine}" has no column "{name[:60]}"')
+    spine = spine_of({level: [_node(value) for value in public.values[level]] for level in settings.levels})
+    cells = math.prod(column.size for column in release.columns)
+    if cells > MOST_CELLS or cells * sum(map(len, spine.nodes)) > MOST_NUMBERS:
+        raise BadParameter(
+            "rows",
+            f"gives {cells:,} cells for each of {len(spine.leaves):,} areas, which is too much. Use bins",
+        )
+    shares = tuple(_queries(release, settings.shares.get(level, {}), level) for level in settings.levels)
+    codes, order = _leaf_codes(release, settings, public, spine)
+    facts = _facts(release, settings, public, spine)
+    return BoundCensus(release, spine, shares, facts, codes, order)
+
+
+def _node(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _queries(release: BoundRelease, shares: Mapping[str, Fraction], level: str) -> dict[Query, Fraction]:
+    names = [column.name for column in release.columns]
+    found: dict[Query, Fraction] = {}
+    for name, share in shares.items():
+        if name == TOTAL:
+            query: Query = ()
+        elif name == CELLS:
+            query = tuple(range(len(names)))
+        else:
+            wanted = [part.strip() for part in name.split(TIMES)]
+            if not set(wanted) <= set(names):
+                raise BadParameter(
+                    f"census.shares.{level}",
+                    f'"{name[:60]}" is neither "total", "cells" nor published columns',
+                )
+            query = tuple(k for k, column in enumerate(names) if column in wanted)
+        if share:
+            found[query] = found.get(query, Fraction(0)) + share
+    return found
+
+
+def _leaf_codes(
+    release: BoundRelease, settings: CensusSettings, public: PublicTable, spine: Spine
+) -> tuple[Wholes, Wholes]:
+    kind = release.question.columns[settings.area]
+    values = public.values[settings.levels[-1]]
+    by_name = {name: k for k, name in enumerate(spine.leaves)}
+    pairs = sorted(
+        (code, by_name[_node(value)]) for value in values if isinstance(code := code_of(value, kind), int)
+    )
+    if len(pairs) != len(values):
+        raise BadParameter(
+            "census.area",
+            f'"{settings.area}" cannot have all values of "{settings.levels[-1]}" of the spine',
+        )
+    return np.array([code for code, _ in pairs], np.int64), np.array([leaf for _, leaf in pairs], np.int64)
+
+
+def _facts(
+    release: BoundRelease, settings: CensusSettings, public: PublicTable, spine: Spine
+) -> SpineFacts:
+    totals = [np.full(len(names), -1, np.int64) for names in spine.nodes]
+    for level, known in (settings.totals or {}).items():
+        number = settings.levels.index(level)
+        places = {name: k for k, name in enumerate(spine.nodes[number])}
+        for node, total in known.items():
+            if node not in places:
+                raise BadParameter(f"census.totals.{level}", f'there is no node "{node[:60]}"')
+            totals[number][places[node]] = total
+    empty = [np.zeros(len(names), np.bool_) for names in spine.nodes]
+    if settings.empty is not None:
+        flags = dict(
+            zip(map(_node, public.values[settings.levels[-1]]), public.values[settings.empty], strict=True)
+        )
+        if not all(isinstance(flag, bool) for flag in flags.values()):
+            raise BadParameter("census.empty", f'"{settings.empty}" must be true or false in every row')
+        empty[-1] = np.array([flags[name] for name in spine.leaves], np.bool_)
+        for number in range(len(spine.levels) - 2, -1, -1):
+            full = np.bincount(
+                spine.parents[number + 1][~empty[number + 1]], minlength=len(spine.nodes[number])
+            )
+            empty[number] = full == 0
+    facts = SpineFacts(tuple(empty), tuple(totals), _impossible(release))
+    _require_nested(spine, facts)
+    return facts
+
+
+def _impossible(release: BoundRelease) -> NDArray[np.bool_]:
+    names, sizes = [column.name for column in release.columns], [column.size for column in release.columns]
+    mask = np.zeros(sizes, np.bool_)
+    for clique, cells in release.impossible.items():
+        mask |= cells.reshape(
+            [size if name in clique else 1 for name, size in zip(names, sizes, strict=True)]
+        )
+    if mask.all():
+        raise BadParameter("impossible", "leaves no cell: there could be no rows")
+    return mask.ravel()
+
+
+def _require_nested(spine: Spine, facts: SpineFacts) -> None:
+    """Refuse totals that contradict each other, whatever is measured."""
+    low = np.where(facts.empty[-1] | (facts.totals[-1] < 0), 0, facts.totals[-1])
+    high = np.where(facts.empty[-1], 0.0, np.where(facts.totals[-1] < 0, np.inf, facts.totals[-1]))
+    for number in range(len(spine.levels) - 1, -1, -1):
+        if number < len(spine.levels) - 1:
+            count = len(spine.nodes[number])
+            low = np.bincount(spine.parents[number + 1], low, count)
+            high = np.bincount(spine.parents[number + 1], high, count)
+        known = facts.totals[number]
+        wrong = np.flatnonzero((known >= 0) & ((known < low) | (known > high)))
+        if len(wrong):
+            raise BadParameter(
+                f"census.totals.{spine.levels[number]}",
+                f'the total of "{spine.nodes[number][wrong[0]]}" contradicts the facts below it',
+            )
+        low, high = np.where(known >= 0, known, low), np.where(known >= 0, known, high)
+
+
+# Planning
+
+
+def expected_errors(census: BoundCensus, rho: Fraction) -> list[dict[str, float]]:
+    """Return for each level the expected absolute error of a cell of each query, before rounding to wholes."""
+    own = [
+        own_variances(census.sizes, {query: float(sigma) for query, sigma in level.items()})
+        for level in census.sigmas(rho)
+    ]
+    everything = tuple(range(len(census.sizes)))
+    final = {
+        effect: tree_variances(census.spine, [level[effect] for level in own])[2]
+        for effect in subsets(everything)
+    }
+    found = []
+    for number in range(len(census.spine.levels)):
+        effects = {effect: variances[number] for effect, variances in final.items()}
+        found.append(
+            {
+                census.query_name(query): float(
+                    np.mean(np.sqrt(2 / math.pi * answer_variance(census.sizes, effects, query)))
+                )
+                for query in subsets(everything)
+            }
+        )
+    return found
+
+
+def least_rho(census: BoundCensus, wanted: Mapping[str, Fraction]) -> Fraction:
+    """Return the least ρ, rounded up, at which the expected error of totals is as wanted at each level.
+
+    With fixed shares, every error falls like 1/√ρ.
+    """
+    errors = expected_errors(census, Fraction(1))
+    ratios = [
+        (Fraction(errors[census.spine.levels.index(level)][TOTAL]) / most) ** 2
+        for level, most in wanted.items()
+    ]
+    return Fraction(math.ceil(max(ratios) * 10**6 * Fraction(1001, 1000)), 10**6)
+
+
+# Measuring
+
+
+def measure_census(census: BoundCensus, rho: Fraction) -> Release:
+    """Charge ρ, measure every level, and store all noisy numbers; or return what is stored under this name."""
+    bound, dataset = census.release, census.release.dataset
+    with dataset.curator.keeping_open():
+        version = row_questions.checked_version(dataset, bound.question)
+        charged = ChargedRead(
+            gate=Gate(dataset.ledger, principal=dataset.analyst),
+            spending=bound.spending(rho, version),
+            key=bound.key,
+            version=version,
+            current_version=dataset.version,
+        )
+
+        def read() -> PrivateRows:
+            return row_questions.read_rows(dataset, bound.question)
+
+        return charged.release(read, lambda rows: _answer(census, rho, rows))
+
+
+def _answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
+    tables, record = level_tables(census, rows), census.release.dataset.curator.record
+    levels = []
+    for table, sigmas in zip(tables, census.sigmas(rho), strict=True):
+        queries = []
+        for query, sigma in sigmas.items():
+            counts = table.sum(
+                axis=tuple(k + 1 for k in range(len(census.sizes)) if k not in query)
+            ).ravel()
+            mechanism = Gaussian(sigma, Fraction(census.release.rows_per_unit**2), len(counts))
+            if record is not None:
+                record(mechanism, counts)
+            noisy = mechanism.sample(counts)
+            queries.append(
+                {"query": census.query_name(query), "sigma": str(sigma), "values": noisy.tolist()}
+            )
+        levels.append({"queries": queries})
+    said = {
+        "form": ANSWER_FORM,
+        "name": census.release.file.name,
+        "rows_per_unit": census.release.rows_per_unit,
+        "rho": str(rho),
+        "columns": {column.name: column.size for column in census.release.columns},
+        "spine": spine_digest(census.spine),
+        "levels": [
+            {"level": name, "nodes": len(nodes), **level}
+            for name, nodes, level in zip(census.spine.levels, census.spine.nodes, levels, strict=True)
+        ],
+    }
+    return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+
+
+def spine_digest(spine: Spine) -> str:
+    """Return a digest of all nodes and their parents."""
+    said = [spine.levels, spine.nodes, [parents.tolist() for parents in spine.parents]]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+
+
+def level_tables(census: BoundCensus, rows: PrivateRows) -> list[Wholes]:
+    """Return the exact counts of every node of every level. Private."""
+    settings = census.release.file.census
+    assert settings is not None
+    area = rows.columns[settings.area]
+    places = np.searchsorted(census.leaf_codes, area.codes)
+    places = np.minimum(places, len(census.leaf_codes) - 1)
+    known = area.known & (census.leaf_codes[places] == area.codes)
+    kept = rows.where(known)
+    leaves = census.leaf_order[places[known]]
+    for column in census.release.columns:
+        if not column.has_unknown:
+            keep = kept.columns[column.name].known
+            kept, leaves = kept.where(keep), leaves[keep]
+    cells = coded_rows(census.release.columns, kept)
+    size = cells_of(census.sizes, tuple(range(len(census.sizes))))
+    flat = np.ravel_multi_index(tuple(cells.T), census.sizes) if len(cells) else np.zeros(0, np.int64)
+    count = len(census.spine.leaves)
+    counted = (
+        np.bincount(leaves * size + flat, minlength=count * size).reshape(count, size).astype(np.int64)
+    )
+    tables = []
+    for number, nodes in enumerate(census.spine.nodes):
+        table = np.zeros((len(nodes), size), np.int64)
+        np.add.at(table, census.spine.ancestors(number), counted)
+        tables.append(table.reshape(len(nodes), *census.sizes))
+    return tables
+
+
+# Tables from a stored answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CensusTables:
+    """Estimates with variances, whole tables of all levels, and the release that they come from."""
+
+    estimate: SpineEstimate
+    wholes: Sequence[Wholes]
+    release: Release
+
+
+def read_levels(answer: Mapping[str, Any], census: BoundCensus) -> list[LevelMeasurement]:
+    """Return the noisy numbers of a stored answer."""
+    by_name = {census.query_name(query): query for level in census.shares for query in level}
+    found = []
+    for level in answer["levels"]:
+        answers, sigmas = {}, {}
+        for one in level["queries"]:
+            query = by_name[one["query"]]
+            shape = (level["nodes"], *(census.sizes[k] for k in query))
+            answers[query] = np.array(one["values"], float).reshape(shape)
+            sigmas[query] = float(Fraction(one["sigma"]))
+        found.append(LevelMeasurement(answers, sigmas))
+    return found
+
+
+def tables_from_answer(census: BoundCensus, release: Release) -> CensusTables:
+    """Return estimates and whole tables from a stored answer. No private data is read."""
+    answer = json.loads(release.answer)
+    if answer.get("form") != ANSWER_FORM or answer["spine"] != spine_digest(census.spine):
+        raise BadParameter("census.spine", "is not the one that was measured. Change it back")
+    known = {
+        number: {node: int(totals[node]) for node in np.flatnonzero(totals >= 0)}
+        for number, totals in enumerate(census.facts.totals)
+        if (totals >= 0).any()
+    }
+    estimate = estimate_spine(census.spine, census.sizes, read_levels(answer, census), known)
+    flat = [table.reshape(len(table), -1) for table in estimate.tables]
+    return CensusTables(estimate, whole_tables(census.spine, flat, census.facts), release)

@@ -83,7 +83,8 @@ def publish_table(
         version = row_questions.checked_version(dataset, bound.question)
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         work = gate.reserve(bound.spending(rho, version), key=bound.key)
-        release, start = work.answered, {}
+        release = work.answered
+        start: Potentials = {}
         if release is None:
             release, start = _measure(bound, rho, version, work, journal, progress, record)
             work.settle(stopping_was_decided_from_released_values=True)
@@ -150,7 +151,7 @@ def _run(bound: BoundRelease, source: MarginalSource, progress: Progress | None)
 def _check(bound: BoundRelease, source: MarginalSource) -> None:
     """Measure random marginals of up to two columns, which the fit never sees."""
     names = bound.domain.columns
-    possible = [*combinations(names, 2)] or [(names[0],)]
+    possible: list[Clique] = [*combinations(names, 2)] or [(names[0],)]
     chosen = [possible[k] for k in permutation(len(possible))[:CHECKED_MARGINALS]]
     sigma = smallest_sigma(source.budget / len(chosen), bound.rows_per_unit)
     for clique in chosen:

@@ -288,7 +288,7 @@ def _answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
             ).ravel()
             mechanism = Gaussian(sigma, Fraction(census.release.rows_per_unit**2), len(counts))
             if record is not None:
-                record(mechanism, counts)
+                record((mechanism,), (counts,))
             noisy = mechanism.sample(counts)
             queries.append(
                 {"query": census.query_name(query), "sigma": str(sigma), "values": noisy.tolist()}
@@ -377,7 +377,7 @@ def tables_from_answer(census: BoundCensus, release: Release) -> CensusTables:
     if answer.get("form") != ANSWER_FORM or answer["spine"] != spine_digest(census.spine):
         raise BadParameter("census.spine", "is not the one that was measured. Change it back")
     known = {
-        number: {node: int(totals[node]) for node in np.flatnonzero(totals >= 0)}
+        number: {int(node): int(totals[node]) for node in np.flatnonzero(totals >= 0)}
         for number, totals in enumerate(census.facts.totals)
         if (totals >= 0).any()
     }

@@ -98,7 +98,7 @@ def tree_variances(
         if level == len(counts) - 1:
             below[level], sums[level] = mine.copy(), np.full(counts[level], math.inf)
             continue
-        sums[level] = np.bincount(spine.parents[level + 1], below[level + 1], counts[level])
+        sums[level] = np.bincount(spine.parents[level + 1], below[level + 1], counts[level]).astype(float)
         below[level] = _parallel(mine, sums[level])
     final = [below[0]]
     for level in range(1, len(counts)):

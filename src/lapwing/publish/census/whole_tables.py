@@ -165,7 +165,8 @@ def project_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) 
         columns = above - _by_parent(values, parents, len(above))
         several = np.maximum(children, 1)[:, None]
         shared = columns.sum(axis=1) / (np.maximum(children, 1) * width)
-        return values + (rows / width)[:, None] + (columns / several - shared[:, None])[parents]
+        moved: Floats = (rows / width)[:, None] + (columns / several - shared[:, None])[parents]
+        return values + moved
 
     kept, gap = np.maximum(real, 0), np.zeros_like(real)
     for _ in range(PROJECTION_STEPS):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +115,8 @@ def _log_sums(values: Floats, axes: tuple[int, ...]) -> Floats:
 
 def _normalized(values: Floats) -> Floats:
     table: Floats = np.exp(values - values.max())
-    return table / table.sum()
+    table /= table.sum()
+    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +138,9 @@ class GraphicalModel:
         wanted = self.domain.clique(columns)
         holder = self.tree.holder(wanted)
         if holder is not None:
-            inside = self.tables[holder].sum(axis=summed_axes(self.tree.cliques[holder], wanted))
-            return inside * self.total
+            axes = summed_axes(self.tree.cliques[holder], wanted)
+            inside: Floats = self.tables[holder].sum(axis=axes) * self.total
+            return inside
         return self._across(wanted) * self.total
 
     @cached_property
@@ -180,10 +183,11 @@ class GraphicalModel:
 
 def _contract(parts: list[tuple[Floats, Clique]], kept: Clique, letters: Mapping[str, int]) -> Floats:
     """Return the sum of a product of tables over all columns that are not kept."""
-    operands: list[object] = []
+    operands: list[Any] = []
     for k, (table, clique) in enumerate(parts):
         others = set(kept).union(*(names for j, (_, names) in enumerate(parts) if j != k))
         needed = tuple(name for name in clique if name in others)  # sum the rest first: tables get small
         operands += [table.sum(axis=summed_axes(clique, needed)), [letters[name] for name in needed]]
-    result: Floats = np.einsum(*operands, [letters[name] for name in kept], optimize=len(parts) > 1)
+    axes = [letters[name] for name in kept]
+    result: Floats = np.einsum(*operands, axes, optimize=len(parts) > 1)
     return result

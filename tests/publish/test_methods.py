@@ -11,6 +11,7 @@ import pytest
 from lapwing.errors import BadParameter
 from lapwing.publish import methods
 from lapwing.publish.methods import (
+    Impossible,
     Measured,
     fit_measured,
     largest_epsilon,
@@ -105,7 +106,7 @@ def test_impossible_cells_stay_empty() -> None:
     mask = np.zeros((3, 2), np.bool_)
     mask[0, 1] = True
     source = NoisySource(made_rows(), Fraction(1))
-    rules = {("c", "d"): mask}
+    rules: Impossible = {("c", "d"): mask}
     model = fit_measured(DOMAIN, methods.adaptive(source, impossible=rules), rules)
     assert model.marginal(("c", "d"))[0, 1] == 0
 

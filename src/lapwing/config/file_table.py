@@ -136,12 +136,13 @@ def _declared(
 
     An item of a dict has the field of the dict.
     """
-    field, rest = model.by_key().get(place[0]), place[1:]
-    is_item = field is not None and bool(rest) and get_origin(field.annotation) is dict
-    rest = rest[is_item:]
+    field, rest, is_item = model.by_key().get(place[0]), place[1:], False
+    annotation = None if field is None else field.annotation
+    while rest and get_origin(annotation) is dict:
+        annotation, rest, is_item = get_args(annotation)[1], rest[1:], True
     if field is None or not rest:
         return model, field, is_item
-    inner = _table_in(field.annotation)
+    inner = _table_in(annotation)
     assert inner is not None
     return _declared(inner, rest)
 

@@ -126,8 +126,11 @@ RHO_UNIT = 10**12  # ρ is found to this many parts of 1
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return the largest ρ, rounded down to 1e-12, for which ρ-zCDP is (ε, δ)-private. 0 if none is."""
     _require_delta(delta)
-    too_much = least_from(lambda units: zcdp_to_delta(Fraction(units, RHO_UNIT), epsilon) > delta, start=RHO_UNIT)
-    return Fraction(too_much - 1, RHO_UNIT)
+
+    def is_too_much(units: int) -> bool:
+        return zcdp_to_delta(Fraction(units, RHO_UNIT), epsilon) > delta
+
+    return Fraction(least_from(is_too_much, start=RHO_UNIT) - 1, RHO_UNIT)
 
 
 def loss_to_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:

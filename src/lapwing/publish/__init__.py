@@ -1,1 +1,1 @@
-"""Publishing: synthetic tables and census tables, measured once with exact noise, that anybody may ask anything."""
+"""Publishing: synthetic tables and census tables, measured once with exact noise."""

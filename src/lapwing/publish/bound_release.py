@@ -1,6 +1,7 @@
 """A release, bound to the tables of its policy: everything that can be refused is refused here.
 
-Claim    whether a release is refused depends on its file, the policy and public tables, never on private rows.
+Claim    whether a release is refused depends on its file, the policy and public tables, never on private
+         rows.
 Because  the question is bound like SQL; cells follow from declared kinds; facts come from the file and from
          public tables. No private row is read here.
 Test     tests/publish/test_bound_release.py
@@ -39,7 +40,7 @@ MOST_IMPOSSIBLE_CELLS = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundRelease:
-    """A release that can be run: its question, its published columns, and the cells that no row may have."""
+    """A release that can be run: its question, its published columns, and its impossible cells."""
 
     file: ReleasePlanFile
     dataset: Dataset
@@ -119,8 +120,7 @@ def bind_release(file: ReleasePlanFile, dataset: Dataset) -> BoundRelease:
     )  # fmt: skip
     if not columns:
         raise BadParameter("rows", "must select at least one column to publish")
-    bound = BoundRelease(file, dataset, question, columns, impossible_cells(columns, file.impossible))
-    return bound
+    return BoundRelease(file, dataset, question, columns, impossible_cells(columns, file.impossible))
 
 
 def impossible_cells(

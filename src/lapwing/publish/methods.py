@@ -199,7 +199,7 @@ def _measure_columns(run: _Run, budget: Fraction) -> None:
 
 
 def workload_weights(domain: Domain, workload: Iterable[Clique] | None) -> dict[Clique, int]:
-    """Return every marginal inside the workload, with its weight: columns shared with each of its marginals."""
+    """Return every marginal inside the workload with its weight: the columns that they share."""
     if workload is None:
         most = min(3, len(domain.columns))
         wanted = list(itertools.combinations(domain.columns, most))
@@ -230,7 +230,8 @@ def _small_enough(
 
     return [
         clique for clique in weights
-        if model.tree.holder(clique) is not None or (domain.cells(clique) <= cells and grown(clique) <= cells)
+        if model.tree.holder(clique) is not None
+        or (domain.cells(clique) <= cells and grown(clique) <= cells)
     ]  # fmt: skip
 
 

@@ -64,7 +64,7 @@ TOTAL, CELLS, TIMES = "total", "cells", "*"  # queries of a census level: sums, 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSettings:
-    """How a column is published: the number of bins (None: the usual), and if missing values have a cell."""
+    """Settings of a column: the number of bins (None: the usual), and if missing values have a cell."""
 
     bins: int | None = None
     unknown: bool = True
@@ -74,8 +74,9 @@ class ColumnSettings:
 class CensusSettings:
     """The spine of a census, the shares of ρ, and public facts.
 
-    `shares` has, for each level, the share of each query; a query is "total", "cells" or columns joined by *.
-    `totals` has public totals of nodes, by level. `wanted` has the greatest expected error of totals, by level.
+    `shares` has, for each level, the share of each query; a query is "total", "cells" or columns joined by
+    *. `totals` has public totals of nodes, by level. `wanted` has the greatest expected error of totals, by
+    level.
     """
 
     spine: str
@@ -182,14 +183,14 @@ class ReleaseTable(FileTable):
         return self.epsilon, largest_rho(self.epsilon, self.delta)
 
 
-class ColumnTable(FileTable):
+class PublishedColumnTable(FileTable):
     """A table [columns.NAME]."""
 
     bins: int | None = Field(None, ge=1, le=MOST_CELLS)
     unknown: Flag = True
 
 
-class SyntheticTable(FileTable):
+class SyntheticSettingsTable(FileTable):
     """The table [synthetic]."""
 
     workload: Annotated[tuple[tuple[str, ...], ...], PlainValidator(_name_lists)] | None = None
@@ -210,8 +211,8 @@ class CensusTable(FileTable):
         "[census.shares.block] with total = 0.1 and cells = 0.2"
     )
     empty: ColumnName | None = None
-    totals: dict[str, dict[str, Annotated[int, PlainValidator(_count)]]] = {}
-    wanted: dict[str, Annotated[Number, _POSITIVE]] = {}
+    totals: dict[str, dict[str, Annotated[int, PlainValidator(_count)]]] = Field({})
+    wanted: dict[str, Annotated[Number, _POSITIVE]] = Field({})
 
     def settings(self) -> CensusSettings | None:
         """Return the settings of a census; None if one is wrong, which is noted."""
@@ -238,9 +239,9 @@ class ReleaseFileTables(FileTable):
     """A release file as it is written."""
 
     release: ReleaseTable = needed("[release] with name, policy, rows, method, epsilon and delta")
-    columns: dict[str, ColumnTable] = {}
+    columns: dict[str, PublishedColumnTable] = Field({})
     impossible: Annotated[list[Any], Field(max_length=MOST_RULES)] | None = None
-    synthetic: SyntheticTable | None = None
+    synthetic: SyntheticSettingsTable | None = None
     census: CensusTable | None = None
 
 
@@ -288,7 +289,11 @@ def load_release(path: str | Path) -> ReleasePlanFile:
             mistakes.add(("impossible", str(number)), str(error))
     epsilon, rho = release.price(has_wanted=bool(census and census.wanted))
     mistakes.complain()
-    assert release.name and release.policy and release.rows and release.method and release.delta is not None
+    assert release.name is not None
+    assert release.policy is not None
+    assert release.rows is not None
+    assert release.method is not None
+    assert release.delta is not None
     synthetic = tables.synthetic
     return ReleasePlanFile(
         path=where,

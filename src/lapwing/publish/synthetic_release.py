@@ -1,10 +1,10 @@
 """A synthetic table: reserve ρ, measure in charged steps, fit a model, and invent rows.
 
-Claim    the release loses at most the reserved ρ of any privacy unit, also if it is killed and resumed at any
-         point; after the measurements, everything is post-processing.
+Claim    the release loses at most the reserved ρ of any privacy unit, also if it is killed and resumed at
+         any point; after the measurements, everything is post-processing.
 Because  ρ is reserved once under the release's key, and each step is charged before it begins; results are
-         in the journal, or lost, and never drawn again; the stored answer has all results, and rows are made
-         from it alone.
+         in the journal, or lost, and never drawn again; the stored answer has all results, and rows are
+         made from it alone.
 Test     tests/publish/test_synthetic_release.py
 """
 
@@ -47,7 +47,7 @@ Potentials = Mapping[Clique, Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntheticTable:
-    """Invented rows, the model and the measurements that they come from, and marginals that only check them."""
+    """Invented rows, the model and the measurements behind them, and marginals that only check them."""
 
     rows: Wholes
     model: GraphicalModel
@@ -86,7 +86,9 @@ def publish_table(
         release = work.answered
         start: Potentials = {}
         if release is None:
-            release, start = _measure(bound, rho, version, work, journal, progress, record)
+            release, start = _measure(
+                bound, rho, version, work=work, path=journal, progress=progress, record=record
+            )
             work.settle(stopping_was_decided_from_released_values=True)
     return table_from_answer(bound, release, start, progress)
 
@@ -95,6 +97,7 @@ def _measure(
     bound: BoundRelease,
     rho: Fraction,
     version: int,
+    *,
     work: Work,
     path: Path,
     progress: Progress | None,

@@ -32,7 +32,8 @@ def small_spine() -> Spine:
 def query_matrix(query: Query) -> Floats:
     rows = np.eye(cells_of(SIZES, EVERYTHING)).reshape(-1, *SIZES)
     axes = tuple(k + 1 for k in EVERYTHING if k not in query)
-    return rows.sum(axis=axes).reshape(len(rows), -1).T
+    matrix: Floats = rows.sum(axis=axes).reshape(len(rows), -1).T
+    return matrix
 
 
 def dense(

@@ -88,7 +88,7 @@ def test_neighbours_move_every_input_by_at_most_what_is_declared(tmp_path: Path,
     for name, own in {"all": table, "without": table[2:]}.items():
         inputs[name] = []
         journal = tmp_path / name
-        made = source(journal, own, record=lambda what, value, to=inputs[name]: to.append((what, value)))
+        made = source(journal, own, record=_into(inputs[name]))
         if name == "without":
             _force(made, tmp_path / "all")
         getattr(methods, method)(made)
@@ -104,11 +104,15 @@ def test_neighbours_move_every_input_by_at_most_what_is_declared(tmp_path: Path,
             assert moved.max() <= GRID * 2 * heaviest
 
 
+def _into(seen: list[tuple[str, object]]) -> Record:
+    return lambda mechanism, values: seen.append((mechanism, values))
+
+
 def _force(made: PrivateMarginals, path: Path) -> None:
     """Let every mechanism give the result of another run, so that all later steps are the same."""
-    results = iter([step.result for step in Journal(path, "run 1").steps])
+    results = iter([step.result or {} for step in Journal(path, "run 1").steps])
     real = made._journal.end
-    made._journal.end = lambda drawn: real(next(results) or {})  # type: ignore[method-assign]
+    made._journal.end = lambda result: real(next(results))  # type: ignore[method-assign]
 
 
 def test_a_run_that_was_killed_goes_on_and_loses_only_the_step_under_way(tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ def brute_force(marginals: list[Clique], potentials: list[Floats]) -> Floats:
     joint = np.zeros(DOMAIN.sizes)
     for clique, potential in zip(marginals, potentials, strict=True):
         joint = joint + potential.reshape(widened_shape(DOMAIN, DOMAIN.columns, clique))
-    weights = np.exp(joint)
-    return weights / weights.sum()
+    weights: Floats = np.exp(joint)
+    weights /= weights.sum()
+    return weights
 
 
 @pytest.mark.parametrize("marginals", GRAPHS)

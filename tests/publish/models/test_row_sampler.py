@@ -6,7 +6,7 @@ import numpy as np
 
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.graphical_model import BeliefPropagation, Floats, GraphicalModel
-from lapwing.publish.models.row_sampler import sample_rows
+from lapwing.publish.models.row_sampler import Wholes, sample_rows
 
 DOMAIN = Domain(("a", "b", "c", "d"), (3, 4, 5, 2))
 MARGINALS: list[Clique] = [("a", "b"), ("b", "c")]
@@ -21,8 +21,8 @@ def model(seed: int) -> GraphicalModel:
     return GraphicalModel(DOMAIN, sums.tree, sums.probabilities(potentials), 1.0, {})
 
 
-def shares(rows: Floats, clique: Clique) -> Floats:
-    columns = [rows[:, DOMAIN.place(name)].astype(np.int64) for name in clique]
+def shares(rows: Wholes, clique: Clique) -> Floats:
+    columns = [rows[:, DOMAIN.place(name)] for name in clique]
     shape = DOMAIN.shape(clique)
     counted = np.bincount(np.ravel_multi_index(columns, shape), minlength=DOMAIN.cells(clique))
     return counted.reshape(shape) / len(rows)
@@ -51,7 +51,7 @@ def test_the_expectation_is_the_model() -> None:
     fitted = model(3)
     draws = 4000
     mean = np.mean([shares(sample_rows(fitted, 3), ("a", "c")) for _ in range(draws)], axis=0)
-    # Each cell is a mean of 4,000 draws in [0, 1]: off by 0.07 with probability below 2 exp(-39) (Hoeffding).
+    # Each cell is a mean of 4,000 draws in [0, 1]: off by 0.07 with probability below 2 exp(-39).
     assert np.abs(mean - fitted.marginal(("a", "c"))).max() < 0.07
 
 

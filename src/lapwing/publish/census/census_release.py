@@ -1,10 +1,11 @@
-"""Census tables: one charged measurement of every level, then estimates, intervals and whole tables for free.
+"""Census tables: one charged measurement of every level, then estimates and whole tables for free.
 
-Claim    the release loses exactly ρ = Σ K² / 2σ² over all levels and queries of any privacy unit with K rows.
-         Everything after the measurement is post-processing.
+Claim    the release loses exactly ρ = Σ K² / 2σ² over all levels and queries of any privacy unit with K
+         rows. Everything after the measurement is post-processing.
 Because  the nodes of a level are but more cells of one table: K rows move one query of a level by at most K
-         in L2, wherever they are. Queries are measured with independent exact Gaussian noise, and zCDP adds up.
-         The stored answer is all noisy numbers, and tables are made from it and from public facts alone.
+         in L2, wherever they are. Queries are measured with independent exact Gaussian noise, and zCDP
+         adds up. The stored answer is all noisy numbers, and tables are made from it and from public facts
+         alone.
 Test     tests/publish/census/test_census_release.py
 """
 
@@ -55,7 +56,7 @@ Wholes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundCensus:
-    """A census that can be run: the release, its spine, its queries with their shares of ρ, and its facts."""
+    """A census that can be run: the release, its spine, its queries with shares of ρ, and its facts."""
 
     release: BoundRelease
     spine: Spine
@@ -218,7 +219,7 @@ def _require_nested(spine: Spine, facts: SpineFacts) -> None:
 
 
 def expected_errors(census: BoundCensus, rho: Fraction) -> list[dict[str, float]]:
-    """Return for each level the expected absolute error of a cell of each query, before rounding to wholes."""
+    """Return for each level the expected absolute error of a cell of each query, before rounding."""
     own = [
         own_variances(census.sizes, {query: float(sigma) for query, sigma in level.items()})
         for level in census.sigmas(rho)
@@ -259,7 +260,7 @@ def least_rho(census: BoundCensus, wanted: Mapping[str, Fraction]) -> Fraction:
 
 
 def measure_census(census: BoundCensus, rho: Fraction) -> Release:
-    """Charge ρ, measure every level, and store all noisy numbers; or return what is stored under this name."""
+    """Charge ρ, measure every level, and store all noisy numbers; or return those of this name."""
     bound, dataset = census.release, census.release.dataset
     with dataset.curator.keeping_open():
         version = row_questions.checked_version(dataset, bound.question)

@@ -1,12 +1,14 @@
 """Best estimates of all nodes' tables from noisy queries of all levels, with their variances.
 
-Claim    estimates are the least squares over the whole spine: unbiased, of the smallest variance among linear
-         unbiased estimates, and consistent: a node's table is the sum of its children's. `variances` are
+Claim    estimates are the least squares over the whole spine: unbiased, of the smallest variance among
+         linear unbiased estimates, and consistent: a node's table is the sum of its children's.
+         `variances` are
          those of continuous Gaussian noise of the same σ, and at least those of discrete noise.
 Because  queries are alike within a level. A table is the sum of its effects (the mean over all other
          attributes, minus the effects of subsets). Noise of equal variance in all cells stays independent
-         between effects and has one variance within each. So each effect is a number for itself, measured in
-         every node, with sums over children: one pass up the tree combines each node with its children, and
+         between effects and has one variance within each. So each effect is a number for itself, measured
+         in every node, with sums over children: one pass up the tree combines each node with its children,
+         and
          one pass down gives every node what its siblings know.
 Test     tests/publish/census/test_least_squares.py: equal to dense least squares
 """
@@ -60,7 +62,7 @@ def cells_of(sizes: Sizes, query: Query) -> int:
 
 
 def own_variances(sizes: Sizes, sigmas: Mapping[Query, float]) -> dict[Query, float]:
-    """Return the variance with which one node's own answers measure each effect; infinity if they do not."""
+    """Return the variance of each effect in one node's own answers; infinity if they lack it."""
     everything = tuple(range(len(sizes)))
     precision = dict.fromkeys(subsets(everything), 0.0)
     for query, sigma in sigmas.items():
@@ -155,7 +157,7 @@ def estimate_spine(
 def _own_effects(
     sizes: Sizes, measured: LevelMeasurement, variances: Mapping[Query, float]
 ) -> dict[Query, Floats]:
-    """Return each effect as one level's own answers measure it, in every node, with length 1 where absent."""
+    """Return each effect as one level's own answers measure it, in every node."""
     everything = tuple(range(len(sizes)))
     nodes = len(next(iter(measured.answers.values())))
     found = {

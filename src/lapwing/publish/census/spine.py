@@ -38,7 +38,7 @@ class Spine:
 
 
 def spine_of(table: Mapping[str, Sequence[str]]) -> Spine:
-    """Return the spine of a public table with one column for each level, from the top, and a row for each leaf.
+    """Return the spine of a public table: a column for each level, from the top, a row for each leaf.
 
     Raises BadParameter if a node has two parents, a leaf stands in two rows, or a node has no name.
     """

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse
 
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, MissingExtra
 from lapwing.publish.census.spine import Spine
 
 Floats = NDArray[np.float64]
@@ -32,7 +31,7 @@ NEAR_A_WHOLE = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpineFacts:
-    """Public facts, by level: `empty` nodes that have no rows, and `totals`, −1 where a total is not public.
+    """Public facts, by level: `empty` nodes without rows, and `totals`, −1 where a total is not public.
 
     `impossible` cells are empty in every node.
     """
@@ -59,8 +58,8 @@ def whole_tables(
 ) -> list[Wholes]:
     """Return whole tables of all levels, one row of cells for each node.
 
-    `estimates` has the estimated cells of all nodes, by level, each in two dimensions. Raises BadParameter if
-    facts contradict each other.
+    `estimates` has the estimated cells of all nodes, by level, each in two dimensions. Raises BadParameter
+    if facts contradict each other.
     """
     result: list[Wholes] = []
     for level, real in enumerate(estimates):
@@ -129,7 +128,7 @@ def _onto_sum(values: Floats, groups: Wholes, sums: Wholes) -> Floats:
     running = np.cumsum(ordered)
     before = np.concatenate(([0.0], running))[first]
     rank = np.arange(len(values)) - first[own] + 1
-    # The shift that makes the `rank` greatest values of a group have the sum; the last that keeps them positive.
+    # The shift that gives the `rank` greatest values of a group the sum.
     shift = (running - before[own] - sums[own]) / rank
     keeps = ordered - shift > 0
     count = np.bincount(own[keeps], minlength=len(sums))
@@ -213,10 +212,10 @@ def _round_one(real: Floats, rows: Wholes, columns: Wholes) -> Wholes:
 
 
 def _transport(real: Floats, low: Wholes, high: Wholes, rows: Wholes, columns: Wholes) -> Wholes | None:
-    """Return the whole cells between two bounds with the given sums that are nearest; None if there are none.
+    """Return the nearest whole cells between two bounds with the given sums; None if there are none.
 
-    Each unit above a cell's lower bound is a variable of its own, between 0 and 1. A unit costs what it adds to
-    the distance, and the next unit of a cell never costs less.
+    Each unit above a cell's lower bound is a variable of its own, between 0 and 1. A unit costs what it
+    adds to the distance, and the next unit of a cell never costs less.
     """
     wanted = np.concatenate((rows - low.sum(axis=1), columns - low.sum(axis=0)))
     units = (high - low).ravel()
@@ -228,6 +227,10 @@ def _transport(real: Floats, low: Wholes, high: Wholes, rows: Wholes, columns: W
     cost = np.abs(below + 1) - np.abs(below)
     row, column = np.divmod(cell, len(columns))
     where = np.concatenate((row, len(rows) + column)), np.tile(np.arange(len(cell)), 2)
+    try:
+        from scipy import optimize, sparse  # noqa: PLC0415 (an extra)
+    except ImportError:
+        raise MissingExtra("publish", "Whole census tables") from None
     sums = sparse.csr_array((np.ones(2 * len(cell)), where), shape=(len(wanted), len(cell)))
     solved = optimize.linprog(cost, A_eq=sums, b_eq=wanted, bounds=(0, 1), method="highs-ds")
     if solved.status != 0:

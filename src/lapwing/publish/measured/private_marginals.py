@@ -1,13 +1,13 @@
 """Marginals of private rows: each is charged, then measured or chosen with exact noise, then written down.
 
 Claim    one privacy unit, with its K rows, moves a marginal by at most K in L1 and in L2, and a score by at
-         most GRID · K · weight. So measuring costs K² / 2σ², and a choice ε² / 8. The sum of all steps is at
-         most the reserved ρ, although later steps depend on earlier results.
+         most GRID · K · weight. So measuring costs K² / 2σ², and a choice ε² / 8. The sum of all steps is
+         at most the reserved ρ, although later steps depend on earlier results.
 Because  all K rows may be in one cell. The model's counts are rounded to a public grid, never the score: a
          score is a whole number, and the L1 distance to a fixed table moves by no more than the counts do.
          Scores are not monotone, so the choice has its full ε² / 8. zCDP adds up also for steps that are
-         chosen from earlier results (Feldman and Zrnic 2021; Whitehouse et al. 2023), and the ledger refuses a
-         step beyond the reservation.
+         chosen from earlier results (Feldman and Zrnic 2021; Whitehouse et al. 2023), and the ledger
+         refuses a step beyond the reservation.
 Test     tests/publish/measured/test_private_marginals.py, tests/claims/test_publish.py
 """
 

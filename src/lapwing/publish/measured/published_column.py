@@ -1,8 +1,8 @@
 """A published column: the cells that its values are counted in. Cells follow from declarations alone.
 
 Claim    the cell of a value depends on that value and on public declarations only, and every value has one.
-Because  declared kinds have finitely many codes, fixed by the policy; bins are cut from the declared bounds;
-         a missing value has a cell of its own, or its row is left out.
+Because  declared kinds have finitely many codes, fixed by the policy; bins are cut from the declared
+         bounds; a missing value has a cell of its own, or its row is left out.
 Test     tests/publish/measured/test_published_column.py
 """
 
@@ -98,7 +98,8 @@ def shown_value(value: PublishedValue) -> str:
 def published_column(name: str, kind: Kind, *, bins: int | None, has_unknown: bool) -> PublishedColumn:
     """Return a published column of a declared kind.
 
-    `bins` is the number of equal bins; None: one cell for each value, or the usual number for a long column.
+    `bins` is the number of equal bins; None: one cell for each value, or the usual number for a long
+    column.
     """
     codes = codes_of(kind)
     if codes is None:

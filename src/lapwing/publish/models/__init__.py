@@ -1,1 +1,1 @@
-"""Graphical models: fit noisy marginals, answer other marginals, draw rows. Nothing here reads private data."""
+"""Graphical models: fit noisy marginals, answer others, draw rows. Nothing here reads private data."""

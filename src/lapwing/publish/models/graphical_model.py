@@ -158,8 +158,8 @@ class GraphicalModel:
     def _across(self, wanted: Clique) -> Floats:
         """Return the probabilities of columns that no clique has together.
 
-        Branches send what they know of wanted columns towards the root, given the separator, up to the first
-        clique below which all wanted columns lie.
+        Branches send what they know of wanted columns towards the root, given the separator, up to the
+        first clique below which all wanted columns lie.
         """
         letters = {name: k for k, name in enumerate(self.domain.columns)}
         carried: dict[int, list[tuple[Floats, Clique]]] = {}

@@ -88,7 +88,7 @@ def maximal_cliques(domain: Domain, marginals: Iterable[Clique]) -> list[int]:
 
 
 def _spanning_edges(domain: Domain, masks: list[int]) -> tuple[TreeEdge, ...]:
-    """Return a spanning tree with the most columns in separators, by Prim's rule from the largest clique."""
+    """Return a spanning tree with the most columns in separators, by Prim's rule."""
     root = max(range(len(masks)), key=lambda k: _cells(domain, masks[k]))
     outside = {k: (root, (masks[k] & masks[root]).bit_count()) for k in range(len(masks)) if k != root}
     edges = []

@@ -1,0 +1,195 @@
+"""A census through a real ledger: one charge, tables that add up, facts, neighbours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+
+from lapwing.core.gaussian import Gaussian
+from lapwing.errors import BadParameter
+from lapwing.publish.bound_release import bind_release
+from lapwing.publish.census.census_release import (
+    BoundCensus,
+    bind_census,
+    expected_errors,
+    least_rho,
+    measure_census,
+    tables_from_answer,
+)
+from lapwing.publish.release_file import load_release
+from lapwing.sql.curator import Curator
+
+POLICY = """dataset.name = "people"
+budget = { epsilon = 20, delta = 1e-6 }
+[tables.people]
+source = "people.parquet"
+unit = "person"
+rows_per_unit = 2
+columns.race = { values = ["white", "black", "other"] }
+columns.age = { low = 0, high = 100 }
+columns.block = { type = "text" }
+[tables.blocks]
+source = "blocks.csv"
+public = true
+"""
+CENSUS = """[release]
+name = "census"
+policy = "people.toml"
+rows = "SELECT b.block, race, age >= 18 AS adult FROM people JOIN blocks b ON people.block = b.block"
+method = "census"
+epsilon = 3
+delta = 1e-6
+[columns.race]
+unknown = false
+[columns.adult]
+unknown = false
+[census]
+spine = "blocks"
+levels = ["state", "county", "block"]
+area = "block"
+empty = "no_housing"
+[census.shares.state]
+total = 0.1
+cells = 0.1
+[census.shares.county]
+total = 0.25
+race = 0.05
+cells = 0.1
+[census.shares.block]
+total = 0.1
+"race*adult" = 0.05
+cells = 0.25
+"""
+PEOPLE = (
+    "SELECT i // 2 AS person, 'B' || ((i * 7919) % 40) AS block, "
+    "['white', 'black', 'other'][1 + (i * 31) % 3] AS race, (i * 17) % 90 AS age "
+    "FROM range(1600) AS rows(i) WHERE ((i * 7919) % 40) % 7 <> 0"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, PEOPLE)
+    (tmp_path / "census.toml").write_text(CENSUS)
+    return tmp_path
+
+
+def write(folder: Path, people: str) -> None:
+    folder.mkdir(exist_ok=True)
+    duckdb.execute(f"COPY ({people}) TO '{folder / 'people.parquet'}'")
+    blocks = (
+        "SELECT 'S' AS state, 'C' || (i // 10) AS county, 'B' || i AS block, i % 7 = 0 AS no_housing "
+        "FROM range(40) AS rows(i)"
+    )
+    duckdb.execute(f"COPY ({blocks}) TO '{folder / 'blocks.csv'}' (HEADER)")
+    (folder / "people.toml").write_text(POLICY)
+
+
+@contextmanager
+def census(folder: Path, text: str = CENSUS, record: Any = None) -> Iterator[tuple[BoundCensus, Fraction]]:
+    (folder / "census.toml").write_text(text)
+    file = load_release(folder / "census.toml")
+    with Curator(file.policy, record=record) as curator:
+        yield bind_census(bind_release(file, curator.session("ann"))), file.rho or Fraction(1)
+
+
+def test_a_census_is_one_charge_and_comes_again_for_nothing(folder: Path) -> None:
+    with census(folder) as (bound, rho):
+        first = measure_census(bound, rho)
+        assert measure_census(bound, rho).is_replay
+        found = tables_from_answer(bound, first)
+    spent = sum(
+        Fraction(2**2) / (2 * Fraction(one["sigma"]) ** 2)
+        for level in json.loads(first.answer)["levels"]
+        for one in level["queries"]
+    )
+    assert rho * Fraction(999, 1000) < spent <= rho
+    state, county, block = found.wholes
+    for node in range(len(county)):
+        assert (block[bound.spine.parents[2] == node].sum(axis=0) == county[node]).all()
+    assert (county.sum(axis=0) == state[0]).all()
+    assert (block >= 0).all()
+    assert (block[bound.facts.empty[2]] == 0).all()
+    assert abs(int(state.sum()) - 1360) < 100
+
+
+def test_estimates_are_near_the_truth_as_the_plan_says(folder: Path) -> None:
+    """The mean of 34 nearly independent errors: above twice its expectation with probability below 1e-6."""
+    with census(folder) as (bound, rho):
+        expected = expected_errors(bound, rho)[2]["total"]
+        found = tables_from_answer(bound, measure_census(bound, rho))
+    truth = dict(duckdb.execute(f"SELECT block, count(*) FROM ({PEOPLE}) GROUP BY block").fetchall())
+    totals = found.estimate.tables[2].sum(axis=(1, 2))
+    misses = [abs(totals[k] - truth.get(name, 0)) for k, name in enumerate(bound.spine.leaves)]
+    assert 0.3 * expected < np.mean(misses) < 2 * expected
+
+
+def test_K_rows_of_a_person_move_every_query_by_at_most_K(folder: Path, tmp_path: Path) -> None:
+    inputs: dict[str, list[tuple[Gaussian, np.ndarray[Any, Any]]]] = {"all": [], "without": []}
+    for name, people in {"all": PEOPLE, "without": f"{PEOPLE} AND i // 2 <> 100"}.items():
+        write(tmp_path / name, people)
+        with census(
+            tmp_path / name,
+            record=lambda mechanism, values, to=inputs[name]: to.append((mechanism[0], values[0])),
+        ) as (bound, rho):
+            measure_census(bound, rho)
+    assert len(inputs["all"]) == 7  # "race*adult" and "cells" are one query here
+    moved_at_all = False
+    for (one, values), (other, changed) in zip(inputs["all"], inputs["without"], strict=True):
+        assert one == other
+        assert one.l2_squared == 4
+        moved = np.abs(values - changed)
+        assert moved.sum() <= 2
+        assert (moved**2).sum() <= 4
+        moved_at_all |= bool(moved.any())
+    assert moved_at_all
+
+
+def test_wanted_errors_give_the_least_price(folder: Path) -> None:
+    with census(folder) as (bound, _):
+        rho = least_rho(bound, {"county": Fraction(2)})
+        assert expected_errors(bound, rho)[1]["total"] <= 2
+        assert expected_errors(bound, rho * Fraction(99, 100))[1]["total"] > 2
+
+
+def test_known_totals_hold(folder: Path) -> None:
+    with census(folder, CENSUS + "[census.totals.state]\nS = 1360\n[census.totals.county]\nC0 = 320\n") as (
+        bound,
+        rho,
+    ):
+        found = tables_from_answer(bound, measure_census(bound, rho))
+    assert found.wholes[0].sum() == 1360
+    assert found.wholes[1][0].sum() == 320
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('spine = "blocks"', 'spine = "people"', "no public table"),
+        ('empty = "no_housing"', 'empty = "vacant"', "has no column"),
+        ('area = "block"', 'area = "race2"', "not a column"),
+        ("race = 0.05", '"rice" = 0.05', "neither"),
+        ('empty = "no_housing"', 'empty = "county"', "true or false"),
+        ("[census.shares.state]", "[census.totals.state]\nX = 3\n[census.shares.state]", "no node"),
+        (
+            "[census.shares.state]",
+            "[census.totals.state]\nS = 3\n[census.totals.county]\nC0 = 9\n[census.shares.state]",
+            "contradicts",
+        ),
+    ],
+)
+def test_a_census_that_cannot_be_is_refused_before_data_is_read(
+    folder: Path, old: str, new: str, why: str
+) -> None:
+    assert old in CENSUS
+    with pytest.raises(BadParameter, match=why), census(folder, CENSUS.replace(old, new, 1)):
+        pass
+    assert not (folder / "lapwing.ledger").exists()

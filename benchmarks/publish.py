@@ -2,8 +2,9 @@
 
     python -m benchmarks.publish --data FOLDER [--runs 3] [--only synthetic|census]
 
-FOLDER has adult_encoded.csv with adult_encoded_domain.json (48,842 people, 15 columns), and ri_2010_block.csv (25,181
-blocks). What is not there is left out. Noise is exact, and charged nowhere: this measures methods, not ledgers.
+FOLDER has adult_encoded.csv with adult_encoded_domain.json (48,842 people, 15 columns), and
+ri_2010_block.csv (25,181 blocks). What is not there is left out. Noise is exact, and charged nowhere: this
+measures methods, not ledgers.
 """
 
 from __future__ import annotations
@@ -165,21 +166,25 @@ def census(folder: Path, runs: int) -> None:
         np.add.at(table, spine.ancestors(level), counts)
         truth.append(table)
     epsilon = float(zcdp_to_epsilon(RHO, Fraction(1, 10**6)))
-    print(
-        f"\nRhode Island, {len(counts):,} blocks, {counts.sum():,} people, ρ {float(RHO)}: ε {epsilon:.2f} at δ 1e-6"
-    )
+    people = f"{len(counts):,} blocks, {counts.sum():,} people"
+    print(f"\nRhode Island, {people}, ρ {float(RHO)}: ε {epsilon:.2f} at δ 1e-6")
     for name, shares in (("these shares", OURS), ("blocks by cells alone", CELLS_ALONE)):
-        _census_of(name, spine, truth, shares, runs)
+        _census_of(name, spine, truth, shares=shares, runs=runs)
     facts = no_facts(spine, len(RACES) * 2)
     empty = truth[-1].sum(axis=(1, 2)) == 0
     known = SpineFacts((*facts.empty[:-1], empty), facts.totals, facts.impossible)
-    _census_of("emptiness is a fact", spine, truth, OURS, 1, known)
+    _census_of("emptiness is a fact", spine, truth, shares=OURS, runs=1, facts=known)
 
 
 def _census_of(
-    name: str, spine: Spine, truth: list[Wholes], shares: Sequence[Sequence[int]], runs: int,
+    name: str,
+    spine: Spine,
+    truth: list[Wholes],
+    *,
+    shares: Sequence[Sequence[int]],
+    runs: int,
     facts: SpineFacts | None = None,
-) -> None:  # fmt: skip
+) -> None:
     sizes = (len(RACES), 2)
     sigmas = [
         {query: math.sqrt(50 / share) for query, share in zip(QUERIES, level, strict=True) if share}

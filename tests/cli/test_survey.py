@@ -234,9 +234,14 @@ def test_invented_reports_are_estimated_near_the_invented_truth(shell: Shell, sm
     assert yes["label"] == "yes"
     assert yes["respondents"]["low"] <= truth <= yes["respondents"]["high"], "missed once in a million runs"
     assert yes["population"]["low"] < yes["respondents"]["low"]
+    first = reports.read_bytes()
+    shell.good("survey", "simulate", small, "--n", "5")  # a tutorial can be repeated
+    assert reports.read_bytes() != first
+    reports.write_text("something else")
     again = shell("survey", "simulate", small, "--n", "5")
     assert again.code == 2
     assert "nothing is written over" in again.error
+    assert reports.read_text() == "something else"
 
 
 def test_estimates_are_shown_with_intervals_groups_crosses_lies_and_a_picture(

@@ -127,17 +127,20 @@ def simulate(
     *,
     n: Respondents,
     out: Annotated[
-        Path | None, typer.Option(help="Write the reports into this new file; else FILE.simulated.")
+        Path | None,
+        typer.Option(help="Write the reports into this new file; else FILE.simulated, which is replaced."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Invent respondents, randomize their answers for real, and say what the invented truth is."""
     from lapwing.cli.show_survey import show_invented
     from lapwing.survey.planning import simulate_answers
-    from lapwing.survey.report_file import write_reports
+    from lapwing.survey.report_file import forget_reports, write_reports
 
     made = designed(file)
     target = file.with_suffix(".simulated") if out is None else out
+    if out is None:
+        forget_reports(target)  # invented ones of an earlier call
     people = simulate_answers(made.survey, n)
     write_reports(target, made, made.simulate({name: one.answers for name, one in people.items()}))
     if as_json:

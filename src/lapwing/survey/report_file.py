@@ -19,6 +19,7 @@ from lapwing.survey.designing import Design
 
 HEADER_START = b"lapwing reports 2 "
 MARK_BYTES = 16
+MOST_HEADER = 256
 MOST_FILE_BYTES = 1 << 33
 _HEAD = re.compile(rb"lapwing reports (?:1 ([0-9a-f]{64})|2 ([0-9a-f]{64})(?: [0-9a-f]{32})?)")
 
@@ -43,6 +44,17 @@ def write_reports(
         raise BadParameter("out", f"{path} exists: nothing is written over") from None
     except OSError as error:
         raise BadParameter("out", f"{path} cannot be written ({error.strerror})") from None
+
+
+def forget_reports(path: Path) -> None:
+    """Remove a file of reports. Leave any other file, and a file that cannot be read, as it is."""
+    try:
+        with path.open("rb") as file:
+            is_ours = _HEAD.match(file.readline(MOST_HEADER)) is not None
+    except OSError:
+        return
+    if is_ours:
+        path.unlink()
 
 
 def read_reports(path: Path, design: Design) -> NDArray[np.uint8]:

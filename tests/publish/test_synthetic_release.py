@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lapwing
-from lapwing.errors import BadParameter, KeyReused, OverBudget
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget
 from lapwing.ledger.gate import Work
 from lapwing.publish.bound_release import BoundRelease, bind_release
 from lapwing.publish.release_file import ReleasePlanFile, load_release
@@ -123,6 +123,29 @@ def test_a_killed_run_goes_on_and_never_charges_twice(
     assert [one["result"] is None for one in steps].count(True) == 1  # charged, and lost
     assert len(charged) == len(steps)
     assert sum(Fraction(one["rho"]) for one in steps) <= file.rho
+
+
+def test_two_at_once_charge_once(folder: Path) -> None:
+    """While one run measures, another of the same name is told so; afterwards it gets the same answer."""
+    file, told = declared(folder), list[str]()
+    assert file.rho is not None
+    rho = file.rho
+    with lapwing.open(file.policy) as dataset:
+        release = bound(dataset, file)
+
+        def meanwhile(what: str, _: float) -> None:
+            if not told:
+                told.append(what)
+                with pytest.raises(InProgress):
+                    publish_table(release, rho, folder / "other")
+
+        first = publish_table(release, rho, folder / "journal", progress=meanwhile)
+        left = dataset.left()
+        again = publish_table(release, rho, folder / "other")
+        assert again.release.answer == first.release.answer
+        assert dataset.left() == left
+    assert told
+    assert not (folder / "other").exists()
 
 
 def test_another_release_under_the_same_name_is_refused(folder: Path) -> None:

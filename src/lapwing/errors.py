@@ -139,8 +139,8 @@ class KeyReused(LapwingError):
 
     code = "key-reused"
 
-    def __init__(self) -> None:
-        super().__init__("this key was used for another request. Ask with a new key")
+    def __init__(self, words: str = "this key was used for another request. Ask with a new key") -> None:
+        super().__init__(words)
 
 
 class InProgress(LapwingError):

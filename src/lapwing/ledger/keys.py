@@ -44,6 +44,17 @@ class SigningKey:
         return f"SigningKey(public={self.public.hex()})"
 
 
+def public_key(text: str) -> bytes:
+    """Return a public key from its hexadecimal digits. Raises BadParameter if it is none."""
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise BadParameter("key", f"must be {2 * KEY_BYTES} hexadecimal digits")
+    return key
+
+
 def good_signature(public: bytes, message: bytes, signature: bytes) -> bool:
     """Return whether the owner of the public key signed this message. Malformed input returns False."""
     if not all(isinstance(part, bytes) for part in (public, message, signature)):

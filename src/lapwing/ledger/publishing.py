@@ -61,6 +61,14 @@ def prove_entry(ledger: Ledger, position: int) -> dict[str, Any]:
     return ledger.store.read(lambda tx: prove_from(_Snapshot(ledger, tx, _nobody_watches), position))
 
 
+def answer_position(ledger: Ledger, charge: int) -> int:
+    """Return the number of the entry that records the answer to a charge."""
+    rows = ledger.store.rows("SELECT entry FROM answers WHERE charge = ? AND bytes IS NOT NULL", charge)
+    if not rows:
+        raise BadParameter("charge", f"entry {charge} is no charge with a stored answer")
+    return int(rows[0][0])
+
+
 class _Snapshot:
     """A sealed snapshot of a ledger, within a transaction."""
 

@@ -14,7 +14,7 @@ from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accountant.guarantee import StatementReport
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import digest_of
-from lapwing.ledger.keys import KEY_BYTES
+from lapwing.ledger.keys import public_key
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.statement import verify_proof, verify_statement
 
@@ -92,7 +92,7 @@ def verify(
         >>> lapwing.verify("patients.ledger").kind
         'ledger'
     """
-    wanted = None if key is None else _public(key)
+    wanted = None if key is None else public_key(key)
     match kind_of(where):
         case "ledger":
             return _ledger(where, wanted, keys, anchor, working)
@@ -121,16 +121,6 @@ def kind_of(where: str) -> str:
         if f'"{kind}"'.encode() in beginning:
             return kind
     raise BadParameter("file", "is no ledger, statement or proof, or its beginning was changed")
-
-
-def _public(text: str) -> bytes:
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise BadParameter("key", f"must be {2 * KEY_BYTES} hexadecimal digits")
-    return key
 
 
 def _json(path: Path) -> Any:

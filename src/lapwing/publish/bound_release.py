@@ -4,14 +4,14 @@ Claim    whether a release is refused depends on its file, the policy and public
          rows.
 Because  the question is bound like SQL; cells follow from declared kinds; facts come from the file and from
          public tables. No private row is read here.
-Test     tests/publish/test_bound_release.py
+Test     tests/publish/test_synthetic_release.py, tests/publish/census/test_census_release.py
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core.exact import least_from
-from lapwing.core.losses import Concentrated, Relation
+from lapwing.core.losses import Concentrated, Loss, Relation
 from lapwing.errors import BadParameter
 from lapwing.ledger import Spending, Target
 from lapwing.ledger.spending import refusal
@@ -87,17 +87,31 @@ class BoundRelease:
         )
 
     def rho_that_fits(self) -> Fraction:
-        """Return the largest ρ that the accounts still admit, rounded down."""
-        ledger, targets = self.dataset.ledger, self.targets()
+        """Return the largest ρ that the accounts still admit, rounded down. It makes no ledger.
+
+        An account has room for less than the ρ of its own (ε, δ), since its filters share δ.
+        """
+        curator, policy = self.dataset.curator, self.dataset.policy
+        is_known = (
+            curator.has_ledger and policy_ledger.find_data_set(self.dataset.ledger, policy) is not None
+        )
+        admits = self._admitted_by_ledger() if is_known else self._admitted_by_policy()
 
         def is_refused(units: int) -> bool:
-            loss = Concentrated(Fraction(units, RHO_UNITS))
-            return (
-                units > MOST_RHO * RHO_UNITS
-                or refusal(ledger, targets, loss, lambda account: account.costs_of_steps(loss)) is not None
-            )
+            return units > MOST_RHO * RHO_UNITS or not admits(Concentrated(Fraction(units, RHO_UNITS)))
 
         return Fraction(least_from(is_refused, start=RHO_UNITS) - 1, RHO_UNITS)
+
+    def _admitted_by_ledger(self) -> Callable[[Loss], bool]:
+        ledger, targets = self.dataset.ledger, self.targets()
+        return lambda loss: refusal(ledger, targets, loss, lambda one: one.costs_of_steps(loss)) is None
+
+    def _admitted_by_policy(self) -> Callable[[Loss], bool]:
+        """Return a function that tells whether new accounts with the policy's terms admit a loss."""
+        declared = policy_ledger.declared_terms(self.dataset.policy, self.dataset.analyst)
+        return lambda loss: all(
+            terms.after(terms.nothing_spent, terms.price(loss)) is not None for terms in declared
+        )
 
 
 def bind_release(file: ReleasePlanFile, dataset: Dataset) -> BoundRelease:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from lapwing.core.exact import sqrt_up
 from lapwing.errors import BadParameter
+from lapwing.publish.last_choice import LastChoice
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.fitting import NoisyMarginal, fit
 from lapwing.publish.models.graphical_model import GraphicalModel
@@ -51,10 +52,11 @@ Progress = Callable[[str, float], None]  # what is done now, and the share of th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """Noisy marginals, and potentials of the last model, from which a fit can begin."""
+    """Noisy marginals, potentials of the last model, from which a fit can begin, and the last choice."""
 
     marginals: tuple[NoisyMarginal, ...]
     start: Mapping[Clique, NDArray[np.float64]]
+    last: LastChoice | None = None
 
 
 def fit_measured(
@@ -81,6 +83,7 @@ class _Run:
     progress: Progress | None = None
     measured: list[NoisyMarginal] = field(default_factory=list)
     model: GraphicalModel | None = None
+    last: LastChoice | None = None
 
     @property
     def domain(self) -> Domain:
@@ -104,7 +107,7 @@ class _Run:
 
     def end(self) -> Measured:
         start = {} if self.model is None else self.model.potentials
-        return Measured(tuple(self.measured), start)
+        return Measured(tuple(self.measured), start, self.last)
 
     def _tell(self, what: str) -> None:
         if self.progress is not None:
@@ -117,7 +120,7 @@ def independent(
 ) -> Measured:
     """Measure each column by itself. Rows are invented as if columns were independent."""
     run = _Run(source, impossible or {}, progress)
-    _measure_columns(run, source.left)
+    _measure_columns(run, "independent")
     return run.end()
 
 
@@ -126,7 +129,7 @@ def tree(
 ) -> Measured:
     """Measure each column, choose the pairs of a spanning tree, and measure these pairs."""
     run = _Run(source, impossible or {}, progress)
-    _measure_columns(run, source.budget / 3)
+    _measure_columns(run, "tree")
     model, columns = run.fit(STEPS_OF_A_ROUND), run.domain.columns
     pairs = {
         pair: Candidate(pair, rounded_to_grid(model.marginal(pair)))
@@ -166,7 +169,7 @@ def adaptive(
     run, domain = _Run(source, impossible or {}, progress), source.domain
     weights = workload_weights(domain, workload)
     per_round = source.budget / (ROUNDS_PER_COLUMN * len(domain.columns))
-    _measure_columns(run, per_round * SHARE_OF_MEASURING * len(domain.columns))
+    _measure_columns(run, "adaptive")
     model = run.fit(STEPS_OF_A_ROUND)
     is_last = False
     while not is_last:
@@ -182,9 +185,12 @@ def adaptive(
             )
             for clique in small
         ]  # fmt: skip
-        clique = run.choose(candidates, largest_epsilon(per_round * (1 - SHARE_OF_MEASURING)))
+        epsilon = largest_epsilon(per_round * (1 - SHARE_OF_MEASURING))
+        clique = run.choose(candidates, epsilon)
         before = model.marginal(clique)
         noisy = run.measure(clique, sigma)
+        if is_last:
+            run.last = LastChoice(tuple(candidates), noisy, epsilon, source.rows_per_unit)
         model = run.fit(STEPS_OF_A_ROUND)
         moved = float(np.abs(model.marginal(clique) - before).sum())
         if moved <= MEAN_OF_NOISE * noisy.sigma * before.size:
@@ -192,10 +198,21 @@ def adaptive(
     return run.end()
 
 
-def _measure_columns(run: _Run, budget: Fraction) -> None:
-    sigma = smallest_sigma(budget / len(run.domain.columns), run.source.rows_per_unit)
+def _measure_columns(run: _Run, method: str) -> None:
+    source = run.source
+    sigma = first_sigma(method, source.budget, len(run.domain.columns), source.rows_per_unit)
     for name in run.domain.columns:
         run.measure((name,), sigma)
+
+
+def first_sigma(method: str, budget: Fraction, columns: int, rows_per_unit: int) -> Fraction:
+    """Return the σ with which a method measures single columns first."""
+    shares = {
+        "independent": Fraction(1),
+        "tree": Fraction(1, 3),
+        "adaptive": SHARE_OF_MEASURING / ROUNDS_PER_COLUMN,
+    }
+    return smallest_sigma(budget * shares[method] / columns, rows_per_unit)
 
 
 def workload_weights(domain: Domain, workload: Iterable[Clique] | None) -> dict[Clique, int]:

@@ -93,7 +93,7 @@ class ReleasePlanFile:
     """A release as its file declares it. `rho` is None if it follows from wanted errors."""
 
     path: Path
-    digest: str
+    text: bytes
     name: str
     policy: Path
     sql: str
@@ -107,6 +107,11 @@ class ReleasePlanFile:
     model_bytes: int
     check: Fraction
     census: CensusSettings | None
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 digest of the file."""
+        return hashlib.sha256(self.text).hexdigest()
 
 
 def _sql(text: object) -> str:
@@ -297,7 +302,7 @@ def load_release(path: str | Path) -> ReleasePlanFile:
     synthetic = tables.synthetic
     return ReleasePlanFile(
         path=where,
-        digest=hashlib.sha256(where.read_bytes()).hexdigest(),
+        text=where.read_bytes(),
         name=release.name,
         policy=where.absolute().parent / release.policy,
         sql=release.rows,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -32,7 +32,7 @@ from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.methods import Measured, Progress, fit_measured, smallest_sigma
 from lapwing.publish.models.domain import Clique
 from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.models.graphical_model import Floats, GraphicalModel
+from lapwing.publish.models.graphical_model import GraphicalModel
 from lapwing.publish.models.marginal_source import MarginalSource
 from lapwing.publish.models.row_sampler import sample_rows
 from lapwing.sql import row_questions
@@ -42,17 +42,21 @@ STEPS_AT_MOST = 4096  # of one release; each is rounded up in the ledger
 LEDGER_UNIT = Fraction(1, 10**9)
 CHECKED_MARGINALS = 10
 Wholes = NDArray[np.int64]
-Potentials = Mapping[Clique, Floats]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntheticTable:
-    """Invented rows, the model and the measurements behind them, and marginals that only check them."""
+    """Invented rows, the model and the measurements behind them, and marginals that only check them.
+
+    `bounds` has the greatest L1 errors of marginals that were not measured, at 95 % confidence. Only the run
+    that measured knows them.
+    """
 
     rows: Wholes
     model: GraphicalModel
     measured: tuple[NoisyMarginal, ...]
     checked: tuple[NoisyMarginal, ...]
+    bounds: Mapping[Clique, float]
     release: Release
 
 
@@ -83,14 +87,13 @@ def publish_table(
         version = row_questions.checked_version(dataset, bound.question)
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         work = gate.reserve(bound.spending(rho, version), key=bound.key)
-        release = work.answered
-        start: Potentials = {}
+        release, done = work.answered, None
         if release is None:
-            release, start = _measure(
+            release, done = _measure(
                 bound, rho, version, work=work, path=journal, progress=progress, record=record
             )
             work.settle(stopping_was_decided_from_released_values=True)
-    return table_from_answer(bound, release, start, progress)
+    return table_from_answer(bound, release, done, progress)
 
 
 def _measure(
@@ -102,7 +105,7 @@ def _measure(
     path: Path,
     progress: Progress | None,
     record: Record | None,
-) -> tuple[Release, Potentials]:
+) -> tuple[Release, Measured]:
     dataset, table = bound.dataset, list[Wholes]()
 
     def read() -> Wholes:
@@ -127,7 +130,7 @@ def _measure(
     if checked:
         _check(bound, beside)
     answer = _answer(bound, rho, main.steps, beside.steps)
-    return work.finish(lambda: answer), done.start
+    return work.finish(lambda: answer), done if main.agrees else replace(done, last=None)
 
 
 def _split(bound: BoundRelease, rho: Fraction) -> tuple[Fraction, Fraction]:
@@ -186,9 +189,12 @@ def read_steps(answer: dict[str, Any], name: str) -> list[JournalStep]:
 
 
 def table_from_answer(
-    bound: BoundRelease, release: Release, start: Potentials, progress: Progress | None = None
+    bound: BoundRelease, release: Release, done: Measured | None, progress: Progress | None = None
 ) -> SyntheticTable:
-    """Return invented rows from a stored answer. No private data is read."""
+    """Return invented rows from a stored answer. No private data is read.
+
+    `done` is from the run that measured, if this is the same process: its model is near already.
+    """
     answer, domain = json.loads(release.answer), bound.domain
     measured, checked = (
         tuple(
@@ -198,6 +204,8 @@ def table_from_answer(
         )
         for name in ("steps", "check")
     )
+    start = {} if done is None else done.start
     model = fit_measured(domain, Measured(measured, start), bound.impossible, progress)
     rows = sample_rows(model, max(1, round(model.total)))
-    return SyntheticTable(rows, model, measured, checked, release)
+    bounds = {} if done is None or done.last is None else done.last.bounds(model)
+    return SyntheticTable(rows, model, measured, checked, bounds, release)

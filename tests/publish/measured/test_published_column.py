@@ -12,7 +12,6 @@ from lapwing.errors import BadParameter
 from lapwing.publish.measured.published_column import (
     PublishedColumn,
     coded_rows,
-    describe_columns,
     domain_of,
     published_column,
 )
@@ -82,7 +81,3 @@ def test_a_column_that_cannot_be_published_is_refused(kind: Kind, bins: int | No
     with pytest.raises(BadParameter, match=why):
         column(kind, bins)
 
-
-def test_the_dictionary_says_what_each_cell_is() -> None:
-    [said] = describe_columns([column(Truth())])
-    assert said["cells"] == ["false", "true", "unknown"]

@@ -31,6 +31,7 @@ from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.census.least_squares import (
     LevelMeasurement,
     Query,
+    Sizes,
     SpineEstimate,
     answer_variance,
     cells_of,
@@ -51,6 +52,8 @@ ANSWER_FORM = "lapwing census tables 1"
 MOST_CELLS = 4096  # of one node
 MOST_NUMBERS = 50_000_000  # of all nodes
 SIGMA_STEPS = 1 << 20
+ALL = "all"  # in tables: the sum over all values of a column
+NUMBERS = ("estimate", "low", "high", "whole_number")  # columns of tables
 Wholes = NDArray[np.int64]
 
 
@@ -100,6 +103,13 @@ def bind_census(release: BoundRelease) -> BoundCensus:
     for name in (*settings.levels, *([settings.empty] if settings.empty else [])):
         if name not in public.values:
             raise BadParameter("census.spine", f'"{settings.spine}" has no column "{name[:60]}"')
+    for column in release.columns:
+        if column.name in (*settings.levels, *NUMBERS) or ALL in map(column.label, range(column.size)):
+            raise BadParameter(
+                "rows",
+                f'column "{column.name}" has a name or a value that census tables use themselves. Rename it '
+                "with AS",
+            )
     spine = spine_of({level: [_node(value) for value in public.values[level]] for level in settings.levels})
     cells = math.prod(column.size for column in release.columns)
     if cells > MOST_CELLS or cells * sum(map(len, spine.nodes)) > MOST_NUMBERS:
@@ -121,18 +131,13 @@ def _queries(release: BoundRelease, shares: Mapping[str, Fraction], level: str) 
     names = [column.name for column in release.columns]
     found: dict[Query, Fraction] = {}
     for name, share in shares.items():
-        if name == TOTAL:
-            query: Query = ()
-        elif name == CELLS:
-            query = tuple(range(len(names)))
-        else:
-            wanted = [part.strip() for part in name.split(TIMES)]
-            if not set(wanted) <= set(names):
-                raise BadParameter(
-                    f"census.shares.{level}",
-                    f'"{name[:60]}" is neither "total", "cells" nor published columns',
-                )
-            query = tuple(k for k, column in enumerate(names) if column in wanted)
+        try:
+            query = query_of(name, names)
+        except KeyError:
+            raise BadParameter(
+                f"census.shares.{level}",
+                f'"{name[:60]}" is neither "total", "cells" nor published columns',
+            ) from None
         if share:
             found[query] = found.get(query, Fraction(0)) + share
     return found
@@ -158,14 +163,7 @@ def _leaf_codes(
 def _facts(
     release: BoundRelease, settings: CensusSettings, public: PublicTable, spine: Spine
 ) -> SpineFacts:
-    totals = [np.full(len(names), -1, np.int64) for names in spine.nodes]
-    for level, known in (settings.totals or {}).items():
-        number = settings.levels.index(level)
-        places = {name: k for k, name in enumerate(spine.nodes[number])}
-        for node, total in known.items():
-            if node not in places:
-                raise BadParameter(f"census.totals.{level}", f'there is no node "{node[:60]}"')
-            totals[number][places[node]] = total
+    totals = public_totals(settings, spine)
     empty = [np.zeros(len(names), np.bool_) for names in spine.nodes]
     if settings.empty is not None:
         flags = dict(
@@ -182,6 +180,19 @@ def _facts(
     facts = SpineFacts(tuple(empty), tuple(totals), _impossible(release))
     _require_nested(spine, facts)
     return facts
+
+
+def public_totals(settings: CensusSettings, spine: Spine) -> list[Wholes]:
+    """Return the totals that are public, by level; −1 where a total is not."""
+    totals = [np.full(len(names), -1, np.int64) for names in spine.nodes]
+    for level, known in (settings.totals or {}).items():
+        number = settings.levels.index(level)
+        places = {name: k for k, name in enumerate(spine.nodes[number])}
+        for node, total in known.items():
+            if node not in places:
+                raise BadParameter(f"census.totals.{level}", f'there is no node "{node[:60]}"')
+            totals[number][places[node]] = total
+    return totals
 
 
 def _impossible(release: BoundRelease) -> NDArray[np.bool_]:
@@ -357,19 +368,37 @@ class CensusTables:
     release: Release
 
 
-def read_levels(answer: Mapping[str, Any], census: BoundCensus) -> list[LevelMeasurement]:
+def query_of(name: str, columns: Sequence[str]) -> Query:
+    """Return the query of a name: "total", "cells", or columns joined by *. Raises KeyError for others."""
+    if name == TOTAL:
+        return ()
+    if name == CELLS:
+        return tuple(range(len(columns)))
+    places = {column: place for place, column in enumerate(columns)}
+    return tuple(sorted({places[part.strip()] for part in name.split(TIMES)}))
+
+
+def read_levels(answer: Mapping[str, Any], columns: Sequence[str], sizes: Sizes) -> list[LevelMeasurement]:
     """Return the noisy numbers of a stored answer."""
-    by_name = {census.query_name(query): query for level in census.shares for query in level}
     found = []
     for level in answer["levels"]:
         answers, sigmas = {}, {}
         for one in level["queries"]:
-            query = by_name[one["query"]]
-            shape = (level["nodes"], *(census.sizes[k] for k in query))
+            query = query_of(one["query"], columns)
+            shape = (level["nodes"], *(sizes[k] for k in query))
             answers[query] = np.array(one["values"], float).reshape(shape)
             sigmas[query] = float(Fraction(one["sigma"]))
         found.append(LevelMeasurement(answers, sigmas))
     return found
+
+
+def known_totals(totals: Sequence[Wholes]) -> dict[int, dict[int, int]]:
+    """Return public totals by level and position, from arrays with −1 where a total is not public."""
+    return {
+        number: {int(node): int(of_level[node]) for node in np.flatnonzero(of_level >= 0)}
+        for number, of_level in enumerate(totals)
+        if (of_level >= 0).any()
+    }
 
 
 def tables_from_answer(census: BoundCensus, release: Release) -> CensusTables:
@@ -377,11 +406,8 @@ def tables_from_answer(census: BoundCensus, release: Release) -> CensusTables:
     answer = json.loads(release.answer)
     if answer.get("form") != ANSWER_FORM or answer["spine"] != spine_digest(census.spine):
         raise BadParameter("census.spine", "is not the one that was measured. Change it back")
-    known = {
-        number: {int(node): int(totals[node]) for node in np.flatnonzero(totals >= 0)}
-        for number, totals in enumerate(census.facts.totals)
-        if (totals >= 0).any()
-    }
-    estimate = estimate_spine(census.spine, census.sizes, read_levels(answer, census), known)
+    known = known_totals(census.facts.totals)
+    names = [column.name for column in census.release.columns]
+    estimate = estimate_spine(census.spine, census.sizes, read_levels(answer, names, census.sizes), known)
     flat = [table.reshape(len(table), -1) for table in estimate.tables]
     return CensusTables(estimate, whole_tables(census.spine, flat, census.facts), release)

@@ -3,7 +3,7 @@
 Claim    a result that was drawn is never drawn again: after a crash it is read from here, or it is lost.
 Because  a step is written and synced before it is charged, its result before it is returned; a step without
          a result counts as spent and is passed over.
-Test     tests/publish/measured/test_journal.py
+Test     tests/publish/measured/test_private_marginals.py, tests/publish/test_synthetic_release.py
 
 The results are paid for, so the journal holds nothing private. A journal that was cut or edited changes the
 synthetic rows, never the privacy: charges are in the ledger.

@@ -13,6 +13,7 @@ Test     tests/publish/measured/test_private_marginals.py, tests/claims/test_pub
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
@@ -66,6 +67,7 @@ class PrivateMarginals:
         self._table: Wholes | None = None
         self._counted: dict[Clique, Wholes] = {}
         self._next, self._spent = 0, Fraction(0)
+        self.agrees = True  # whether choices of the journal were made from the candidates of this run
         self._pass_lost()
 
     @property
@@ -111,7 +113,7 @@ class PrivateMarginals:
         """Return a marginal of large score; that of the journal, if this step is in it."""
         heaviest = max(candidate.weight for candidate in candidates)
         mechanism = Exponential(epsilon, Fraction(GRID * self._rows * heaviest))
-        step = {"choose": len(candidates), "epsilon": str(epsilon)}
+        step = {"choose": len(candidates), "epsilon": str(epsilon), "candidates": _digest(candidates)}
 
         def draw() -> dict[str, Any]:
             scores = [self._score(candidate) for candidate in candidates]
@@ -120,6 +122,7 @@ class PrivateMarginals:
 
         done = self._step(step, choosing_cost(epsilon), mechanism.loss, draw)
         assert done.result is not None
+        self.agrees &= done.step == step
         return self._domain.clique(done.result["chosen"])
 
     def _score(self, candidate: Candidate) -> int:
@@ -168,6 +171,15 @@ class PrivateMarginals:
     def _tell(self, mechanism: str, values: object) -> None:
         if self._record is not None:
             self._record(mechanism, values)
+
+
+def _digest(candidates: Sequence[Candidate]) -> str:
+    """Return a digest of all that a choice is made from, except the private counts."""
+    found = hashlib.sha256()
+    for one in candidates:
+        found.update(f"{one.clique} {one.weight} {one.penalty}\n".encode())
+        found.update(np.ascontiguousarray(one.expected, "<i8").tobytes())
+    return found.hexdigest()
 
 
 def noisy_marginal(domain: Domain, done: JournalStep) -> NoisyMarginal:

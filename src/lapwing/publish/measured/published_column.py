@@ -8,7 +8,7 @@ Test     tests/publish/measured/test_published_column.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter
 from lapwing.publish.models.domain import Domain
-from lapwing.sql.expression import Choice, Kind, Numeric, Truth, codes_of
+from lapwing.sql.expression import Choice, Kind, Truth, codes_of
 from lapwing.sql.row_questions import CodedColumn, PrivateRows
 
 Wholes = NDArray[np.int64]
@@ -60,15 +60,8 @@ class PublishedColumn:
 
     def label(self, cell: int) -> str:
         """Return the value or the bin of a cell, as it is shown."""
-        if cell >= self.bins:
-            return UNKNOWN
-        low = self.first + cell * self.width
-        high = min(low + self.width - 1, self.last)
-        return (
-            shown_value(self._value(low))
-            if low == high
-            else (f"{shown_value(self._value(low))} to {shown_value(self._value(high))}")
-        )
+        low, high = self.ends(cell)
+        return shown_value(low) if low == high else f"{shown_value(low)} to {shown_value(high)}"
 
     def values(self, cells: Wholes) -> list[PublishedValue]:
         """Return a value for each cell; within a bin, each value has the same chance."""
@@ -80,6 +73,13 @@ class PublishedColumn:
             None if cell >= self.bins else distinct[int(code)]
             for cell, code in zip(cells.tolist(), codes.tolist(), strict=True)
         ]
+
+    def ends(self, cell: int) -> tuple[PublishedValue, PublishedValue]:
+        """Return the first and the last value of a cell; None of missing values."""
+        if cell >= self.bins:
+            return None, None
+        low = self.first + cell * self.width
+        return self._value(low), self._value(min(low + self.width - 1, self.last))
 
     def _value(self, code: int) -> PublishedValue:
         if isinstance(self.kind, Truth):
@@ -118,6 +118,12 @@ def published_column(name: str, kind: Kind, *, bins: int | None, has_unknown: bo
         raise BadParameter(
             name, f"has {column.size:,} cells, and at most {MOST_CELLS:,} are possible. Use bins"
         )
+    if has_unknown and UNKNOWN in map(column.label, range(column.bins)):
+        raise BadParameter(
+            name,
+            f'has the declared value "{UNKNOWN}", which is the name of missing values. Set unknown = false '
+            f"under [columns.{name}], or rename the value",
+        )
     return column
 
 
@@ -134,22 +140,3 @@ def coded_rows(columns: Sequence[PublishedColumn], rows: PrivateRows) -> Wholes:
             kept &= rows.columns[column.name].known
     by_column = [column.cells(rows.columns[column.name])[kept] for column in columns]
     return np.column_stack(by_column) if by_column else np.zeros((int(kept.sum()), 0), np.int64)
-
-
-def is_number(kind: Kind) -> bool:
-    """Return whether a column has an order and equal distances, so that bins make sense."""
-    return isinstance(kind, Numeric)
-
-
-def describe_columns(columns: Sequence[PublishedColumn]) -> list[Mapping[str, object]]:
-    """Return each column's type, cells and treatment of missing values, for the dictionary of a release."""
-    return [
-        {
-            "name": column.name,
-            "type": type(column.kind).__name__.lower(),
-            "cells": [column.label(cell) for cell in range(column.size)],
-            "values_per_bin": column.width,
-            "missing": f'has the value "{UNKNOWN}"' if column.has_unknown else "rows are left out",
-        }
-        for column in columns
-    ]

@@ -1,0 +1,75 @@
+"""An invented town: its people, its blocks, and two releases that publish them."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from lapwing.errors import BadParameter
+from lapwing.examples.visits import already_written, chance, forget_lost_ledgers
+
+PEOPLE, DISTRICTS, BLOCKS = 6000, 4, 16  # blocks of each district
+TOWN_POLICY, TOWN_ROWS, TOWN_CENSUS = "town.toml", "town-rows.toml", "town-census.toml"
+_UNINHABITED = 7  # every so many blocks there is a park
+
+
+def _people_sql() -> str:
+    adult, way = chance("p", "work"), chance("p", "way")
+    return f"""
+        SELECT p AS person, 100 * district + 1 + CAST(floor({BLOCKS} * {chance("p", "block")}) AS INTEGER) AS block,
+            CASE WHEN {chance("p", "sex")} < 0.51 THEN 'f' ELSE 'm' END AS sex, age,
+            CASE WHEN age < 18 THEN 'school' WHEN age >= 66 THEN 'retired' WHEN {adult} < 0.68 THEN 'employed'
+                WHEN {adult} < 0.8 THEN 'own business' ELSE 'at home' END AS work,
+            CASE WHEN age >= 66 OR (age >= 18 AND {adult} >= 0.8) THEN 'none'
+                WHEN {way} < 0.25 THEN 'foot' WHEN {way} < 0.5 THEN 'bicycle'
+                WHEN {way} < 0.7 OR age < 18 THEN 'bus' ELSE 'car' END AS commute
+        FROM (SELECT p, 1 + CAST(floor({DISTRICTS} * {chance("p", "d1")} * {chance("p", "d2")}) AS INTEGER) AS district,
+                CAST(floor(99 * {chance("p", "a1")} * (0.35 + 0.65 * {chance("p", "a2")})) AS INTEGER) AS age
+              FROM range({PEOPLE}) AS people(p))
+        WHERE (district * {BLOCKS} + floor({BLOCKS} * {chance("p", "block")})) % {_UNINHABITED} <> 0
+        ORDER BY hash(p)"""  # noqa: S608 (no input)
+
+
+def _blocks_csv() -> str:
+    lines = ["town,district,block,uninhabited"]
+    for district in range(1, DISTRICTS + 1):
+        for block in range(BLOCKS):
+            is_park = (district * BLOCKS + block) % _UNINHABITED == 0
+            lines.append(f"town,district {district},{100 * district + 1 + block},{str(is_park).lower()}")
+    return "\n".join(lines) + "\n"
+
+
+def write_town(folder: Path) -> tuple[list[str], bool]:
+    """Write the data, the policy and the releases into a folder, unless they are there unchanged.
+
+    Args:
+        folder: is created if it is missing.
+
+    Returns:
+        The names of the files, and whether they were written now.
+
+    Raises:
+        BadParameter: other files of these names are there, or the folder cannot be written.
+    """
+    import duckdb  # noqa: PLC0415
+
+    data = files("lapwing.examples").joinpath("data")
+    texts = {
+        folder / name: data.joinpath(name).read_text(encoding="utf-8")
+        for name in (TOWN_POLICY, TOWN_ROWS, TOWN_CENSUS)
+    }
+    texts[folder / "blocks.csv"] = _blocks_csv()
+    people = folder / "people.parquet"
+    names = [path.name for path in (*texts, people)]
+    if already_written(texts, [people]):
+        return names, False
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect() as connection:
+            connection.sql(_people_sql()).write_parquet(str(people))
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+    except (OSError, duckdb.IOException):
+        raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
+    forget_lost_ledgers((*texts, people))
+    return names, True

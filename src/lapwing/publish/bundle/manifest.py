@@ -1,0 +1,118 @@
+"""The manifest of a bundle: what the release is, a digest of every file, and the ledger's signature.
+
+Claim    a bundle that passes has exactly the files that the ledger's holder signed, byte for byte.
+Because  the manifest has the SHA-256 digest of every other file, and the signature covers the manifest.
+Test     tests/publish/bundle/test_verified_bundle.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from lapwing.config.values import kind_of
+from lapwing.errors import BadParameter, Unavailable
+from lapwing.storage.private_file import sync_to_disk
+
+FORM = "lapwing bundle 1"
+MANIFEST = "bundle.json"
+_SIGNED = b"lapwing bundle\x00"
+_FIELDS = {
+    "form": str, "name": str, "method": str, "ledger": str, "key": str, "charge": int, "answer": int,
+    "privacy": dict, "files": dict, "signature": str,
+}  # fmt: skip
+
+
+def signed_message(manifest: Mapping[str, Any]) -> bytes:
+    """Return the bytes that the ledger signs: a digest of everything but the signature."""
+    said = {name: value for name, value in manifest.items() if name != "signature"}
+    return _SIGNED + sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def write_bundle(
+    folder: Path,
+    files: Mapping[str, bytes],
+    about: Mapping[str, Any],
+    sign: Callable[[bytes], bytes],
+) -> dict[str, Any]:
+    """Write all files and the manifest into a new folder, which appears whole or not at all."""
+    manifest = {"form": FORM, **about, "files": {name: _digest(files[name]) for name in sorted(files)}}
+    manifest["signature"] = sign(signed_message(manifest)).hex()
+    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    with _new_folder(folder) as place:
+        for name, content in {**files, MANIFEST: text.encode()}.items():
+            path = place / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            sync_to_disk(path)
+    return manifest
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside the wanted one, and rename it when the block ends."""
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        yield beside
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        os.rename(beside, folder)
+        sync_to_disk(folder.parent)
+    except OSError as error:
+        raise Unavailable(
+            f"the bundle {folder} cannot be written ({error.strerror}). What was measured is stored: run "
+            "the release again, and nothing is charged"
+        ) from None
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a bundle. Raises BadParameter if there is none, or it is not of its form."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise BadParameter("folder", f"{folder} is no bundle: it has no {MANIFEST}")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except ValueError:
+        raise BadParameter("folder", f"{path} is not JSON") from None
+    if not isinstance(manifest, dict) or manifest.get("form") != FORM:
+        raise BadParameter("folder", f"{path} is not of the form {FORM!r}")
+    for name, kind in _FIELDS.items():
+        if type(manifest.get(name)) is not kind:
+            raise BadParameter("folder", f"{path}: {name} is {kind_of(manifest.get(name))}")
+    if set(manifest) != set(_FIELDS):
+        raise BadParameter("folder", f"{path} has other fields than a bundle has")
+    return manifest
+
+
+def changed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each file that is missing, changed or not in the manifest."""
+    listed = {str(name): digest for name, digest in manifest["files"].items()}
+    there = {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if not path.is_dir() or path.is_symlink()
+    }
+    for name in sorted(listed):
+        if name not in there:
+            yield f"{name} is missing"
+        elif there[name].is_symlink() or not there[name].is_file():
+            yield f"{name} is not a plain file"
+        elif _digest(there[name].read_bytes()) != listed[name]:
+            yield f"{name} was changed"
+    for name in sorted(set(there) - set(listed) - {MANIFEST}):
+        yield f"{name} does not belong to the bundle"
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()

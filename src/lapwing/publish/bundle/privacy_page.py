@@ -1,0 +1,129 @@
+"""The privacy page of a bundle: who is protected and how much, what each step cost, and what is not protected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from lapwing.core.conversions import zcdp_to_epsilon
+from lapwing.core.exact import short, short_up
+from lapwing.publish.bound_release import BoundRelease
+from lapwing.publish.measured.published_column import shown_value
+from lapwing.publish.models.marginal_source import choosing_cost, measuring_cost
+from lapwing.publish.release_file import CENSUS
+
+NEIGHBOURS = "data sets in which one {unit} more or less has its rows"
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """One step of a release, and the ρ that it cost."""
+
+    what: str
+    noise: str
+    rho: Fraction
+
+
+def steps_of(answer: Mapping[str, Any]) -> list[StepCost]:
+    """Return the steps of a stored answer, with the ρ that follows from σ, ε and K. Lost steps count."""
+    rows = int(answer["rows_per_unit"])
+    if "levels" in answer:
+        return [
+            StepCost(
+                f"{level['level']}: {query['query']}",
+                f"σ {_short(query['sigma'])}",
+                measuring_cost(Fraction(query["sigma"]), rows),
+            )
+            for level in answer["levels"]
+            for query in level["queries"]
+        ]
+    return [
+        _step(one, rows, " (to check the rows)" if name == "check" else "")
+        for name in ("steps", "check")
+        for one in answer[name]
+    ]
+
+
+def _step(one: Mapping[str, Any], rows: int, use: str) -> StepCost:
+    step, lost = one["step"], "" if one["result"] else ", lost in a crash"
+    if "measure" in step:
+        what = f"measure {' × '.join(step['measure'])}{use}{lost}"
+        cost = measuring_cost(Fraction(step["sigma"]), rows)
+        return StepCost(what, f"σ {_short(step['sigma'])}", cost)
+    what = f"choose one of {step['choose']:,} marginals{lost}"
+    return StepCost(what, f"ε {_short(step['epsilon'])}", choosing_cost(Fraction(step["epsilon"])))
+
+
+def _short(number: str) -> str:
+    return f"{float(Fraction(number)):.4g}"
+
+
+def fact_lines(bound: BoundRelease) -> list[str]:
+    """Return the public facts that the tables keep. They are not protected."""
+    lines = []
+    for rule in bound.file.impossible:
+        lines.append("No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items()))
+    census = bound.file.census
+    for level, totals in ((census and census.totals) or {}).items():
+        lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
+    if census is not None and census.empty is not None:
+        lines.append(f'Areas with {census.empty} = true in the public table "{census.spine}" are empty')
+    return lines
+
+
+def privacy_text(bound: BoundRelease, answer: Mapping[str, Any], unit: str, where: Mapping[str, Any]) -> str:
+    """Return the page in Markdown."""
+    rho, rows, delta = Fraction(answer["rho"]), bound.rows_per_unit, bound.file.delta
+    steps, facts = steps_of(answer), fact_lines(bound)
+    spent = sum((step.rho for step in steps), Fraction(0))
+    lines = [
+        f"# Privacy of {bound.file.name}",
+        "",
+        f"- Protected: one {unit} with all of its rows. At most {rows:,} of them were used.",
+        f"- Neighbours: {NEIGHBOURS.format(unit=unit)}.",
+        f"- Loss: ρ {_rho(rho)} (zero-concentrated differential privacy), which is ε "
+        f"{short_up(zcdp_to_epsilon(rho, delta))} at δ {short(float(delta))}. The steps below used ρ {_rho(spent)}.",
+        f"- Noise: discrete Gaussian, drawn exactly. K = {rows:,} rows of one {unit} move a table of counts by at "
+        "most K in L2 norm, so measuring it costs K²/2σ²; choosing a table costs ε²/8.",
+        f"- Charged before any row was read: entry {where['charge']} of ledger {where['ledger']}, with the "
+        f"answer in entry {where['answer']}. The proofs are in this folder.",
+        "- Everything else here is computed from the noisy numbers in measurements.json, and costs nothing more.",
+        "",
+        "## Public facts, which are not protected",
+        "",
+        *([f"- {line}." for line in facts] or ["None."]),
+    ]
+    if facts:
+        lines += [
+            "",
+            "The promise holds between populations that agree on these facts. Where a total is a fact, nobody can "
+            f"be added alone: replacing the rows of one {unit} then costs at most 2ρ, which is ε "
+            f"{short_up(zcdp_to_epsilon(2 * rho, delta))} at δ {short(float(delta))}.",
+        ]
+    lines += [
+        "",
+        "## Not protected, and not promised",
+        "",
+        f"- What is true of many: tables may show that a group earns more or is ill more often, also of a {unit} "
+        "who is not in the data.",
+        "- The names, values and bounds of columns, and what the release file says: they are public.",
+    ]
+    if bound.file.method != CENSUS:
+        lines.append(
+            f"- Rows are invented. Several rows of one {unit} are invented independently: the table does not tell "
+            f"how the rows of one {unit} belong together."
+        )
+    lines += ["", "## Steps", "", "| step | noise | ρ | share |", "|---|---|---|---|"]
+    lines += [f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps]
+    return "\n".join(lines) + "\n"
+
+
+def _rho(rho: Fraction) -> str:
+    return f"{float(rho):.6g}"
+
+
+def unit_name(protects: str) -> str:
+    """Return a privacy unit in words."""
+    return {"person": "person", "row": "row", "person-period": "person in one period"}[protects]

@@ -1,0 +1,262 @@
+"""The utility report of a bundle: one HTML page without scripts, made of released numbers alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from html import escape
+from itertools import combinations
+
+import numpy as np
+
+from lapwing.publish.bundle.data_tables import half_width
+from lapwing.publish.census.census_release import BoundCensus, CensusTables, expected_errors
+from lapwing.publish.measured.published_column import PublishedColumn
+from lapwing.publish.models.domain import Clique
+from lapwing.publish.models.fitting import NoisyMarginal
+from lapwing.publish.synthetic_release import SyntheticTable
+
+MOST_CELLS_DRAWN = 40
+MOST_LISTED = 30
+SIZE_CLASSES = ((0, 0), (1, 10), (11, 100), (101, 1000), (1001, 10_000), (10_001, None))
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+table { border-collapse: collapse; font-size: .9rem; } .wide { overflow-x: auto; }
+th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } tr + tr td { border-top: 1px solid #eee; }
+.bar { background: #0072B2; height: .55rem; } .other { background: #D55E00; } .note { color: #666; }
+td.bars { width: 45%; min-width: 8rem; } td.bars div { min-width: 1px; }
+"""
+
+
+def page(title: str, sections: Iterable[str]) -> bytes:
+    """Return a whole page."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body><h1>{escape(title)}</h1>{''.join(sections)}</body></html>\n"
+    ).encode()
+
+
+def section(title: str, *parts: str) -> str:
+    """Return a heading and what follows it."""
+    return f"<h2>{escape(title)}</h2>{''.join(parts)}"
+
+
+def note(text: str) -> str:
+    """Return a paragraph."""
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bars: int | None = None) -> str:
+    """Return a table of texts. The column `bars` holds HTML that was made here."""
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="bars">{cell}</td>' if place == bars else f"<td>{escape(cell)}</td>"
+            for place, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    top = "".join(f"<th>{escape(head)}</th>" for head in heads)
+    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
+
+
+def _bar(share: float, kind: str = "bar") -> str:
+    return f'<div class="{kind}" style="width:{100 * min(max(share, 0.0), 1.0):.1f}%"></div>'
+
+
+def names_of(clique: Clique) -> str:
+    """Return the columns of a marginal in words."""
+    return " × ".join(clique)
+
+
+# Synthetic tables
+
+
+def synthetic_report(name: str, columns: Sequence[PublishedColumn], table: SyntheticTable) -> bytes:
+    """Return the report of a synthetic table."""
+    parts = [
+        f"<p>{len(table.rows):,} invented rows, from {len(table.measured):,} noisy marginals. All numbers here "
+        "are noisy or follow from noisy ones.</p>",
+        _checked(table),
+        _measured(table),
+        _bounds(table.bounds, table.model.total),
+        _known_bad(columns, table),
+        *(_column(place, column, table) for place, column in enumerate(columns)),
+    ]
+    return page(f"Utility of {name}", parts)
+
+
+def _marginal_of_rows(table: SyntheticTable, clique: Clique) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    domain = table.model.domain
+    shape = domain.shape(clique)
+    cells = np.ravel_multi_index([table.rows[:, domain.place(one)] for one in clique], shape)
+    return np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(float)
+
+
+def _distance(table: SyntheticTable, one: NoisyMarginal) -> tuple[float, float]:
+    """Return the mean difference of rows and noisy counts in a cell, and that of the noise alone."""
+    seen = float(np.abs(_marginal_of_rows(table, one.clique) - one.counts).mean())
+    return seen, math.sqrt(2 / math.pi) * one.sigma
+
+
+def _differences(table: SyntheticTable, marginals: Sequence[NoisyMarginal]) -> str:
+    rows = []
+    for one in marginals:
+        seen, noise = _distance(table, one)
+        rest = math.sqrt(max(seen**2 - noise**2, 0.0))
+        share = rest * one.counts.size / 2 / max(table.model.total, 1.0)
+        rows.append(
+            (names_of(one.clique), f"{one.counts.size:,}", f"{seen:,.1f}", f"{noise:,.1f}", f"{share:.3f}")
+        )
+    heads = ("marginal", "cells", "rows differ by", "noise alone", "left, as total variation")
+    return grid(heads, rows)
+
+
+def _checked(table: SyntheticTable) -> str:
+    if not table.checked:
+        text = "No share of the budget was set aside for a check (check = 0.1 in the release file)."
+        return section("The honest error", note(text))
+    text = (
+        "These marginals were drawn at random and measured for this page only: the rows were made without them. "
+        "The third column is the mean difference in a cell, of which the fourth is noise; the rest is the error "
+        "of the rows, roughly."
+    )
+    return section("The honest error", note(text), _differences(table, table.checked))
+
+
+def _measured(table: SyntheticTable) -> str:
+    text = "Rows were made to fit these. They should differ by little more than the noise."
+    shown = sorted(table.measured, key=lambda one: (len(one.clique), one.clique))
+    more = len(shown) - MOST_LISTED
+    rest = note(f"And {more} more, in measurements.json.") if more > 0 else ""
+    return section("Measured marginals", note(text), _differences(table, shown[:MOST_LISTED]), rest)
+
+
+def _bounds(bounds: Mapping[Clique, float], total: float) -> str:
+    if not bounds:
+        return ""
+    text = (
+        "With 95 % confidence, all marginals that were not chosen in the last round are within these bounds at "
+        "once. A bound is on total variation: half the sum of all differences, as a share of the rows."
+    )
+    ordered = sorted(bounds.items(), key=lambda item: -item[1])
+    rows = [
+        (names_of(clique), f"{min(bound / 2 / max(total, 1.0), 1.0):.3f}")
+        for clique, bound in ordered[:MOST_LISTED]
+    ]
+    parts = [note(text), grid(("the largest bounds", "total variation at most"), rows)]
+    return section("Marginals that were not measured", *parts)
+
+
+def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str:
+    cliques = [set(clique) for clique in table.model.tree.cliques]
+    apart = [
+        names_of(pair)
+        for pair in combinations(table.model.domain.columns, 2)
+        if not any(set(pair) <= clique for clique in cliques)
+    ]
+    lines = []
+    if apart:
+        more = len(apart) - MOST_LISTED
+        listed = ", ".join(apart[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+        lines.append(
+            f"Pairs that were never measured together: {listed}. In the rows they are related only through other "
+            "columns."
+        )
+    single = {one.clique: one for one in table.measured if len(one.clique) == 1}
+    for place, column in enumerate(columns):
+        one = single.get((column.name,))
+        if one is None:
+            continue
+        weak = [column.label(cell) for cell in range(column.size) if one.counts[cell] < 2 * one.sigma]
+        if weak:
+            shown = ", ".join(weak[:10]) + (" …" if len(weak) > 10 else "")
+            lines.append(
+                f"{column.name}: the counts of {shown} are below twice their noise. Trust no detail there."
+            )
+    lines.append("Several rows of one person are invented independently of each other.")
+    return section("Do not use the rows for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>")
+
+
+def _column(place: int, column: PublishedColumn, table: SyntheticTable) -> str:
+    counts = np.bincount(table.rows[:, place], minlength=column.size)
+    noisy = [one for one in table.measured if one.clique == (column.name,)]
+    best = min(noisy, key=lambda one: one.sigma) if noisy else None
+    most = max(float(counts.max()), 0.0 if best is None else float(best.counts.max()), 1.0)
+    rows = []
+    for cell in range(min(column.size, MOST_CELLS_DRAWN)):
+        drawn = _bar(counts[cell] / most)
+        texts = [column.label(cell), f"{counts[cell]:,}", ""]
+        if best is not None:
+            width = float(half_width(np.array(best.sigma**2)))
+            drawn += _bar(best.counts[cell] / most, "bar other")
+            texts[2] = f"{best.counts[cell]:,.0f} ± {width:,.0f}"
+        rows.append((*texts, drawn))
+    heads = ("value", "rows (blue)", "measured (orange)", "")
+    return section(column.name, grid(heads, rows, bars=3))
+
+
+# Census tables
+
+
+def census_report(name: str, census: BoundCensus, tables: CensusTables, rho: Fraction) -> bytes:
+    """Return the report of a census."""
+    people = int(tables.wholes[0].sum())
+    parts = [
+        f"<p>{people:,} rows in {len(census.spine.leaves):,} smallest areas. Estimates are unbiased, with intervals "
+        "of 95 %. Whole numbers add up exactly, and are a little too large in small areas, since nothing is "
+        "negative.</p>",
+        _expected(census, rho),
+        _by_size(census, tables),
+        _census_bad(census, tables),
+    ]
+    return page(f"Utility of {name}", parts)
+
+
+def _expected(census: BoundCensus, rho: Fraction) -> str:
+    errors = expected_errors(census, rho)
+    most = max(max(level.values()) for level in errors)
+    rows = [
+        (f"{level}: {query}", f"{len(nodes):,}", f"{error:,.2f}", _bar(error / most))
+        for level, nodes, found in zip(census.spine.levels, census.spine.nodes, errors, strict=True)
+        for query, error in found.items()
+    ]
+    text = "The mean absolute error of one number, known before anything was measured."
+    return section("Expected error", note(text), grid(("table", "areas", "error", ""), rows, bars=3))
+
+
+def _by_size(census: BoundCensus, tables: CensusTables) -> str:
+    rows = []
+    for level, name in enumerate(census.spine.levels):
+        totals = tables.wholes[level].sum(axis=1)
+        widths = half_width(np.maximum(tables.estimate.variance(level, ()), 0))
+        for low, high in SIZE_CLASSES:
+            here = (totals >= low) & (totals <= (math.inf if high is None else high))
+            if not here.any():
+                continue
+            span = f"{low:,}" if low == high else f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
+            relative = float(np.mean(widths[here] / np.maximum(totals[here], 1)))
+            shown = f"± {float(widths[here].mean()):,.1f}"
+            rows.append((f"{name}, {span} rows", f"{int(here.sum()):,}", shown, f"{relative:.1%}", _bar(relative)))
+    text = "The interval of an area's total beside its size (as published). A full bar: the interval is as wide as the total."
+    heads = ("areas", "number", "interval", "of the total", "")
+    return section("Error against size", note(text), grid(heads, rows, bars=4))
+
+
+def _census_bad(census: BoundCensus, tables: CensusTables) -> str:
+    lines = []
+    everything = tuple(range(len(census.sizes)))
+    for level, name in enumerate(census.spine.levels):
+        estimate = tables.estimate.tables[level].reshape(len(census.spine.nodes[level]), -1)
+        width = half_width(np.maximum(tables.estimate.variance(level, everything), 0))[:, None]
+        weak = float((estimate < width).mean())
+        if weak:
+            lines.append(f"{name}: {weak:.0%} of the single cells are smaller than their interval. Add cells up first.")
+    lines.append("Differences of whole numbers: use the estimates, which are unbiased and have intervals.")
+    return section("Do not use the tables for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>")

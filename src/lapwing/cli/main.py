@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lapwing.cli import learning, ledger, party, query, survey
+from lapwing.cli import learning, ledger, party, publish, query, survey
 from lapwing.cli.budget import budget, history
 from lapwing.cli.console import tell
 from lapwing.cli.explain import explain
@@ -52,7 +52,7 @@ def lapwing(
 
 
 def demo() -> None:
-    """Show private SQL, a survey, a joint count, models and mechanisms, with lifetime budgets."""
+    """Show private SQL, a survey, a joint count, models, releases and mechanisms, with lifetime budgets."""
     from lapwing.cli.demo import show_demo
 
     show_demo()
@@ -89,7 +89,13 @@ for command in (
 app.command("dropped", hidden=True)(_old_name(query.truncated, now="truncated"))
 app.command("looked", hidden=True)(_old_name(query.clear_hold, now="clear-hold"))
 survey.app.command()(answer)
-for name, commands in (("ledger", ledger), ("stream", learning), ("survey", survey), ("party", party)):
+for name, commands in (
+    ("ledger", ledger),
+    ("stream", learning),
+    ("survey", survey),
+    ("party", party),
+    ("publish", publish),
+):
     app.add_typer(commands.app, name=name)
 
 

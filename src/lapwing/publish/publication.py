@@ -89,7 +89,8 @@ class PublicationPlan:
             "epsilon_that_fits": float(epsilon_within(self.rho_that_fits, self.delta)),
             "earlier_run": self.state,
             "expected_errors": [
-                {"level": level, "areas": nodes, "errors": dict(errors)} for level, nodes, errors in self.errors
+                {"level": level, "areas": nodes, "errors": dict(errors)}
+                for level, nodes, errors in self.errors
             ],
             "facts": list(self.facts),
         }

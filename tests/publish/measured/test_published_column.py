@@ -80,4 +80,3 @@ def test_rows_without_a_required_value_are_left_out() -> None:
 def test_a_column_that_cannot_be_published_is_refused(kind: Kind, bins: int | None, why: str) -> None:
     with pytest.raises(BadParameter, match=why):
         column(kind, bins)
-

@@ -54,9 +54,7 @@ def write_census_bundle(folder: Path, census: BoundCensus, tables: CensusTables)
     queries = shown_queries(len(columns), {query for level in census.shares for query in level})
     files = files_of(MICRODATA, microdata_table(census.spine, bound.columns, tables.wholes[-1]))
     for number, level in enumerate(census.spine.levels):
-        made = level_table(
-            census.spine, number, columns, queries, tables.estimate, tables.wholes[number]
-        )
+        made = level_table(census.spine, number, columns, queries, tables.estimate, tables.wholes[number])
         files |= files_of(f"{TABLES}/{level}", made)
     spine = spine_table(census.spine).append_column("empty", pa.array(census.facts.empty[-1]))
     files |= files_of(SPINE, spine)
@@ -64,9 +62,7 @@ def write_census_bundle(folder: Path, census: BoundCensus, tables: CensusTables)
     return _write(folder, bound, tables.release, files)
 
 
-def _write(
-    folder: Path, bound: BoundRelease, release: Release, files: dict[str, bytes]
-) -> dict[str, Any]:
+def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str, bytes]) -> dict[str, Any]:
     ledger, policy, answer = bound.dataset.ledger, bound.dataset.policy, json.loads(release.answer)
     unit, rho = unit_name(policy.protects), Fraction(answer["rho"])
     charge = release.receipt.position

@@ -101,7 +101,9 @@ class ColumnCells:
             if value is None or low is None:
                 if value is low:
                     return cell
-            elif type(value) is type(low) or isinstance(value, int | float) and isinstance(low, int | float):
+            elif type(value) is type(low) or (
+                isinstance(value, int | float) and isinstance(low, int | float)
+            ):
                 if low <= value <= high and isinstance(value, bool) == isinstance(low, bool):
                     return cell
         if isinstance(value, str) and value in self.labels:

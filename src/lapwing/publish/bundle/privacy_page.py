@@ -64,7 +64,9 @@ def fact_lines(bound: BoundRelease) -> list[str]:
     """Return the public facts that the tables keep. They are not protected."""
     lines = []
     for rule in bound.file.impossible:
-        lines.append("No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items()))
+        lines.append(
+            "No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items())
+        )
     census = bound.file.census
     for level, totals in ((census and census.totals) or {}).items():
         lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
@@ -73,7 +75,9 @@ def fact_lines(bound: BoundRelease) -> list[str]:
     return lines
 
 
-def privacy_text(bound: BoundRelease, answer: Mapping[str, Any], unit: str, where: Mapping[str, Any]) -> str:
+def privacy_text(
+    bound: BoundRelease, answer: Mapping[str, Any], unit: str, where: Mapping[str, Any]
+) -> str:
     """Return the page in Markdown."""
     rho, rows, delta = Fraction(answer["rho"]), bound.rows_per_unit, bound.file.delta
     steps, facts = steps_of(answer), fact_lines(bound)
@@ -81,11 +85,12 @@ def privacy_text(bound: BoundRelease, answer: Mapping[str, Any], unit: str, wher
     lines = [
         f"# Privacy of {bound.file.name}",
         "",
-        f"- Protected: one {unit} with all of its rows. At most {rows:,} of them were used.",
+        f"- Protected: one {unit} with everything about it in the data. At most {rows:,} of its rows "
+        f"{'was' if rows == 1 else 'were'} used.",
         f"- Neighbours: {NEIGHBOURS.format(unit=unit)}.",
         f"- Loss: ρ {_rho(rho)} (zero-concentrated differential privacy), which is ε "
         f"{short_up(zcdp_to_epsilon(rho, delta))} at δ {short(float(delta))}. The steps below used ρ {_rho(spent)}.",
-        f"- Noise: discrete Gaussian, drawn exactly. K = {rows:,} rows of one {unit} move a table of counts by at "
+        f"- Noise: discrete Gaussian, drawn exactly. K rows of one {unit} (here {rows:,}) move a table of counts by at "
         "most K in L2 norm, so measuring it costs K²/2σ²; choosing a table costs ε²/8.",
         f"- Charged before any row was read: entry {where['charge']} of ledger {where['ledger']}, with the "
         f"answer in entry {where['answer']}. The proofs are in this folder.",
@@ -96,12 +101,12 @@ def privacy_text(bound: BoundRelease, answer: Mapping[str, Any], unit: str, wher
         *([f"- {line}." for line in facts] or ["None."]),
     ]
     if facts:
-        lines += [
-            "",
-            "The promise holds between populations that agree on these facts. Where a total is a fact, nobody can "
-            f"be added alone: replacing the rows of one {unit} then costs at most 2ρ, which is ε "
-            f"{short_up(zcdp_to_epsilon(2 * rho, delta))} at δ {short(float(delta))}.",
-        ]
+        lines += ["", "The promise holds between populations that agree on these facts."]
+    if bound.file.census is not None and bound.file.census.totals:
+        lines[-1] += (
+            f" Where a total is a fact, nobody can be added alone: replacing the rows of one {unit} costs at most "
+            f"2ρ, which is ε {short_up(zcdp_to_epsilon(2 * rho, delta))} at δ {short(float(delta))}."
+        )
     lines += [
         "",
         "## Not protected, and not promised",
@@ -116,7 +121,9 @@ def privacy_text(bound: BoundRelease, answer: Mapping[str, Any], unit: str, wher
             f"how the rows of one {unit} belong together."
         )
     lines += ["", "## Steps", "", "| step | noise | ρ | share |", "|---|---|---|---|"]
-    lines += [f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps]
+    lines += [
+        f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps
+    ]
     return "\n".join(lines) + "\n"
 
 

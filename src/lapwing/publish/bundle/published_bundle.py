@@ -3,9 +3,9 @@
 Claim    an interval covers the count of the truncated table with at least the given confidence, for one
          question that was chosen without looking at the numbers.
 Because  a count inside a measured marginal is a sum of m cells with independent discrete Gaussian noise: for one
-         cell the quantile is exact, for m cells the sum is sub-Gaussian with variance proxy m σ². Which marginal
-         answers follows from σ and m alone. A census has the variance of every number. Other counts come from the
-         rows: they are marked, and have no interval.
+         cell the quantile is exact, for m cells the sum is sub-Gaussian with variance proxy m σ². Of several
+         measurements, `best_interval` takes one whose interval holds whichever is taken. A census has the variance
+         of every number. Other counts come from the rows: they are marked, and have no interval.
 Test     tests/publish/bundle/test_published_bundle.py
 """
 
@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 
-from lapwing.core.gaussian import Gaussian
 from lapwing.errors import BadParameter
 from lapwing.publish.bundle.bundle_contents import BOUNDS, DICTIONARY, MEASUREMENTS, ROWS, TABLES
 from lapwing.publish.bundle.data_dictionary import ColumnCells, columns_of
-from lapwing.publish.bundle.data_tables import CONFIDENCE, half_width
+from lapwing.publish.bundle.data_tables import best_interval
 from lapwing.publish.bundle.manifest import read_manifest
 from lapwing.publish.census.census_release import ALL
 from lapwing.publish.release_file import CENSUS
@@ -106,26 +105,23 @@ class PublishedBundle:
         return self._columns[name]
 
     def _measured_count(self, cells: Mapping[str, int]) -> PublishedCount | None:
-        answer, best = self._read(MEASUREMENTS), None
-        for one in answer["steps"]:
-            if not one["result"] or not set(cells) <= set(one["step"].get("measure", ())) or "measure" not in one["step"]:
-                continue
-            sigma, names = Fraction(one["step"]["sigma"]), one["step"]["measure"]
-            summed = math.prod(self._columns[name].size for name in names if name not in cells)
-            if best is None or sigma**2 * summed < best[0]:
-                best = sigma**2 * summed, sigma, summed, one
-        if best is None:
+        answer = self._read(MEASUREMENTS)
+        able = [
+            (one["step"]["measure"], Fraction(one["step"]["sigma"]), one["result"]["counts"])
+            for one in answer["steps"]
+            if one["result"] and "measure" in one["step"] and set(cells) <= set(one["step"]["measure"])
+        ]
+        if not able:
             return None
-        _, sigma, summed, one = best
-        names = one["step"]["measure"]
-        table = np.array(one["result"]["counts"]).reshape([self._columns[name].size for name in names])
+        summed = [
+            math.prod(self._columns[name].size for name in names if name not in cells)
+            for names, _, _ in able
+        ]
+        is_fixed = answer["method"] == "independent" and len(cells) == 1
+        best, width = best_interval([sigma for _, sigma, _ in able], summed, is_fixed=is_fixed)
+        names, _, counts = able[best]
+        table = np.array(counts).reshape([self._columns[name].size for name in names])
         value = float(table[tuple(cells.get(name, slice(None)) for name in names)].sum())
-        rows = int(answer["rows_per_unit"])
-        width = (
-            float(Gaussian(sigma, Fraction(rows**2), 1).spread(Fraction(str(CONFIDENCE))))
-            if summed == 1
-            else math.ceil(float(half_width(np.array(summed * float(sigma) ** 2))))
-        )
         return PublishedCount(value, value - width, value + width, MEASURED)
 
     def _model_count(self, cells: Mapping[str, int]) -> PublishedCount:
@@ -135,11 +131,15 @@ class PublishedBundle:
             here &= self._columns[name].cells(table.column(name)) == cell
         bound = None
         if (self._place / BOUNDS).is_file():
-            wanted = [one["l1"] for one in self._read(BOUNDS)["bounds"] if set(one["columns"]) == set(cells)]
+            wanted = [
+                one["l1"] for one in self._read(BOUNDS)["bounds"] if set(one["columns"]) == set(cells)
+            ]
             bound = wanted[0] if wanted else None
         return PublishedCount(float(here.sum()), None, None, MODEL, bound)
 
-    def _census_count(self, cells: Mapping[str, int], level: str | None, area: str | None) -> PublishedCount:
+    def _census_count(
+        self, cells: Mapping[str, int], level: str | None, area: str | None
+    ) -> PublishedCount:
         levels = [path.stem for path in sorted((self._place / TABLES).glob("*.parquet"))]
         first = next(iter(pyarrow.parquet.read_schema(self._place / "spine.parquet").names))
         chosen = first if level is None else level
@@ -158,6 +158,10 @@ class PublishedBundle:
             here &= np.array(table.column(name).to_pylist(), object) == label
         found = np.flatnonzero(here)
         if not len(found):
-            raise BadParameter("where", "is a table that was not published. Ask for fewer columns, or all of them")
-        low, high, value = (float(table.column(name)[int(found[0])].as_py()) for name in ("low", "high", "estimate"))
+            raise BadParameter(
+                "where", "is a table that was not published. Ask for fewer columns, or all of them"
+            )
+        low, high, value = (
+            float(table.column(name)[int(found[0])].as_py()) for name in ("low", "high", "estimate")
+        )
         return PublishedCount(value, low, high, MEASURED)

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from lapwing.publish.bundle.data_tables import half_width
+from lapwing.publish.bundle.data_tables import best_interval, half_width
 from lapwing.publish.census.census_release import BoundCensus, CensusTables, expected_errors
 from lapwing.publish.measured.published_column import PublishedColumn
 from lapwing.publish.models.domain import Clique
@@ -92,7 +92,9 @@ def synthetic_report(name: str, columns: Sequence[PublishedColumn], table: Synth
     return page(f"Utility of {name}", parts)
 
 
-def _marginal_of_rows(table: SyntheticTable, clique: Clique) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _marginal_of_rows(
+    table: SyntheticTable, clique: Clique
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     domain = table.model.domain
     shape = domain.shape(clique)
     cells = np.ravel_multi_index([table.rows[:, domain.place(one)] for one in clique], shape)
@@ -181,20 +183,25 @@ def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str
                 f"{column.name}: the counts of {shown} are below twice their noise. Trust no detail there."
             )
     lines.append("Several rows of one person are invented independently of each other.")
-    return section("Do not use the rows for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>")
+    return section(
+        "Do not use the rows for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>"
+    )
 
 
 def _column(place: int, column: PublishedColumn, table: SyntheticTable) -> str:
     counts = np.bincount(table.rows[:, place], minlength=column.size)
     noisy = [one for one in table.measured if one.clique == (column.name,)]
-    best = min(noisy, key=lambda one: one.sigma) if noisy else None
+    best, width = None, 0.0
+    if noisy:
+        sigmas = [Fraction(one.sigma) for one in noisy]
+        place_of_best, width = best_interval(sigmas, [1] * len(noisy), is_fixed=False)
+        best = noisy[place_of_best]
     most = max(float(counts.max()), 0.0 if best is None else float(best.counts.max()), 1.0)
     rows = []
     for cell in range(min(column.size, MOST_CELLS_DRAWN)):
         drawn = _bar(counts[cell] / most)
         texts = [column.label(cell), f"{counts[cell]:,}", ""]
         if best is not None:
-            width = float(half_width(np.array(best.sigma**2)))
             drawn += _bar(best.counts[cell] / most, "bar other")
             texts[2] = f"{best.counts[cell]:,.0f} ± {width:,.0f}"
         rows.append((*texts, drawn))
@@ -240,10 +247,18 @@ def _by_size(census: BoundCensus, tables: CensusTables) -> str:
             here = (totals >= low) & (totals <= (math.inf if high is None else high))
             if not here.any():
                 continue
-            span = f"{low:,}" if low == high else f"{low:,} or more" if high is None else f"{low:,} to {high:,}"
+            span = (
+                f"{low:,}"
+                if low == high
+                else f"{low:,} or more"
+                if high is None
+                else f"{low:,} to {high:,}"
+            )
             relative = float(np.mean(widths[here] / np.maximum(totals[here], 1)))
             shown = f"± {float(widths[here].mean()):,.1f}"
-            rows.append((f"{name}, {span} rows", f"{int(here.sum()):,}", shown, f"{relative:.1%}", _bar(relative)))
+            rows.append(
+                (f"{name}, {span} rows", f"{int(here.sum()):,}", shown, f"{relative:.1%}", _bar(relative))
+            )
     text = "The interval of an area's total beside its size (as published). A full bar: the interval is as wide as the total."
     heads = ("areas", "number", "interval", "of the total", "")
     return section("Error against size", note(text), grid(heads, rows, bars=4))
@@ -257,6 +272,10 @@ def _census_bad(census: BoundCensus, tables: CensusTables) -> str:
         width = half_width(np.maximum(tables.estimate.variance(level, everything), 0))[:, None]
         weak = float((estimate < width).mean())
         if weak:
-            lines.append(f"{name}: {weak:.0%} of the single cells are smaller than their interval. Add cells up first.")
+            lines.append(
+                f"{name}: {weak:.0%} of the single cells are smaller than their interval. Add cells up first."
+            )
     lines.append("Differences of whole numbers: use the estimates, which are unbiased and have intervals.")
-    return section("Do not use the tables for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>")
+    return section(
+        "Do not use the tables for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>"
+    )

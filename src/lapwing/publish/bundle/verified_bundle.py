@@ -283,18 +283,27 @@ def _census(found: _Contents) -> Iterator[str]:
     for level, known in enumerate(totals):
         if (wholes[level].sum(axis=1) != known)[known >= 0].any():
             yield f"a public total of level {spine.levels[level]} is not kept"
-    empty = dict(zip(nodes.column(spine.levels[-1]).to_pylist(), nodes.column("empty").to_pylist(), strict=True))
+    empty = dict(
+        zip(nodes.column(spine.levels[-1]).to_pylist(), nodes.column("empty").to_pylist(), strict=True)
+    )
     if wholes[-1].sum(axis=1)[[empty[name] for name in spine.leaves]].any():
         yield "an area that is empty by a public fact has rows"
     names = [column.name for column in found.columns]
     measured = read_levels(found.answer, names, found.sizes)
     estimate = estimate_spine(spine, found.sizes, measured, known_totals(totals))
-    asked = {query_of(name, names) for shares in settings.shares.values() for name, share in shares.items() if share}
+    asked = {
+        query_of(name, names)
+        for shares in settings.shares.values()
+        for name, share in shares.items()
+        if share
+    }
     queries = shown_queries(len(names), asked)
     for level, name in enumerate(spine.levels):
         table, differ = found.table(f"{TABLES}/{name}")
         yield from differ
-        yield from _compared(table, level_table(spine, level, found.columns, queries, estimate, wholes[level]), name)
+        yield from _compared(
+            table, level_table(spine, level, found.columns, queries, estimate, wholes[level]), name
+        )
 
 
 def _tabulated(spine: Spine, sizes: Sequence[int], areas: pa.ChunkedArray, cells: Wholes) -> list[Wholes]:

@@ -1,0 +1,251 @@
+"""`lapwing publish`: plan a release, run it into a bundle, and verify a bundle.
+
+The library is imported where it is used: `lapwing --help` must not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from lapwing.cli.console import (
+    AsJson,
+    ExampleFolder,
+    check_plot,
+    console,
+    heading,
+    indented,
+    os_errors_told,
+    pairs,
+    points,
+    print_json,
+    table,
+    tell,
+    warning,
+    working,
+    write_plot,
+)
+from lapwing.cli.query import Analyst, Threads
+
+if TYPE_CHECKING:
+    from lapwing.publish.bundle.verified_bundle import BundleReport
+    from lapwing.publish.publication import Publication, PublicationPlan
+
+app = typer.Typer(help="Publish synthetic tables and census tables.", no_args_is_help=True)
+ReleaseFile = Annotated[
+    Path, typer.Argument(metavar="RELEASE", help="The release file, such as town-rows.toml.")
+]
+Everything = Annotated[
+    bool,
+    typer.Option("--everything", help="Spend all of the budget that is left, instead of the file's ε."),
+]
+
+
+@app.command()
+def example(folder: ExampleFolder = Path(".")) -> None:
+    """Write an invented town: its data, a policy, and two release files."""
+    from lapwing.examples.town import TOWN_CENSUS, TOWN_ROWS, write_town
+
+    with os_errors_told():
+        names, is_new = write_town(folder)
+    said = "Wrote" if is_new else "These files are there already, unchanged:"
+    print(f"{said} {', '.join(names)}. Next:")
+    print(f"  lapwing publish plan {folder / TOWN_CENSUS}")
+    print(f"  lapwing publish run {folder / TOWN_ROWS} --out {folder / 'rows'}")
+
+
+@contextmanager
+def _opened(path: Path, analyst: str | None, threads: int | None = None) -> Iterator[Publication]:
+    from lapwing.publish import Publication
+
+    with os_errors_told(), Publication.open(path, analyst=analyst, threads=threads) as found:
+        found.dataset.tell = tell
+        yield found
+
+
+@app.command()
+def plan(
+    release: ReleaseFile,
+    *,
+    everything: Everything = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw error against ε into this file.")] = None,
+    analyst: Analyst = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a release would publish, cost and be off by. It is free and reads no private row."""
+    check_plot(plot)
+    with _opened(release, analyst) as found:
+        made = found.plan(everything=everything)
+    if as_json:
+        print_json(made.to_json())
+    else:
+        show_plan(made)
+    if plot is not None:
+        from lapwing.plots.publish import release_error
+
+        shown = [(level, next(iter(errors.values()))) for level, _, errors in made.errors]
+        write_plot(
+            plot, release_error(made.name, shown, made.rho, made.delta, made.rho_that_fits), quiet=as_json
+        )
+
+
+def show_plan(made: PublicationPlan) -> None:
+    """Show a plan."""
+    from lapwing.core.exact import short, short_down, short_up
+    from lapwing.publish.publication import epsilon_within
+
+    delta, left = short(float(made.delta)), made.rho_that_fits
+    price = f"ρ {short_up(made.rho, 4)}: ε {short_up(made.epsilon, 4)} at δ {delta}"
+    fitting = f"ρ {short_down(left)}: ε {short_down(epsilon_within(left, made.delta))} at δ {delta}"
+    with console() as out:
+        out.print(Text(f"{made.name} ({made.method})", style="bold"))
+        rows = [
+            ("protected", f"one {made.unit}, at most {made.rows_per_unit:,} rows of it"),
+            ("columns", ", ".join(f"{name} ({cells})" for name, cells in made.columns.items())),
+            ("price", price),
+            ("the budget admits", fitting),
+        ]
+        rows += [("public fact", line) for line in made.facts]
+        pairs(out, rows)
+        if made.errors:
+            heading(out, "Expected error of one number, before anything is measured")
+            queries = list(dict.fromkeys(query for _, _, errors in made.errors for query in errors))
+            shown = table("", "areas", *queries, right=range(1, len(queries) + 2))
+            for level, nodes, errors in made.errors:
+                numbers = [f"{errors[query]:,.2f}" if query in errors else "" for query in queries]
+                shown.add_row(level, f"{nodes:,}", *numbers)
+            out.print(shown)
+        _show_state(out, made)
+
+
+def _show_state(out: Any, made: PublicationPlan) -> None:
+    if made.state is not None:
+        words = {
+            "answered": "This release was made before: running it again costs nothing.",
+            "open": "A run of this release is under way, or was interrupted: running it goes on, within its price.",
+            "ended": "A run of this release failed after its charge. Give a new release another name.",
+        }
+        indented(out, words[made.state])
+    elif not made.fits:
+        warning(
+            out, "The budget refuses this release. Lower epsilon in the file, or run it with --everything."
+        )
+
+
+@app.command()
+def run(
+    release: ReleaseFile,
+    *,
+    out: Annotated[Path, typer.Option("--out", help="The folder of the bundle: new, or empty.")],
+    everything: Everything = False,
+    analyst: Analyst = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Charge, measure, and write the bundle. After a crash, run it again: it goes on."""
+    with _opened(release, analyst, threads) as found, _watched(quiet=as_json) as progress:
+        manifest = found.run(out, everything=everything, progress=progress)
+    if as_json:
+        print_json(
+            {
+                "folder": str(out),
+                **{
+                    name: manifest[name]
+                    for name in ("name", "method", "ledger", "key", "charge", "answer", "privacy")
+                },
+            }
+        )
+        return
+    privacy = manifest["privacy"]
+    with console() as shown:
+        shown.print(Text(f"{manifest['name']} is in {out}", style="bold"))
+        indented(
+            shown,
+            f"One {privacy['unit']} lost at most ε {privacy['epsilon']} at δ {_delta(privacy)} by it.",
+        )
+        points(
+            shown,
+            (
+                f"Read {out / 'report.html'}: how good the numbers are, and what they are not good for.",
+                f"Read {out / 'privacy.md'}: who is protected, and what is not.",
+                f"Anybody can check it: lapwing publish verify {out} --key {manifest['key']}",
+            ),
+        )
+
+
+def _delta(privacy: dict[str, Any]) -> str:
+    from fractions import Fraction
+
+    from lapwing.core.exact import short
+
+    return short(float(Fraction(privacy["delta"])))
+
+
+@contextmanager
+def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """Show progress: a bar on a terminal; elsewhere, unless quiet, a line for each step that measures."""
+    if quiet or sys.stderr.isatty():
+        with working("publishing") as report:
+            yield lambda _, share: report(round(1000 * share), 1000)
+        return
+
+    def say(what: str, share: float) -> None:
+        if what != "fitting":
+            print(f"{what} ({share:.0%} of the budget)" if share else what, flush=True)
+
+    yield say
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a bundle.")],
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a bundle without the data and the ledger. Exit code 1 if it is not what was released."""
+    from lapwing.publish import verify_bundle
+
+    with os_errors_told():
+        found = verify_bundle(folder, key=key)
+    if as_json:
+        print_json(found.to_json())
+    elif found.findings:
+        print(f"lapwing: {folder} is not what was released:", file=sys.stderr)
+        for finding in found.findings:
+            print(f"  - {finding}", file=sys.stderr)
+        print("  Do not use it. Ask the publisher for the original.", file=sys.stderr)
+    else:
+        _show_verified(found)
+    if found.findings:
+        raise typer.Exit(1)
+
+
+def _show_verified(found: BundleReport) -> None:
+    privacy = dict(found.privacy)
+    with console() as out:
+        out.print(Text(f"{found.folder}: nothing differs", style="bold"))
+        pairs(
+            out,
+            [
+                ("release", f"{found.name} ({found.method}), {found.rows:,} rows"),
+                ("protected", f"one {privacy['unit']}, at most {privacy['rows_per_unit']:,} rows of it"),
+                ("loss", f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the noise"),
+                ("charged to", f"ledger {found.ledger}"),
+                ("public key", found.key),
+            ],
+        )
+        if not found.key_was_given:
+            warning(
+                out,
+                "Warning: no --key was given. Anybody could have made this with a key of their own: compare the "
+                "public key above with the one that you know from elsewhere.",
+            )

@@ -128,7 +128,8 @@ def _show_state(out: Any, made: PublicationPlan) -> None:
     if made.state is not None:
         words = {
             "answered": "This release was made before: running it again costs nothing.",
-            "open": "A run of this release is under way, or was interrupted: running it goes on, within its price.",
+            "open": "A run of this release is under way.",
+            "interrupted": "A run was interrupted: running it again goes on, within its price.",
             "ended": "A run of this release failed after its charge. Give a new release another name.",
         }
         indented(out, words[made.state])
@@ -246,6 +247,6 @@ def _show_verified(found: BundleReport) -> None:
         if not found.key_was_given:
             warning(
                 out,
-                "Warning: no --key was given. Anybody could have made this with a key of their own: compare the "
-                "public key above with the one that you know from elsewhere.",
+                "Warning: no --key was given. Anybody could have made this with a key of their own: "
+                "compare the public key above with the one that you know from elsewhere.",
             )

@@ -16,15 +16,19 @@ _UNINHABITED = 7  # every so many blocks there is a park
 def _people_sql() -> str:
     adult, way = chance("p", "work"), chance("p", "way")
     return f"""
-        SELECT p AS person, 100 * district + 1 + CAST(floor({BLOCKS} * {chance("p", "block")}) AS INTEGER) AS block,
+        SELECT p AS person,
+            100 * district + 1 + CAST(floor({BLOCKS} * {chance("p", "block")}) AS INTEGER) AS block,
             CASE WHEN {chance("p", "sex")} < 0.51 THEN 'f' ELSE 'm' END AS sex, age,
-            CASE WHEN age < 18 THEN 'school' WHEN age >= 66 THEN 'retired' WHEN {adult} < 0.68 THEN 'employed'
-                WHEN {adult} < 0.8 THEN 'own business' ELSE 'at home' END AS work,
+            CASE WHEN age < 18 THEN 'school' WHEN age >= 66 THEN 'retired' WHEN {adult} < 0.68 THEN
+                'employed' WHEN {adult} < 0.8 THEN 'own business' ELSE 'at home' END AS work,
             CASE WHEN age >= 66 OR (age >= 18 AND {adult} >= 0.8) THEN 'none'
                 WHEN {way} < 0.25 THEN 'foot' WHEN {way} < 0.5 THEN 'bicycle'
                 WHEN {way} < 0.7 OR age < 18 THEN 'bus' ELSE 'car' END AS commute
-        FROM (SELECT p, 1 + CAST(floor({DISTRICTS} * {chance("p", "d1")} * {chance("p", "d2")}) AS INTEGER) AS district,
-                CAST(floor(99 * {chance("p", "a1")} * (0.35 + 0.65 * {chance("p", "a2")})) AS INTEGER) AS age
+        FROM (SELECT p,
+                1 + CAST(floor({DISTRICTS} * {chance("p", "d1")} * {chance("p", "d2")}) AS INTEGER)
+                    AS district,
+                CAST(floor(99 * {chance("p", "a1")} * (0.35 + 0.65 * {chance("p", "a2")})) AS INTEGER)
+                    AS age
               FROM range({PEOPLE}) AS people(p))
         WHERE (district * {BLOCKS} + floor({BLOCKS} * {chance("p", "block")})) % {_UNINHABITED} <> 0
         ORDER BY hash(p)"""  # noqa: S608 (no input)

@@ -1,4 +1,4 @@
-"""The price of accuracy of a release: the expected error of each level against ε, before anything is spent."""
+"""The expected error of a release against ε, before anything is spent."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def release_error(
         epsilon = float(zcdp_to_epsilon(rho, delta))
         figure, [axes] = new_figure(
             f"{shortened(name)}: half the error costs four times the ρ",
-            f"Expected error of one total, before anything is measured. δ {short(float(delta))}. The line is this "
-            "release; beyond the dashed one the budget refuses.",
+            f"Expected error of one count, before anything is measured. δ {short(float(delta))}. The "
+            "line is this release; beyond the dashed one the budget refuses.",
             right=0.8,
         )
         rhos = np.array([float(largest_rho(one, delta)) for one in _EPSILONS])
@@ -66,7 +66,7 @@ def release_error(
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("ε for the whole release")
-        axes.set_ylabel("expected error of a total (rows)")
+        axes.set_ylabel("expected error of one count (rows)")
         axes.axvline(epsilon, color=GREY, linewidth=1)
         note_beside(axes, f"ε {short(epsilon)}", (epsilon, axes.get_ylim()[0]), (4, 6), color=GREY)
         if fits:

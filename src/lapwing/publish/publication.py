@@ -1,9 +1,9 @@
 """A release from its file to its bundle: plan it, run it, and run it again for nothing.
 
-Claim    `plan` reads no private row, charges nothing and makes no ledger. `run` charges a release once; after
-         a crash, or run again, it goes on with the release of the same name.
-Because  the plan follows from the files and from public tables. The release's name is its key in the ledger,
-         and the price of an earlier request is read from its entry.
+Claim    `plan` reads no private row, charges nothing and makes no ledger. `run` charges a release once;
+         after a crash, or run again, it goes on with the release of the same name.
+Because  the plan follows from the files and from public tables. The release's name is its key in the
+         ledger, and the price of an earlier request is read from its entry.
 Test     tests/publish/test_publication.py
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from lapwing.core.conversions import largest_rho, zcdp_to_epsilon
 from lapwing.core.exact import short, short_down, short_up
@@ -40,6 +40,8 @@ from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
 
+T = TypeVar("T")
+INTERRUPTED = "interrupted"
 Progress = Callable[[str, float], None]  # what is done now, and the share of it that is done
 
 
@@ -47,8 +49,8 @@ Progress = Callable[[str, float], None]  # what is done now, and the share of it
 class PublicationPlan:
     """What a release will publish, cost, and be off by. Nothing was read or charged for it.
 
-    `errors` has, for each level of a census and each query, the expected absolute error of one number. For a
-    synthetic table it has the expected error of one count of a single column.
+    `errors` has, for each level of a census and each query, the expected absolute error of one number. For
+    a synthetic table it has the expected error of one count of a single column.
     """
 
     name: str
@@ -61,7 +63,7 @@ class PublicationPlan:
     rho_that_fits: Fraction
     errors: tuple[tuple[str, int, Mapping[str, float]], ...]  # level, its nodes, error by query
     facts: tuple[str, ...]
-    state: str | None  # of an earlier run: "answered", "open" or "ended"
+    state: str | None  # of an earlier run: "answered", "open", "interrupted" or "ended"
 
     @property
     def epsilon(self) -> Fraction:
@@ -161,7 +163,7 @@ class Publication:
         bound = self.bound
         return self._checked(lambda: bind_census(bound)) if self.file.method == CENSUS else None
 
-    def _checked(self, bind: Callable[[], Any]) -> Any:
+    def _checked(self, bind: Callable[[], T]) -> T:
         """Bind, and tell a mistake with the name of the file."""
         try:
             return bind()
@@ -196,7 +198,7 @@ class Publication:
             rho_that_fits=fits,
             errors=tuple(self._errors(rho)) if rho else (),
             facts=tuple(fact_lines(bound)),
-            state=None if earlier is None else earlier.state.value,
+            state=self._state(earlier),
         )
 
     def _errors(self, rho: Fraction) -> list[tuple[str, int, Mapping[str, float]]]:
@@ -212,10 +214,30 @@ class Publication:
         return [("single columns, measured first", 1, {"count": MEAN_OF_NOISE * float(sigma)})]
 
     def _earlier(self) -> RequestStatus | None:
-        """Return the earlier request under this release's name, or None. It makes no ledger."""
+        """Return the earlier request under this release's name, or None. It makes no ledger.
+
+        Raises KeyReused if that request was made with another release file.
+        """
         if not self.dataset.curator.has_ledger:
             return None
-        return Gate(self.dataset.ledger, principal=self.dataset.analyst).find(self.bound.key)
+        found = Gate(self.dataset.ledger, principal=self.dataset.analyst).find(self.bound.key)
+        if found is not None and found.receipt.record["parameters"].get("file") != self.file.digest:
+            raise self._other_release()
+        return found
+
+    def _other_release(self) -> KeyReused:
+        return KeyReused(
+            f'a release named "{self.file.name}" was begun or made before, from another release file or '
+            "other data, and its price stays spent or reserved. Change the file back, byte by byte, to "
+            "go on with it; or give the new release another name, at a price of its own"
+        )
+
+    def _state(self, earlier: RequestStatus | None) -> str | None:
+        if earlier is None:
+            return None
+        if earlier.state is RequestState.ENDED and self.file.method != CENSUS and self.journal.exists():
+            return INTERRUPTED
+        return earlier.state.value
 
     def _rho(self, earlier: RequestStatus | None, *, everything: bool) -> Fraction:
         if earlier is not None:
@@ -234,7 +256,7 @@ class Publication:
         """Measure what was not measured before, and write the bundle.
 
         Args:
-            out: The folder of the bundle, which must be new or empty; or the same bundle from an earlier run.
+            out: The folder of the bundle: new, or empty, or that of an earlier run of this release.
             everything: Whether to spend all of the budget that is left.
             progress: Called with what is done now, and the share of it that is done.
 
@@ -266,10 +288,7 @@ class Publication:
         except OverBudget as error:
             raise self._refused(error) from None
         except KeyReused:
-            raise KeyReused(
-                f'a release named "{self.file.name}" was made of this data before, from another file or other '
-                "data. Change the file back, or give the new release another name: it is charged anew"
-            ) from None
+            raise self._other_release() from None
         self._forget_journal()
         return manifest
 
@@ -306,11 +325,14 @@ class Publication:
         fits, delta = self.bound.rho_that_fits(), self.file.delta
         epsilon = epsilon_within(fits, delta)
         what_now = (
-            f"ρ {short_down(fits)} would pass: epsilon = {short_down(epsilon)} at delta = {short(float(delta))} "
-            "in the release file, or --everything."
+            f"ρ {short_down(fits)} would pass: epsilon = {short_down(epsilon)} at delta = "
+            f"{short(float(delta))} in the release file, or --everything."
             if epsilon
             else "The budget is used up."
         )
         asked = self._rho(None, everything=False)
-        words = f"ρ {short_up(asked)} (ε {short_up(zcdp_to_epsilon(asked, delta), 4)} at δ {short(float(delta))})"
+        words = (
+            f"ρ {short_up(asked)} (ε {short_up(zcdp_to_epsilon(asked, delta), 4)} at δ "
+            f"{short(float(delta))})"
+        )
         return OverBudget(words, f"ρ {short_down(fits)}", what_now, where=error.where)

@@ -54,7 +54,9 @@ def write_census_bundle(folder: Path, census: BoundCensus, tables: CensusTables)
     queries = shown_queries(len(columns), {query for level in census.shares for query in level})
     files = files_of(MICRODATA, microdata_table(census.spine, bound.columns, tables.wholes[-1]))
     for number, level in enumerate(census.spine.levels):
-        made = level_table(census.spine, number, columns, queries, tables.estimate, tables.wholes[number])
+        made = level_table(
+            census.spine, number, columns, queries, estimate=tables.estimate, wholes=tables.wholes[number]
+        )
         files |= files_of(f"{TABLES}/{level}", made)
     spine = spine_table(census.spine).append_column("empty", pa.array(census.facts.empty[-1]))
     files |= files_of(SPINE, spine)
@@ -66,7 +68,7 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
     ledger, policy, answer = bound.dataset.ledger, bound.dataset.policy, json.loads(release.answer)
     unit, rho = unit_name(policy.protects), Fraction(answer["rho"])
     charge = release.receipt.position
-    about = {
+    about: dict[str, Any] = {
         "name": bound.file.name,
         "method": bound.file.method,
         "ledger": ledger.id,
@@ -90,7 +92,7 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
     files["privacy.md"] = privacy_text(bound, answer, unit, about).encode()
     files[RELEASE_FILE] = bound.file.text
     files[CHARGE_PROOF] = _json(prove_entry(ledger, charge))
-    files[ANSWER_PROOF] = _json(prove_entry(ledger, int(about["answer"])))
+    files[ANSWER_PROOF] = _json(prove_entry(ledger, about["answer"]))
     files["README.md"] = _readme(about, files).encode()
     return write_bundle(folder, files, about, ledger.keys.signing.sign)
 

@@ -101,11 +101,14 @@ class ColumnCells:
             if value is None or low is None:
                 if value is low:
                     return cell
-            elif type(value) is type(low) or (
-                isinstance(value, int | float) and isinstance(low, int | float)
-            ):
-                if low <= value <= high and isinstance(value, bool) == isinstance(low, bool):
-                    return cell
+                continue
+            numbers = all(isinstance(one, int | float) for one in (value, low))
+            if numbers:
+                is_same = isinstance(value, bool) == isinstance(low, bool)
+            else:
+                is_same = type(value) is type(low)
+            if is_same and low <= value <= high:
+                return cell
         if isinstance(value, str) and value in self.labels:
             return self.labels.index(value)
         raise BadParameter(self.name, "has no such value. See dictionary.md")

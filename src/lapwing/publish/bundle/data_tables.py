@@ -61,10 +61,10 @@ def best_interval(
     """Return which of several measurements of a count has the narrowest interval, and its half width.
 
     Claim    the interval of the returned measurement covers with at least the given confidence.
-    Because  which measurements follow may depend on earlier noise, so the best one is not independent of its own
-             noise. The n-th interval misses with probability at most (1 − confidence) / n(n + 1), which sums to
-             1 − confidence: all of them cover at once, whichever is chosen. If nothing is chosen from earlier
-             results (`is_fixed`), there is one measurement, with the whole probability.
+    Because  which measurements follow may depend on earlier noise, so the best one is not independent of
+             its own noise. The n-th interval misses with probability at most (1 − confidence) / n(n + 1),
+             which sums to 1 − confidence: all of them cover at once, whichever is chosen. If nothing is
+             chosen from earlier results (`is_fixed`), there is one measurement, with the whole probability.
     Test     tests/publish/bundle/test_published_bundle.py
 
     Args:
@@ -103,9 +103,14 @@ def shown_queries(columns: int, measured: Iterable[Query]) -> list[Query]:
 
 
 def level_table(
-    spine: Spine, level: int, columns: Sequence[ColumnCells], queries: Sequence[Query], estimate: SpineEstimate,
+    spine: Spine,
+    level: int,
+    columns: Sequence[ColumnCells],
+    queries: Sequence[Query],
+    *,
+    estimate: SpineEstimate,
     wholes: Wholes,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """Return every number of a level: the area, the cell, the estimate, its interval, the whole number."""
     nodes, sizes = np.array(spine.nodes[level], object), estimate.sizes
     whole, scale = wholes.reshape(len(nodes), *sizes), 10**DIGITS

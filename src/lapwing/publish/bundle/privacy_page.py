@@ -1,4 +1,4 @@
-"""The privacy page of a bundle: who is protected and how much, what each step cost, and what is not protected."""
+"""The privacy page of a bundle: the protection, the price of each step, and the limits."""
 
 from __future__ import annotations
 
@@ -62,11 +62,10 @@ def _short(number: str) -> str:
 
 def fact_lines(bound: BoundRelease) -> list[str]:
     """Return the public facts that the tables keep. They are not protected."""
-    lines = []
-    for rule in bound.file.impossible:
-        lines.append(
-            "No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items())
-        )
+    lines = [
+        "No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items())
+        for rule in bound.file.impossible
+    ]
     census = bound.file.census
     for level, totals in ((census and census.totals) or {}).items():
         lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
@@ -89,12 +88,14 @@ def privacy_text(
         f"{'was' if rows == 1 else 'were'} used.",
         f"- Neighbours: {NEIGHBOURS.format(unit=unit)}.",
         f"- Loss: ρ {_rho(rho)} (zero-concentrated differential privacy), which is ε "
-        f"{short_up(zcdp_to_epsilon(rho, delta))} at δ {short(float(delta))}. The steps below used ρ {_rho(spent)}.",
-        f"- Noise: discrete Gaussian, drawn exactly. K rows of one {unit} (here {rows:,}) move a table of counts by at "
-        "most K in L2 norm, so measuring it costs K²/2σ²; choosing a table costs ε²/8.",
-        f"- Charged before any row was read: entry {where['charge']} of ledger {where['ledger']}, with the "
-        f"answer in entry {where['answer']}. The proofs are in this folder.",
-        "- Everything else here is computed from the noisy numbers in measurements.json, and costs nothing more.",
+        f"{short_up(zcdp_to_epsilon(rho, delta))} at δ {short(float(delta))}. The steps below used ρ "
+        f"{_rho(spent)}.",
+        f"- Noise: discrete Gaussian, drawn exactly. K rows of one {unit} (here {rows:,}) move a table "
+        "of counts by at most K in L2 norm, so measuring it costs K²/2σ²; choosing a table costs ε²/8.",
+        f"- Charged before any row was read: entry {where['charge']} of ledger {where['ledger']}, with "
+        f"the answer in entry {where['answer']}. The proofs are in this folder.",
+        "- Everything else here is computed from the noisy numbers in measurements.json, and costs "
+        "nothing more.",
         "",
         "## Public facts, which are not protected",
         "",
@@ -104,21 +105,22 @@ def privacy_text(
         lines += ["", "The promise holds between populations that agree on these facts."]
     if bound.file.census is not None and bound.file.census.totals:
         lines[-1] += (
-            f" Where a total is a fact, nobody can be added alone: replacing the rows of one {unit} costs at most "
-            f"2ρ, which is ε {short_up(zcdp_to_epsilon(2 * rho, delta))} at δ {short(float(delta))}."
+            f" Where a total is a fact, nobody can be added alone: replacing the rows of one {unit} "
+            f"costs at most 2ρ, which is ε {short_up(zcdp_to_epsilon(2 * rho, delta))} at δ "
+            f"{short(float(delta))}."
         )
     lines += [
         "",
         "## Not protected, and not promised",
         "",
-        f"- What is true of many: tables may show that a group earns more or is ill more often, also of a {unit} "
-        "who is not in the data.",
+        "- What is true of many: tables may show that a group earns more or is ill more often, also of "
+        f"a {unit} who is not in the data.",
         "- The names, values and bounds of columns, and what the release file says: they are public.",
     ]
     if bound.file.method != CENSUS:
         lines.append(
-            f"- Rows are invented. Several rows of one {unit} are invented independently: the table does not tell "
-            f"how the rows of one {unit} belong together."
+            f"- Rows are invented. Several rows of one {unit} are invented independently: the table does "
+            f"not tell how the rows of one {unit} belong together."
         )
     lines += ["", "## Steps", "", "| step | noise | ρ | share |", "|---|---|---|---|"]
     lines += [

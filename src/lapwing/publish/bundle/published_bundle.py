@@ -2,10 +2,11 @@
 
 Claim    an interval covers the count of the truncated table with at least the given confidence, for one
          question that was chosen without looking at the numbers.
-Because  a count inside a measured marginal is a sum of m cells with independent discrete Gaussian noise: for one
-         cell the quantile is exact, for m cells the sum is sub-Gaussian with variance proxy m σ². Of several
-         measurements, `best_interval` takes one whose interval holds whichever is taken. A census has the variance
-         of every number. Other counts come from the rows: they are marked, and have no interval.
+Because  a count inside a measured marginal is a sum of m cells with independent discrete Gaussian noise:
+         for one cell the quantile is exact, for m cells the sum is sub-Gaussian with variance proxy m σ².
+         Of several measurements, `best_interval` takes one whose interval holds whichever is taken. A
+         census has the variance of every number. Other counts come from the rows: they are marked, and
+         have no interval.
 Test     tests/publish/bundle/test_published_bundle.py
 """
 
@@ -37,8 +38,8 @@ MEASURED, MODEL = "measured", "model"
 class PublishedCount:
     """A count from a bundle.
 
-    `low` and `high` are None if the count is the model's: then no interval is known. `l1_at_most` bounds the sum of
-    all errors of the marginal, if the bundle has such a bound.
+    `low` and `high` are None if the count is the model's: then no interval is known. `l1_at_most` bounds
+    the sum of all errors of the marginal, if the bundle has such a bound.
     """
 
     value: float

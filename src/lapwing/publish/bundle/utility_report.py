@@ -21,8 +21,8 @@ MOST_CELLS_DRAWN = 40
 MOST_LISTED = 30
 SIZE_CLASSES = ((0, 0), (1, 10), (11, 100), (101, 1000), (1001, 10_000), (10_001, None))
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0
+1rem; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 table { border-collapse: collapse; font-size: .9rem; } .wide { overflow-x: auto; }
 th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr + tr td { border-top: 1px solid #eee; }
@@ -36,8 +36,7 @@ def page(title: str, sections: Iterable[str]) -> bytes:
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
-        f"<body><h1>{escape(title)}</h1>{''.join(sections)}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{''.join(sections)}</body></html>\n"
     ).encode()
 
 
@@ -81,8 +80,8 @@ def names_of(clique: Clique) -> str:
 def synthetic_report(name: str, columns: Sequence[PublishedColumn], table: SyntheticTable) -> bytes:
     """Return the report of a synthetic table."""
     parts = [
-        f"<p>{len(table.rows):,} invented rows, from {len(table.measured):,} noisy marginals. All numbers here "
-        "are noisy or follow from noisy ones.</p>",
+        f"<p>{len(table.rows):,} invented rows, from {len(table.measured):,} noisy marginals. All "
+        "numbers here are noisy or follow from noisy ones.</p>",
         _checked(table),
         _measured(table),
         _bounds(table.bounds, table.model.total),
@@ -125,9 +124,9 @@ def _checked(table: SyntheticTable) -> str:
         text = "No share of the budget was set aside for a check (check = 0.1 in the release file)."
         return section("The honest error", note(text))
     text = (
-        "These marginals were drawn at random and measured for this page only: the rows were made without them. "
-        "The third column is the mean difference in a cell, of which the fourth is noise; the rest is the error "
-        "of the rows, roughly."
+        "These marginals were drawn at random and measured for this page only: the rows were made "
+        "without them. The third column is the mean difference in a cell, of which the fourth is noise; "
+        "the rest is the error of the rows, roughly."
     )
     return section("The honest error", note(text), _differences(table, table.checked))
 
@@ -144,8 +143,9 @@ def _bounds(bounds: Mapping[Clique, float], total: float) -> str:
     if not bounds:
         return ""
     text = (
-        "With 95 % confidence, all marginals that were not chosen in the last round are within these bounds at "
-        "once. A bound is on total variation: half the sum of all differences, as a share of the rows."
+        "With 95 % confidence, all marginals that were not chosen in the last round are within these "
+        "bounds at once. A bound is on total variation: half the sum of all differences, as a share of "
+        "the rows."
     )
     ordered = sorted(bounds.items(), key=lambda item: -item[1])
     rows = [
@@ -168,11 +168,11 @@ def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str
         more = len(apart) - MOST_LISTED
         listed = ", ".join(apart[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
         lines.append(
-            f"Pairs that were never measured together: {listed}. In the rows they are related only through other "
-            "columns."
+            f"Pairs that were never measured together: {listed}. In the rows they are related only "
+            "through other columns."
         )
     single = {one.clique: one for one in table.measured if len(one.clique) == 1}
-    for place, column in enumerate(columns):
+    for column in columns:
         one = single.get((column.name,))
         if one is None:
             continue
@@ -216,9 +216,9 @@ def census_report(name: str, census: BoundCensus, tables: CensusTables, rho: Fra
     """Return the report of a census."""
     people = int(tables.wholes[0].sum())
     parts = [
-        f"<p>{people:,} rows in {len(census.spine.leaves):,} smallest areas. Estimates are unbiased, with intervals "
-        "of 95 %. Whole numbers add up exactly, and are a little too large in small areas, since nothing is "
-        "negative.</p>",
+        f"<p>{people:,} rows in {len(census.spine.leaves):,} smallest areas. Estimates are unbiased, "
+        "with intervals of 95 %. Whole numbers add up exactly, and are a little too large in small "
+        "areas, since nothing is negative.</p>",
         _expected(census, rho),
         _by_size(census, tables),
         _census_bad(census, tables),
@@ -259,7 +259,10 @@ def _by_size(census: BoundCensus, tables: CensusTables) -> str:
             rows.append(
                 (f"{name}, {span} rows", f"{int(here.sum()):,}", shown, f"{relative:.1%}", _bar(relative))
             )
-    text = "The interval of an area's total beside its size (as published). A full bar: the interval is as wide as the total."
+    text = (
+        "The interval of an area's total beside its size (as published). A full bar: the interval is as "
+        "wide as the total."
+    )
     heads = ("areas", "number", "interval", "of the total", "")
     return section("Error against size", note(text), grid(heads, rows, bars=4))
 
@@ -273,7 +276,8 @@ def _census_bad(census: BoundCensus, tables: CensusTables) -> str:
         weak = float((estimate < width).mean())
         if weak:
             lines.append(
-                f"{name}: {weak:.0%} of the single cells are smaller than their interval. Add cells up first."
+                f"{name}: {weak:.0%} of the single cells are smaller than their interval. Add cells up "
+                "first."
             )
     lines.append("Differences of whole numbers: use the estimates, which are unbiased and have intervals.")
     return section(

@@ -1,8 +1,8 @@
 """Verify a bundle: signature, files, proofs, the loss, and that the tables follow from the measurements.
 
-Claim    a bundle that passes was signed by the holder of the ledger's key. Its measurements are the ledger's
-         stored answer to a charge of ρ, which covers every σ and ε in them. Its tables add up, keep the public
-         facts, and census tables are those that follow from the measurements.
+Claim    a bundle that passes was signed by the holder of the ledger's key. Its measurements are the
+         ledger's stored answer to a charge of ρ, which covers every σ and ε in them. Its tables add up,
+         keep the public facts, and census tables are those that follow from the measurements.
 Because  the proofs show both entries in the sealed ledger; ρ is derived again from σ, ε and K; estimates,
          intervals and sums are computed again, without the program that wrote them.
 Test     tests/publish/bundle/test_verified_bundle.py
@@ -191,7 +191,10 @@ def _loss(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         yield "the measurements have another contribution bound or another ρ than the bundle says"
     spent = sum((step.rho for step in steps_of(answer)), Fraction(0))
     if spent > rho:
-        yield f"the noise of the measurements costs ρ {float(spent):.6g}, more than the ρ {float(rho):.6g} charged"
+        yield (
+            f"the noise of the measurements costs ρ {float(spent):.6g}, more than the ρ {float(rho):.6g} "
+            "charged"
+        )
     if zcdp_to_epsilon(rho, delta) > Fraction(privacy["epsilon"]):
         yield "the stated ε is too small for this ρ and δ"
 
@@ -301,9 +304,8 @@ def _census(found: _Contents) -> Iterator[str]:
     for level, name in enumerate(spine.levels):
         table, differ = found.table(f"{TABLES}/{name}")
         yield from differ
-        yield from _compared(
-            table, level_table(spine, level, found.columns, queries, estimate, wholes[level]), name
-        )
+        made = level_table(spine, level, found.columns, queries, estimate=estimate, wholes=wholes[level])
+        yield from _compared(table, made, name)
 
 
 def _tabulated(spine: Spine, sizes: Sequence[int], areas: pa.ChunkedArray, cells: Wholes) -> list[Wholes]:

@@ -1,0 +1,196 @@
+"""A bundle that was changed anywhere is refused; one that was not passes with nothing but the key."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from lapwing.errors import BadParameter
+from lapwing.ledger.keys import LedgerKeys
+from lapwing.publish import verify_bundle
+from lapwing.publish.bundle.data_tables import files_of
+from lapwing.publish.bundle.manifest import MANIFEST, signed_message
+from support.published import BUNDLES, copied_bundle, town
+
+
+def manifest_of(bundle: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((bundle / MANIFEST).read_text())
+    return found
+
+
+def signed_again(bundle: Path, change: Callable[[dict[str, Any]], None] | None = None) -> None:
+    """Sign what is there with the ledger's own key: a publisher who cheats."""
+    keys, manifest = LedgerKeys.load(town() / "lapwing.ledger.keys"), manifest_of(bundle)
+    for name in manifest["files"]:
+        manifest["files"][name] = sha256((bundle / name).read_bytes()).hexdigest()
+    if change is not None:
+        change(manifest)
+    manifest["signature"] = keys.signing.sign(signed_message(manifest)).hex()
+    (bundle / MANIFEST).write_text(json.dumps(manifest))
+
+
+def findings(bundle: Path) -> str:
+    return "; ".join(verify_bundle(bundle, key=manifest_of(town() / "rows")["key"]).findings)
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_bundle_passes_in_another_place(name: str, tmp_path: Path) -> None:
+    report = verify_bundle(copied_bundle(name, tmp_path), key=manifest_of(town() / name)["key"])
+    assert report.findings == ()
+    assert report.rows > 4000
+    assert report.to_json()["good"]
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_each_file_is_covered(name: str, tmp_path: Path) -> None:
+    bundle = copied_bundle(name, tmp_path)
+    for file in manifest_of(bundle)["files"]:
+        path = bundle / file
+        before = path.read_bytes()
+        path.write_bytes(before + b" ")
+        assert f"{file} was changed" in findings(bundle)
+        path.unlink()
+        assert f"{file} is missing" in findings(bundle)
+        path.write_bytes(before)
+    assert findings(bundle) == ""
+    (bundle / "more.csv").write_text("1")
+    assert "more.csv does not belong to the bundle" in findings(bundle)
+
+
+def test_a_link_is_no_file_of_a_bundle(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    os.replace(bundle / "rows.csv", tmp_path / "elsewhere.csv")
+    (bundle / "rows.csv").symlink_to(tmp_path / "elsewhere.csv")
+    assert "rows.csv is not a plain file" in findings(bundle)
+
+
+def test_a_manifest_that_was_edited_or_signed_by_another_key_is_refused(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    manifest = manifest_of(bundle)
+    manifest["privacy"]["epsilon"] = "0.1"
+    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    assert "the signature does not fit" in findings(bundle)
+    assert "another key" in "".join(verify_bundle(bundle, key="00" * 32).findings)
+    with pytest.raises(BadParameter, match="hexadecimal"):
+        verify_bundle(bundle, key="00")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("[]", "form"), ("{", "not JSON"), ('{"form": "lapwing bundle 1"}', "name is"), (None, "no bundle")],
+)
+def test_a_folder_that_is_no_bundle_is_refused(content: str | None, words: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / MANIFEST).write_text(content)
+    with pytest.raises(BadParameter, match=words):
+        verify_bundle(tmp_path)
+
+
+# A publisher who signs it all again is still caught, by the ledger's proofs and by the sums.
+
+
+def test_other_measurements_are_not_the_ledgers_answer(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    answer = json.loads((bundle / "measurements.json").read_text())
+    answer["steps"][0]["result"]["counts"][0] += 1
+    (bundle / "measurements.json").write_text(json.dumps(answer))
+    signed_again(bundle)
+    assert "the measurements are not the ledger's answer" in findings(bundle)
+
+
+def test_less_noise_than_was_charged_is_found(tmp_path: Path) -> None:
+    for name, change in (("rows", _less_noise_in_rows), ("census", _less_noise_in_census)):
+        bundle = copied_bundle(name, tmp_path)
+        answer = json.loads((bundle / "measurements.json").read_text())
+        change(answer)
+        (bundle / "measurements.json").write_text(json.dumps(answer))
+        signed_again(bundle)
+        assert "more than the ρ" in findings(bundle)
+
+
+def _less_noise_in_rows(answer: dict[str, Any]) -> None:
+    answer["steps"][0]["step"]["sigma"] = "1/2"
+
+
+def _less_noise_in_census(answer: dict[str, Any]) -> None:
+    answer["levels"][0]["queries"][0]["sigma"] = "1/2"
+
+
+def test_a_smaller_epsilon_or_bound_than_was_paid_is_found(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    signed_again(bundle, lambda said: said["privacy"].update(epsilon="1"))
+    assert "the stated ε is too small" in findings(bundle)
+    signed_again(bundle, lambda said: said["privacy"].update(epsilon="2", rows_per_unit=2))
+    assert "another rows of a unit" in findings(bundle)
+    signed_again(bundle, lambda said: said["privacy"].update(rho=str(Fraction(1, 100)), rows_per_unit=1))
+    assert "another loss" in findings(bundle)
+
+
+def test_proofs_of_another_release_are_found(tmp_path: Path) -> None:
+    bundle, other = copied_bundle("rows", tmp_path), town() / "census"
+    for name in ("charge.proof.json", "answer.proof.json"):
+        (bundle / name).write_bytes((other / name).read_bytes())
+    signed_again(bundle)
+    assert "the proof of the charge is about another entry" in findings(bundle)
+
+
+def replace_table(bundle: Path, name: str, table: pa.Table) -> None:
+    for file, content in files_of(name, table).items():
+        (bundle / file).write_bytes(content)
+    signed_again(bundle)
+
+
+def changed(table: pa.Table, name: str, row: int, value: Any) -> pa.Table:
+    values = table.column(name).to_pylist()
+    values[row] = value
+    return table.set_column(
+        table.column_names.index(name), name, pa.array(values, table.column(name).type)
+    )
+
+
+def test_rows_beyond_the_dictionary_or_impossible_or_missing_are_found(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    rows = pyarrow.parquet.read_table(bundle / "rows.parquet")
+    replace_table(bundle, "rows", changed(rows, "work", 0, "pirate"))
+    assert "has no such value" in findings(bundle)
+    replace_table(bundle, "rows", changed(changed(rows, "work", 0, "school"), "age", 0, 98))
+    assert "impossible" in findings(bundle)
+    replace_table(bundle, "rows", rows.slice(1))
+    assert "the number of rows" in findings(bundle)
+    (bundle / "rows.csv").write_bytes(files_of("rows", rows)["rows.csv"])
+    signed_again(bundle)
+    assert "differ" in findings(bundle)
+
+
+def test_census_tables_that_do_not_add_up_are_found(tmp_path: Path) -> None:
+    bundle = copied_bundle("census", tmp_path)
+    for level, column in (("district", "whole_number"), ("block", "estimate"), ("town", "high")):
+        name = f"tables/{level}"
+        table = pyarrow.parquet.read_table(bundle / f"{name}.parquet")
+        replace_table(bundle, name, changed(table, column, 2, table.column(column)[2].as_py() + 1))
+        assert f"{column} in the table of {level}" in findings(bundle)
+        replace_table(bundle, name, table)
+    assert findings(bundle) == ""
+    people = pyarrow.parquet.read_table(bundle / "microdata.parquet")
+    replace_table(bundle, "microdata", people.slice(1))
+    assert "does not agree with the microdata" in findings(bundle)
+
+
+def test_an_area_that_is_empty_by_a_fact_has_nobody(tmp_path: Path) -> None:
+    bundle = copied_bundle("census", tmp_path)
+    spine = pyarrow.parquet.read_table(bundle / "spine.parquet")
+    where = spine.column("empty").to_pylist().index(False)
+    replace_table(bundle, "spine", changed(spine, "empty", where, True))
+    assert "empty by a public fact" in findings(bundle)
+    areas = spine.column("block").to_pylist()
+    replace_table(bundle, "spine", changed(spine, "block", 0, f"{areas[0]}x"))
+    assert "the areas are not those that were measured" in findings(bundle)

@@ -1,0 +1,34 @@
+"""Bundles of the example town, made once for all tests that only read or copy them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+from lapwing.examples.town import TOWN_CENSUS, TOWN_ROWS, write_town
+from lapwing.publish import Publication
+
+BUNDLES = {"rows": TOWN_ROWS, "census": TOWN_CENSUS}
+_PLACE = TemporaryDirectory(prefix="lapwing-town-")  # removed when the tests end
+
+
+@cache
+def town() -> Path:
+    """A folder with the example, its ledger, and the bundles `rows` and `census`."""
+    folder = Path(_PLACE.name)
+    with patch.dict(os.environ, {"LAPWING_STATE": str(folder / "state")}):
+        write_town(folder)
+        for name, file in BUNDLES.items():
+            with Publication.open(folder / file) as release:
+                release.dataset.tell = lambda _: None
+                release.run(folder / name)
+    return folder
+
+
+def copied_bundle(name: str, to: Path) -> Path:
+    """Return a copy of a bundle that a test may change."""
+    return Path(shutil.copytree(town() / name, to / name))

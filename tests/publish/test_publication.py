@@ -122,7 +122,7 @@ def test_another_file_under_an_old_name_is_refused(folder: Path) -> None:
 def test_mistakes_of_binding_name_the_file(folder: Path) -> None:
     for old, new in (("sex, age", "sex, wage"), ("SELECT sex", "SELECT person")):
         path = Path(shutil.copy(folder / TOWN_ROWS, folder / "wrong.toml"))
-        with opened(changed(path, old, new)) as release, pytest.raises(BadFile, match="wrong.toml"):
+        with opened(changed(path, old, new)) as release, pytest.raises(BadFile, match=r"wrong\.toml"):
             release.plan()
 
 

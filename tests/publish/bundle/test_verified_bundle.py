@@ -152,9 +152,7 @@ def replace_table(bundle: Path, name: str, table: pa.Table) -> None:
 def changed(table: pa.Table, name: str, row: int, value: Any) -> pa.Table:
     values = table.column(name).to_pylist()
     values[row] = value
-    return table.set_column(
-        table.column_names.index(name), name, pa.array(values, table.column(name).type)
-    )
+    return table.set_column(table.column_names.index(name), name, pa.array(values, table.column(name).type))
 
 
 def test_rows_beyond_the_dictionary_or_impossible_or_missing_are_found(tmp_path: Path) -> None:

@@ -96,6 +96,9 @@ def test_run_twice_gives_the_same_folder_and_charges_nothing(folder: Path) -> No
         folder / "rows" / "measurements.json"
     ).read_bytes()
     assert not list(folder.glob("*.journal*"))
+    (folder / "rows" / "rows.csv").write_text("changed")
+    with opened(folder / TOWN_ROWS) as release, pytest.raises(BadParameter, match=r"rows\.csv was changed"):
+        release.run(folder / "rows")
 
 
 def test_a_folder_with_other_files_is_refused_before_anything_is_charged(folder: Path) -> None:

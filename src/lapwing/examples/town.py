@@ -8,7 +8,8 @@ from pathlib import Path
 from lapwing.errors import BadParameter
 from lapwing.examples.visits import already_written, chance, forget_lost_ledgers
 
-PEOPLE, DISTRICTS, BLOCKS = 6000, 4, 16  # blocks of each district
+DRAWN, DISTRICTS, BLOCKS = 6000, 4, 16  # blocks of each district
+TOWN_PEOPLE = 5193  # of those drawn, as nobody lives in a park
 TOWN_POLICY, TOWN_ROWS, TOWN_CENSUS = "town.toml", "town-rows.toml", "town-census.toml"
 _UNINHABITED = 7  # every so many blocks there is a park
 
@@ -29,7 +30,7 @@ def _people_sql() -> str:
                     AS district,
                 CAST(floor(99 * {chance("p", "a1")} * (0.35 + 0.65 * {chance("p", "a2")})) AS INTEGER)
                     AS age
-              FROM range({PEOPLE}) AS people(p))
+              FROM range({DRAWN}) AS people(p))
         WHERE (district * {BLOCKS} + floor({BLOCKS} * {chance("p", "block")})) % {_UNINHABITED} <> 0
         ORDER BY hash(p)"""  # noqa: S608 (no input)
 

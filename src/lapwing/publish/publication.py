@@ -23,7 +23,7 @@ from lapwing.ledger.gate import Gate
 from lapwing.ledger.request_status import RequestState, RequestStatus
 from lapwing.publish.bound_release import BoundRelease, bind_release
 from lapwing.publish.bundle.bundle_contents import write_census_bundle, write_synthetic_bundle
-from lapwing.publish.bundle.manifest import read_manifest
+from lapwing.publish.bundle.manifest import changed_files, read_manifest
 from lapwing.publish.bundle.privacy_page import fact_lines, unit_name
 from lapwing.publish.census.census_release import (
     BoundCensus,
@@ -317,6 +317,10 @@ class Publication:
             if (manifest.get("ledger"), manifest.get("charge")) == (
                 earlier.receipt.ledger, earlier.receipt.position,
             ):  # fmt: skip
+                for finding in changed_files(place, manifest):
+                    raise BadParameter(
+                        "out", f"{place}: {finding}. Remove the folder and run again: nothing is charged"
+                    )
                 return manifest
         raise BadParameter("out", f"{place} has other files: nothing is written over. Name a new folder")
 

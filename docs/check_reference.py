@@ -20,6 +20,7 @@ PACKAGES = (
     "lapwing.survey",
     "lapwing.parties",
     "lapwing.learn",
+    "lapwing.publish",
     "lapwing.noise",
     "lapwing.mechanisms",
 )

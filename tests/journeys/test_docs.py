@@ -36,8 +36,12 @@ def _blocks(language: str, *, alone: bool = False, pages: Sequence[Path] = PAGES
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The working directory. After an example the environment is what it was before."""
+    """The working directory. After an example the environment is what it was before.
+
+    The `lapwing` command is on the path, as in an activated environment.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     with patch.dict(os.environ):
         yield tmp_path
 

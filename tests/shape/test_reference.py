@@ -19,11 +19,13 @@ from lapwing.core import Pure, Relation
 from lapwing.engines.engine import TimedOut
 from lapwing.errors import Held
 from lapwing.examples.rides import write_rides
+from lapwing.examples.town import write_town
 from lapwing.examples.visits import write_visits
 from lapwing.learn import load_pipeline, write_outputs
 from lapwing.ledger import Ledger, Spending, Target, Unit
 from lapwing.parties import JointRequirements
 from lapwing.sql.truncated.reader import Reader
+from support.published import copied_bundle
 from support.scripts import ROOT, load_script
 
 AFTER_TRAINING = {
@@ -123,8 +125,16 @@ def _trained(stack: ExitStack) -> dict[str, Any]:
     return {"stream": stream, "outcome": outcome}
 
 
+def _publish(stack: ExitStack) -> dict[str, Any]:
+    """The example of `lapwing publish example`, and the bundle of its rows."""
+    write_town(Path())
+    copied_bundle("rows", Path()).rename("published")
+    return {}
+
+
 WORLDS: dict[str, Callable[[ExitStack], dict[str, Any]]] = {
     "sql": _sql, "ledger": _ledger, "survey": _survey, "parties": _parties, "learn": _learn, "errors": _sql,
+    "publish": _publish,
 }  # fmt: skip
 
 

@@ -264,7 +264,7 @@ def load_release(path: str | Path) -> ReleasePlanFile:
 
     Example:
         >>> from lapwing.publish import load_release
-        >>> load_release("visits-release.toml").method
+        >>> load_release("town-rows.toml").method
         'adaptive'
     """
     where = Path(path)

@@ -111,6 +111,24 @@ def total_variation(domain: Domain, rows: Wholes, others: Wholes, size: int) -> 
     return float(np.mean(found))
 
 
+def fitted_by_mbi(domain: Domain, rows: Wholes, measured: Sequence[NoisyMarginal], count: int) -> str:
+    """Return the errors of rows from the same measurements, fitted and sampled by mbi, if it is installed."""
+    try:
+        import mbi  # noqa: PLC0415 (a peer, with a large runtime: pip install mbi==2.0.0)
+    except ImportError:
+        return "\n  (mbi is not installed)"
+    began = time.process_time()
+    measurements = [mbi.LinearMeasurement(one.counts.ravel(), one.clique, one.sigma) for one in measured]
+    model = mbi.estimation.MirrorDescent().estimate(
+        mbi.Domain(domain.columns, domain.sizes), measurements, iters=methods.STEPS_AT_THE_END
+    )
+    made = model.synthetic_data(rows=count)
+    seconds = time.process_time() - began
+    columns = np.column_stack([np.asarray(made.to_dict()[name]) for name in domain.columns])
+    two, three = (total_variation(domain, rows, columns, size) for size in (2, 3))
+    return f"\n  mbi, the same measurements: {two:.4f} / {three:.4f}  {seconds:6.1f} CPU-s for the last fit and rows"
+
+
 def synthetic(folder: Path, runs: int) -> None:
     """Print the errors of sampled rows."""
     sizes = json.loads((folder / "adult_encoded_domain.json").read_text())
@@ -123,7 +141,8 @@ def synthetic(folder: Path, runs: int) -> None:
     )
     for method, epsilon, rows_per_unit, wanted in SYNTHETIC:
         seconds, errors = [], []
-        for _ in range(runs):
+        peer = ""
+        for number in range(runs):
             source = Table(domain, rows, largest_rho(Fraction(epsilon), DELTA), rows_per_unit)
             began = time.process_time()
             done = getattr(methods, method)(source)
@@ -131,11 +150,13 @@ def synthetic(folder: Path, runs: int) -> None:
             made = sample_rows(model, round(model.total))
             seconds.append(time.process_time() - began)
             errors.append([total_variation(domain, rows, made, size) for size in (2, 3)])
+            if number == 0 and method == "adaptive" and rows_per_unit == 1:
+                peer = fitted_by_mbi(domain, rows, done.marginals, round(model.total))
         two, three = np.mean(errors, axis=0)
         most = f"  (wanted at most {wanted[0]:.3f} / {wanted[1]:.3f})" if wanted else ""
         print(
             f"{method:12} ε {epsilon:4} K {rows_per_unit}: {two:.4f} / {three:.4f}"
-            f"  {np.mean(seconds):6.1f} CPU-s{most}",
+            f"  {np.mean(seconds):6.1f} CPU-s{most}{peer}",
             flush=True,
         )
     print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")

@@ -14,26 +14,12 @@ import pytest
 import lapwing
 from lapwing.examples.town import TOWN_ROWS, write_town
 from lapwing.publish import verify_bundle
-
-# A real process kills itself after its n-th charged step: before the result is written.
-KILLED = """
-import os, signal, sys
-from lapwing.cli.main import run
-from lapwing.ledger.gate import Work
-
-real, count = Work.step, [0]
-def step(work, loss=None):
-    real(work, loss)
-    count[0] += 1
-    if count[0] == int(sys.argv[1]):
-        os.kill(os.getpid(), signal.SIGKILL)
-Work.step = step
-run(["publish", "run", "town-rows.toml", "--out", "rows"])
-"""
+from support.published import KILLED_RELEASE
 
 
 def _run(folder: Path, kill_after: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", KILLED, str(kill_after)]
+    release = ("publish", "run", TOWN_ROWS, "--out", "rows")
+    command = [sys.executable, "-c", KILLED_RELEASE, str(kill_after), *release]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -56,4 +42,3 @@ def test_killed_resumed_verified_and_run_again(after: int, tmp_path: Path) -> No
     assert _run(tmp_path, 1).returncode == 0  # nothing is charged any more
     with lapwing.open(tmp_path / "town.toml") as town:
         assert town.left() == left
-    assert (tmp_path / TOWN_ROWS).exists()

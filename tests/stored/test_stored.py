@@ -149,6 +149,31 @@ def test_a_trained_statistic_is_shown_again(
     assert done.code == 0, done.error
 
 
+def test_a_release_comes_again_and_an_interrupted_one_goes_on(
+    stored: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stored / "publishing"
+    if not folder.exists():
+        pytest.skip("nothing was published then")
+    monkeypatch.chdir(folder)
+    key = json.loads(Path("census/bundle.json").read_text())["key"]
+    before = entries(shell, "lapwing.ledger")
+    for command in (("run", "town-census.toml", "--out", "again"), ("verify", "census", "--key", key)):
+        done = shell("publish", *command)
+        assert done.code == 0, done.error
+    assert entries(shell, "lapwing.ledger") == before
+    measured = [Path(name, "measurements.json").read_bytes() for name in ("census", "again")]
+    assert measured[0] == measured[1]
+    drawn = [json.loads(line) for line in Path("town-rows.journal").read_text().splitlines()]
+    done = shell("publish", "run", "town-rows.toml", "--out", "rows")
+    assert done.code == 0, done.error
+    kept = json.loads(Path("rows/measurements.json").read_text())["steps"]
+    results = [line["result"] for line in drawn if "result" in line]
+    assert len(results) == 8
+    assert [one["result"] for one in kept if one["result"]][:8] == results
+    assert shell("publish", "verify", "rows", "--key", key).code == 0
+
+
 def test_a_ledger_in_postgresql_opens_and_goes_on(stored: Path) -> None:
     home = home_on_a_server(stored / "postgres")
     restore(home.where, (stored / "postgres" / "dump.sql").read_text())

@@ -12,6 +12,21 @@ from unittest.mock import patch
 from lapwing.examples.town import TOWN_CENSUS, TOWN_ROWS, write_town
 from lapwing.publish import Publication
 
+# A process that kills itself after its n-th charged step, before the result is written. Then the command.
+KILLED_RELEASE = """
+import os, signal, sys
+from lapwing.cli.main import run
+from lapwing.ledger.gate import Work
+
+real, count = Work.step, [0]
+def step(work, loss=None):
+    real(work, loss)
+    count[0] += 1
+    if count[0] == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+Work.step = step
+run(sys.argv[2:])
+"""
 BUNDLES = {"rows": TOWN_ROWS, "census": TOWN_CENSUS}
 _PLACE = TemporaryDirectory(prefix="lapwing-town-")  # removed when the tests end
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_sliced, release
 from support.postgres import dumped, server
+from support.published import KILLED_RELEASE
 
 PLACE = (
     "/tmp/lapwing-stored-{}"  # sources are known by their path: archives are made and opened at one place
@@ -164,6 +165,27 @@ def learning(folder: Path) -> None:
     (folder / "mean.answer").write_text(lapwing(folder, "train", "mean.toml"))
 
 
+def publishing(folder: Path) -> None:
+    """A census with its bundle, and a synthesis that was killed after some steps."""
+    folder.mkdir()
+    lapwing(folder, "publish", "example")
+    lapwing(folder, "publish", "run", "town-census.toml", "--out", "census")
+    command = [
+        sys.executable,
+        "-c",
+        KILLED_RELEASE,
+        "9",
+        "publish",
+        "run",
+        "town-rows.toml",
+        "--out",
+        "rows",
+    ]
+    subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    if not (folder / "town-rows.journal").exists():
+        raise SystemExit("the release was not interrupted")
+
+
 def main(archive: Path) -> None:
     top = place_of(archive)
     top.mkdir()
@@ -174,6 +196,7 @@ def main(archive: Path) -> None:
         survey(top / "survey")
         parties(top / "parties")
         learning(top / "learning")
+        publishing(top / "publishing")
         on_a_server(top / "postgres")
         # An archive rounds times, and a source whose time differs is another version of it.
         times = {str(path.relative_to(top)): path.stat().st_mtime_ns for path in top.rglob("*")}

@@ -8,6 +8,7 @@ function of that code reads them. Public entries hold none of these words.
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from lapwing.ledger.request_status import is_running
 from lapwing.ledger.store import Row, Transaction
 
 NAMED = 3  # parts of a sum that are named; the others are counted
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,7 @@ class LogReader:
         debits = record["debits"]
         ranges = [pair for _, some, _ in debits for pair in some]
         named = [one for one in record["parameters"].items() if one != (KEPT_NAME, KEPT_VALUE)]
-        parameters = ", ".join(f"{name} {value}" for name, value in named)
+        parameters = ", ".join(f"{name} {_shortened(value)}" for name, value in named)
         what = record["mechanism"] + (f" ({parameters})" if parameters else "")
         if line.kind == "reserve":
             what = f"held for {what}"
@@ -447,3 +449,9 @@ class PrincipalTotals:
     def totals(self) -> list[PrincipalTotal]:
         """All totals, sorted by principal."""
         return sorted(self._found.values(), key=lambda one: one.principal)
+
+
+def _shortened(value: str | int) -> str:
+    """Return the value of a parameter for people: the beginning of a digest is enough to compare it."""
+    text = str(value)
+    return f"{text[:12]}…" if _DIGEST.fullmatch(text) else text

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lapwing.core.budget import Terms
 from lapwing.core.losses import GaussianNoise, LaplaceNoise, Loss
+from lapwing.examples.town import TOWN_CENSUS, write_town
 from lapwing.ledger.budget_history import (
     HISTORY_HALVINGS,
     BudgetGrant,
@@ -27,6 +29,8 @@ from lapwing.ledger.budget_history import (
 )
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
 from lapwing.plots.parties import MeasuredErrors, parties
+from lapwing.plots.publish import release_error
+from lapwing.publish import Publication
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,11 +49,22 @@ def main(arguments: Sequence[str]) -> int:
         "accuracy": accuracy(n=10_000),
         "curator-and-local": curator_and_local(epsilon="0.5"),
         "spending": spending(invented_clinic()),
+        "release-error": planned_census(),
         **parties_pictures(folder),
     }
     for name, figure in pictures.items():
         save(figure, folder / f"{name}.svg")
     return 0
+
+
+def planned_census() -> Figure:
+    """Return the picture of the example census, planned in a temporary folder."""
+    with TemporaryDirectory() as name:
+        write_town(Path(name))
+        with Publication.open(Path(name, TOWN_CENSUS)) as release:
+            plan = release.plan()
+    totals = [(level, errors["total"]) for level, _, errors in plan.errors]
+    return release_error(plan.name, totals, plan.rho, plan.delta, plan.rho_that_fits)
 
 
 def parties_pictures(folder: Path) -> dict[str, Figure]:

@@ -55,7 +55,10 @@ def test_real_numbers_are_the_nearest(count: int, seed: int) -> None:
         assert (shifts[is_low & ~is_high] <= shift[0] + near).all()
         assert (shifts[is_high & ~is_low] >= shift[0] - near).all()
     else:
-        assert shifts[is_low & ~is_high].max(initial=-np.inf) <= shifts[is_high & ~is_low].min(initial=np.inf) + near
+        assert (
+            shifts[is_low & ~is_high].max(initial=-np.inf)
+            <= shifts[is_high & ~is_low].min(initial=np.inf) + near
+        )
 
 
 def test_the_largest_remainders_go_up() -> None:

@@ -75,7 +75,9 @@ def test_facts_hold() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e6, 1e15])
 @settings(max_examples=40)
-@given(leaves=st.integers(1, 12), depth=st.integers(1, 4), cells=st.integers(1, 5), seed=st.integers(0, 10**6))
+@given(
+    leaves=st.integers(1, 12), depth=st.integers(1, 4), cells=st.integers(1, 5), seed=st.integers(0, 10**6)
+)
 def test_facts_that_are_true_hold_whatever_the_noise(
     scale: float, leaves: int, depth: int, cells: int, seed: int
 ) -> None:

@@ -1,7 +1,7 @@
 """Whole numbers between bounds with given sums: the totals of nodes, and the cells of a root.
 
-Claim    if the bounds of a group admit its sum, the numbers lie within the bounds and have the sum, whatever
-         the values are.
+Claim    if the bounds of a group admit its sum, the numbers lie within the bounds and have the sum,
+         whatever the values are.
 Because  the nearest real numbers are `clip(value − shift)` with one shift for each group, which falls
          monotonically in the sum: bisection finds it. Each is rounded down, and those with the largest
          remainders that have room go up. Rounding of floats may leave a rest; it is filled in integers.

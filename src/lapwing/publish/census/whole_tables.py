@@ -134,9 +134,7 @@ def _root_tables(real: Floats, bounds: TotalBounds, open_cells: Wholes) -> Whole
 def _child_tables(
     real: Floats, parents: Wholes, above: Wholes, bounds: TotalBounds, open_cells: Wholes
 ) -> Wholes:
-    totals = whole_numbers_with_sums(
-        real.sum(axis=1), parents, above.sum(axis=1), bounds.low, bounds.high
-    )
+    totals = whole_numbers_with_sums(real.sum(axis=1), parents, above.sum(axis=1), bounds.low, bounds.high)
     cells = np.zeros(real.shape, np.int64)
     busy = totals > 0
     if busy.any():
@@ -205,7 +203,7 @@ def _round_one(real: Floats, rows: Wholes, columns: Wholes) -> Wholes:
 
 
 def _filled_cells(cells: Wholes, rows: Wholes, columns: Wholes) -> Wholes:
-    """Return whole cells with the given sums, from cells that may have others: cut, then filled in order."""
+    """Return whole cells with the given sums, from cells that may have others: cut, then filled."""
     cells = _cut(_cut(cells, rows).T, columns).T
     rows_left, columns_left = rows - cells.sum(axis=1), columns - cells.sum(axis=0)
     row = column = 0

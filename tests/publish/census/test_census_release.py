@@ -277,16 +277,16 @@ EVERYBODY_IN_C0 = PEOPLE.replace("% 40) % 7 <> 0", "% 40) BETWEEN 1 AND 6")  # 4
             EVERYBODY_IN_C0,
             "[census.totals.block]\n" + "".join(f"B{k} = {40 * (0 < k < 7)}\n" for k in range(10)),
         ),
-        (PEOPLE, "[census.totals.block]\n" + "".join(f"B{k} = {40 * (k % 7 > 0)}\n" for k in range(10))),
         (PEOPLE.replace("% 40) % 7 <> 0", "% 40) IN (1, 11, 12)"), "[census.totals.block]\nB1 = 40\n"),
     ],
 )
 def test_true_facts_hold_whatever_the_noise(folder: Path, people: str, facts: str) -> None:
     """Without bounds from below, about half of such releases failed after their charge."""
     write(folder, people)
-    text = CENSUS.replace("epsilon = 3", "epsilon = 0.2") + facts
-    for number in range(8):
-        with census(folder, text.replace('name = "census"', f'name = "census {number}"')) as (bound, rho):
+    for number in range(6):
+        changed = CENSUS.replace('name = "census"', f'name = "census {number}"')
+        changed = changed.replace("epsilon = 3", f"epsilon = {2 if number < 3 else 0.2}")
+        with census(folder, changed + facts) as (bound, rho):
             found = tables_from_answer(bound, measure_census(bound, rho))
         for level, known in enumerate(bound.facts.totals):
             totals = found.wholes[level].sum(axis=1)

@@ -133,8 +133,8 @@ def estimate_spine(
     """Return the best estimates of all tables.
 
     The last level must measure all cells. Any other level may have few queries, or none: it is then
-    estimated from the other levels. `known_totals` has public totals of nodes, by level and position: measurements
-    without noise.
+    estimated from the other levels. `known_totals` has public totals of nodes, by level and position:
+    measurements without noise.
     """
     everything = tuple(range(len(sizes)))
     tables = [np.zeros((len(names), *sizes)) for names in spine.nodes]

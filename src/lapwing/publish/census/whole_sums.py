@@ -18,7 +18,7 @@ Wholes = NDArray[np.int64]
 
 NEAR_A_WHOLE = 1e-6
 MOST_HALVINGS = 128
-NARROW = 1e-10  # between two shifts
+NARROW = 1e-10  # how exact a shift is
 
 
 def whole_numbers_with_sums(
@@ -53,13 +53,7 @@ def nearest_with_sums(values: Floats, groups: Wholes, sums: Wholes, low: Wholes,
         middle = least + (most - least) / 2
         is_more = np.bincount(groups, shifted(middle), count) > sums
         least, most = np.where(is_more, middle, least), np.where(is_more, most, middle)
-    # Between two shifts so near to each other the sum is linear in the shift.
-    shift = least + (most - least) / 2
-    moved = shifted(shift)
-    is_free = (moved > low) & (moved < high)
-    free = np.bincount(groups[is_free], minlength=count)
-    too_much = np.bincount(groups, moved, count) - sums
-    return shifted(shift + np.where(free > 0, too_much / np.maximum(free, 1), 0.0))
+    return shifted(least + (most - least) / 2)
 
 
 def _largest_remainders(values: Floats, groups: Wholes, sums: Wholes, low: Wholes, high: Wholes) -> Wholes:

@@ -24,6 +24,13 @@ SIGMAS: list[dict[Query, float]] = [
 ]
 
 
+LEVELS_WITHOUT_QUERIES: list[list[dict[Query, float]]] = [
+    [{}, {(): 1.0, (0,): 4.0}, {(0, 1): 3.0}],
+    [{(): 3.0, (1,): 2.0}, {}, {(): 5.0, (0, 1): 3.0}],
+    [{}, {}, {(0, 1): 3.0}],
+]
+
+
 def small_spine() -> Spine:
     leaves = [f"b{k}" for k in range(7)]
     return spine_of({"state": ["s"] * 7, "county": list("xxxyyyz"), "block": leaves})
@@ -65,11 +72,14 @@ def dense(
     return tables, covariance
 
 
+@pytest.mark.parametrize("of_levels", [SIGMAS, *LEVELS_WITHOUT_QUERIES])
 @pytest.mark.parametrize("known", [{}, {0: {0: 40}}, {1: {0: 11, 2: 5}}])
-def test_estimates_and_variances_are_those_of_dense_least_squares(known: dict[int, dict[int, int]]) -> None:
+def test_estimates_and_variances_are_those_of_dense_least_squares(
+    known: dict[int, dict[int, int]], of_levels: list[dict[Query, float]]
+) -> None:
     spine, draws = small_spine(), np.random.default_rng(3)
     measured = []
-    for level, sigmas in enumerate(SIGMAS):
+    for level, sigmas in enumerate(of_levels):
         nodes = len(spine.nodes[level])
         answers = {query: draws.normal(20, 5, (nodes, *(SIZES[k] for k in query))) for query in sigmas}
         measured.append(LevelMeasurement(answers, sigmas))

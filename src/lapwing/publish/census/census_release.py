@@ -7,6 +7,11 @@ Because  the nodes of a level are but more cells of one table: K rows move one q
          adds up. The stored answer is all noisy numbers, and tables are made from it and from public facts
          alone.
 Test     tests/publish/census/test_census_release.py
+
+Claim    no charge is lost to a mistake in the file: names, noise and facts are refused before the charge.
+Because  `bind_census` and `require_noise` check all that measuring and making tables rely on, and neither
+         reads a private row.
+Test     tests/publish/census/test_census_release.py
 """
 
 from __future__ import annotations
@@ -41,7 +46,7 @@ from lapwing.publish.census.least_squares import (
     tree_variances,
 )
 from lapwing.publish.census.spine import Spine, spine_of
-from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
+from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
 from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
 from lapwing.sql import row_questions
@@ -51,9 +56,11 @@ from lapwing.sql.row_questions import PrivateRows
 ANSWER_FORM = "lapwing census tables 1"
 MOST_CELLS = 4096  # of one node
 MOST_NUMBERS = 50_000_000  # of all nodes
+MOST_TOTAL = 10**12  # of a node, if it is public
 SIGMA_STEPS = 1 << 20
 ALL = "all"  # in tables: the sum over all values of a column
 NUMBERS = ("estimate", "low", "high", "whole_number")  # columns of tables
+EMPTY = "empty"  # a column of the table of areas
 Wholes = NDArray[np.int64]
 
 
@@ -80,6 +87,19 @@ class BoundCensus:
             {query: _sigma(share * rho, rows) for query, share in level.items()} for level in self.shares
         )
 
+    def require_noise(self, rho: Fraction) -> None:
+        """Refuse a ρ that the Gaussian mechanism has no noise for. Nothing is charged."""
+        for level, sigmas in zip(self.spine.levels, self.sigmas(rho), strict=True):
+            for query, sigma in sigmas.items():
+                try:
+                    Gaussian(sigma, Fraction(self.release.rows_per_unit**2), 1)
+                except BadParameter:
+                    raise BadParameter(
+                        f"census.shares.{level}",
+                        f'"{self.query_name(query)}" would get noise with σ {float(sigma):.2g}, which must '
+                        "lie between 1e-6 and 2^48. Change its share, or leave it out",
+                    ) from None
+
     def query_name(self, query: Query) -> str:
         """Return the name of a query: "total", "cells", or its columns."""
         if not query:
@@ -103,13 +123,7 @@ def bind_census(release: BoundRelease) -> BoundCensus:
     for name in (*settings.levels, *([settings.empty] if settings.empty else [])):
         if name not in public.values:
             raise BadParameter("census.spine", f'"{settings.spine}" has no column "{name[:60]}"')
-    for column in release.columns:
-        if column.name in (*settings.levels, *NUMBERS) or ALL in map(column.label, range(column.size)):
-            raise BadParameter(
-                "rows",
-                f'column "{column.name}" has a name or a value that census tables use themselves. Rename it '
-                "with AS",
-            )
+    _require_names(release, settings)
     spine = spine_of({level: [_node(value) for value in public.values[level]] for level in settings.levels})
     cells = math.prod(column.size for column in release.columns)
     if cells > MOST_CELLS or cells * sum(map(len, spine.nodes)) > MOST_NUMBERS:
@@ -120,7 +134,33 @@ def bind_census(release: BoundRelease) -> BoundCensus:
     shares = tuple(_queries(release, settings.shares.get(level, {}), level) for level in settings.levels)
     codes, order = _leaf_codes(release, settings, public, spine)
     facts = _facts(release, settings, public, spine)
-    return BoundCensus(release, spine, shares, facts, codes, order)
+    census = BoundCensus(release, spine, shares, facts, codes, order)
+    if release.file.rho is not None:
+        census.require_noise(release.file.rho)
+    return census
+
+
+def _require_names(release: BoundRelease, settings: CensusSettings) -> None:
+    """Refuse names that tables or queries of a census use themselves."""
+    for level in settings.levels:
+        if level in (*NUMBERS, EMPTY):
+            raise BadParameter(
+                "census.levels",
+                f'"{level}" is a column that census tables have anyway. Rename it in the spine',
+            )
+    for column in release.columns:
+        if column.name in (*settings.levels, *NUMBERS) or ALL in map(column.label, range(column.size)):
+            raise BadParameter(
+                "rows",
+                f'column "{column.name}" has a name or a value that census tables use themselves. Rename '
+                "it with AS",
+            )
+        if column.name in (TOTAL, CELLS) or TIMES in column.name or column.name != column.name.strip():
+            raise BadParameter(
+                "rows",
+                f'column "{column.name[:60]}" has a name that means something else in [census.shares]: '
+                f'"{TOTAL}", "{CELLS}", or with "{TIMES}" or spaces around it. Rename it with AS',
+            )
 
 
 def _node(value: object) -> str:
@@ -157,6 +197,12 @@ def _leaf_codes(
             "census.area",
             f'"{settings.area}" cannot have all values of "{settings.levels[-1]}" of the spine',
         )
+    if len({code for code, _ in pairs}) < len(pairs):
+        raise BadParameter(
+            "census.area",
+            f'"{settings.area}" cannot tell all values of "{settings.levels[-1]}" of the spine apart. '
+            "Declare a smaller step",
+        )
     return np.array([code for code, _ in pairs], np.int64), np.array([leaf for _, leaf in pairs], np.int64)
 
 
@@ -178,7 +224,7 @@ def _facts(
             )
             empty[number] = full == 0
     facts = SpineFacts(tuple(empty), tuple(totals), _impossible(release))
-    _require_nested(spine, facts)
+    total_bounds(spine, facts)
     return facts
 
 
@@ -191,6 +237,10 @@ def public_totals(settings: CensusSettings, spine: Spine) -> list[Wholes]:
         for node, total in known.items():
             if node not in places:
                 raise BadParameter(f"census.totals.{level}", f'there is no node "{node[:60]}"')
+            if total > MOST_TOTAL:
+                raise BadParameter(
+                    f"census.totals.{level}", f'"{node[:60]}" has more rows than {MOST_TOTAL:,}. Correct it'
+                )
             totals[number][places[node]] = total
     return totals
 
@@ -205,25 +255,6 @@ def _impossible(release: BoundRelease) -> NDArray[np.bool_]:
     if mask.all():
         raise BadParameter("impossible", "leaves no cell: there could be no rows")
     return mask.ravel()
-
-
-def _require_nested(spine: Spine, facts: SpineFacts) -> None:
-    """Refuse totals that contradict each other, whatever is measured."""
-    low = np.where(facts.empty[-1] | (facts.totals[-1] < 0), 0, facts.totals[-1])
-    high = np.where(facts.empty[-1], 0.0, np.where(facts.totals[-1] < 0, np.inf, facts.totals[-1]))
-    for number in range(len(spine.levels) - 1, -1, -1):
-        if number < len(spine.levels) - 1:
-            count = len(spine.nodes[number])
-            low = np.bincount(spine.parents[number + 1], low, count)
-            high = np.bincount(spine.parents[number + 1], high, count)
-        known = facts.totals[number]
-        wrong = np.flatnonzero((known >= 0) & ((known < low) | (known > high)))
-        if len(wrong):
-            raise BadParameter(
-                f"census.totals.{spine.levels[number]}",
-                f'the total of "{spine.nodes[number][wrong[0]]}" contradicts the facts below it',
-            )
-        low, high = np.where(known >= 0, known, low), np.where(known >= 0, known, high)
 
 
 # Planning
@@ -272,6 +303,7 @@ def least_rho(census: BoundCensus, wanted: Mapping[str, Fraction]) -> Fraction:
 
 def measure_census(census: BoundCensus, rho: Fraction) -> Release:
     """Charge ρ, measure every level, and store all noisy numbers; or return those of this name."""
+    census.require_noise(rho)
     bound, dataset = census.release, census.release.dataset
     with dataset.curator.keeping_open():
         version = row_questions.checked_version(dataset, bound.question)
@@ -328,7 +360,11 @@ def spine_digest(spine: Spine) -> str:
 
 
 def level_tables(census: BoundCensus, rows: PrivateRows) -> list[Wholes]:
-    """Return the exact counts of every node of every level. Private."""
+    """Return the exact counts of every node of every level. Private.
+
+    Rows whose area is unknown or not in the spine are left out. A number beyond its declared bounds is
+    clamped when it is read: such rows are counted in the area at the bound, if there is one.
+    """
     settings = census.release.file.census
     assert settings is not None
     area = rows.columns[settings.area]

@@ -2,14 +2,14 @@
 
 Claim    estimates are the least squares over the whole spine: unbiased, of the smallest variance among
          linear unbiased estimates, and consistent: a node's table is the sum of its children's.
-         `variances` are
-         those of continuous Gaussian noise of the same σ, and at least those of discrete noise.
+         `variances` are those of continuous Gaussian noise of the same σ, and at least those of discrete
+         noise.
 Because  queries are alike within a level. A table is the sum of its effects (the mean over all other
          attributes, minus the effects of subsets). Noise of equal variance in all cells stays independent
          between effects and has one variance within each. So each effect is a number for itself, measured
          in every node, with sums over children: one pass up the tree combines each node with its children,
-         and
-         one pass down gives every node what its siblings know.
+         and one pass down gives every node what its siblings know. An effect that a level lacks has an
+         infinite variance there.
 Test     tests/publish/census/test_least_squares.py: equal to dense least squares
 """
 
@@ -132,13 +132,18 @@ def estimate_spine(
 ) -> SpineEstimate:
     """Return the best estimates of all tables.
 
-    `known_totals` has public totals of nodes, by level and position: measurements without noise.
+    The last level must measure all cells. Any other level may have few queries, or none: it is then
+    estimated from the other levels. `known_totals` has public totals of nodes, by level and position:
+    measurements without noise.
     """
     everything = tuple(range(len(sizes)))
     tables = [np.zeros((len(names), *sizes)) for names in spine.nodes]
     final: list[dict[Query, Floats]] = [{} for _ in spine.nodes]
     own = [own_variances(sizes, one.sigmas) for one in measured]
-    values = [_own_effects(sizes, one, variances) for one, variances in zip(measured, own, strict=True)]
+    values = [
+        _own_effects(sizes, len(names), one, variances)
+        for names, one, variances in zip(spine.nodes, measured, own, strict=True)
+    ]
     for effect in subsets(everything):
         noise: list[Floats] = [
             np.full(len(names), own[level][effect]) for level, names in enumerate(spine.nodes)
@@ -155,11 +160,10 @@ def estimate_spine(
 
 
 def _own_effects(
-    sizes: Sizes, measured: LevelMeasurement, variances: Mapping[Query, float]
+    sizes: Sizes, nodes: int, measured: LevelMeasurement, variances: Mapping[Query, float]
 ) -> dict[Query, Floats]:
-    """Return each effect as one level's own answers measure it, in every node."""
+    """Return each effect as one level's own answers measure it, in every node; 0 if they lack it."""
     everything = tuple(range(len(sizes)))
-    nodes = len(next(iter(measured.answers.values())))
     found = {
         effect: np.zeros((nodes, *(sizes[k] if k in effect else 1 for k in everything)))
         for effect in variances

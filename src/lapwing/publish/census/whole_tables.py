@@ -1,10 +1,15 @@
 """Whole numbers for every node: not negative, and a node's table is exactly the sum of its children's.
 
-Claim    the tables are whole, not negative, respect the facts, and add up, checked in integers.
-Because  totals are fixed first, from the top; then the nearest cells with these totals that add up to the
+Claim    the tables are whole, not negative, respect the facts, and add up, checked in integers. Facts that
+         can be true together never fail, whatever the noise.
+Because  facts bound the total of every node, from below and from above, by what they say about the nodes
+         below it. Totals are fixed first, from the top, within these bounds: so the children's bounds admit
+         every parent's total. Then follow the nearest cells with these totals that add up to the
          parent's table (a projection); then each cell is rounded up or down. Cells of one parent's children
          with fixed sums of rows and columns are a transportation problem: its constraints are totally
-         unimodular, so a vertex of the feasible set is whole. The simplex method gives a vertex.
+         unimodular, so a vertex of the feasible set is whole. The simplex method gives a vertex. A
+         transportation problem with equal sums always has a solution, and filling cell by cell finds
+         one if the solver does not.
 Test     tests/publish/census/test_whole_tables.py
 
 This is post-processing of released numbers.
@@ -20,13 +25,15 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.publish.census.spine import Spine
+from lapwing.publish.census.whole_sums import NEAR_A_WHOLE, whole_numbers_with_sums
 
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 Truths = NDArray[np.bool_]
 
 PROJECTION_STEPS = 1000
-NEAR_A_WHOLE = 1e-6
+MOST_UNITS = 100_000  # variables of a transportation problem in which every cell may move anywhere
+MOST_ROWS = 2**53 - 1  # of a node: floats hold all whole numbers up to here
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +57,45 @@ def no_facts(spine: Spine, cells: int) -> SpineFacts:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TotalBounds:
+    """The least and the greatest total that facts leave to each node of a level."""
+
+    low: Wholes
+    high: Wholes
+
+
+def total_bounds(spine: Spine, facts: SpineFacts) -> list[TotalBounds]:
+    """Return the bounds of all totals, by level.
+
+    Claim    every total of a node within its bounds can be divided among its children within theirs.
+    Because  a node's lower bound is at least the sum of its children's, and its upper bound at most.
+    Test     tests/publish/census/test_whole_tables.py::test_facts_that_are_true_hold_whatever_the_noise
+
+    Raises BadParameter if facts contradict each other, or have too many rows together.
+    """
+    found: list[TotalBounds] = []
+    for level in reversed(range(len(spine.levels))):
+        known, names = facts.totals[level], spine.nodes[level]
+        low = np.maximum(known, 0).astype(float)
+        high = np.where(known >= 0, known, float(MOST_ROWS))
+        high[facts.empty[level]] = 0
+        if found:
+            parents, below = spine.parents[level + 1], found[-1]
+            low = np.maximum(low, np.bincount(parents, below.low, len(names)))
+            high = np.minimum(high, np.bincount(parents, below.high, len(names)))
+        key = f"census.totals.{spine.levels[level]}"
+        if len(many := np.flatnonzero(low > MOST_ROWS)):
+            raise BadParameter(key, f'"{names[many[0]]}" has more rows than 2^53 by the totals below it')
+        if len(wrong := np.flatnonzero(low > high)):
+            raise BadParameter(
+                key,
+                f'the total of "{names[wrong[0]]}" contradicts the facts below it. Correct one of them',
+            )
+        found.append(TotalBounds(low.astype(np.int64), high.astype(np.int64)))
+    return found[::-1]
+
+
 def whole_tables(
     spine: Spine,
     estimates: Sequence[Floats],
@@ -61,29 +107,34 @@ def whole_tables(
     `estimates` has the estimated cells of all nodes, by level, each in two dimensions. Raises BadParameter
     if facts contradict each other.
     """
+    open_cells = np.flatnonzero(~facts.impossible)
     result: list[Wholes] = []
-    for level, real in enumerate(estimates):
+    for level, bounds in enumerate(total_bounds(spine, facts)):
+        real = estimates[level]
         if level == 0:
-            parents = np.zeros(len(real), np.int64)
-            above = None
+            result.append(_root_tables(real, bounds, open_cells))
         else:
-            parents, above = spine.parents[level], result[-1]
-        result.append(_whole_level(real, parents, above, facts, level))
+            result.append(_child_tables(real, spine.parents[level], result[-1], bounds, open_cells))
         if progress is not None:
             progress(level)
     return result
 
 
-def _whole_level(
-    real: Floats, parents: Wholes, above: Wholes | None, facts: SpineFacts, level: int
+def _root_tables(real: Floats, bounds: TotalBounds, open_cells: Wholes) -> Wholes:
+    totals = np.rint(np.clip(real.sum(axis=1), bounds.low, bounds.high)).astype(np.int64)
+    nodes, width = len(real), len(open_cells)
+    groups = np.repeat(np.arange(nodes), width)
+    cells = np.zeros(real.shape, np.int64)
+    cells[:, open_cells] = whole_numbers_with_sums(
+        real[:, open_cells].ravel(), groups, totals, np.zeros(nodes * width, np.int64), totals[groups]
+    ).reshape(nodes, width)
+    return cells
+
+
+def _child_tables(
+    real: Floats, parents: Wholes, above: Wholes, bounds: TotalBounds, open_cells: Wholes
 ) -> Wholes:
-    open_cells = np.flatnonzero(~facts.impossible)
-    if above is None:
-        totals = np.rint(np.maximum(real.sum(axis=1), 0)).astype(np.int64)
-        known = facts.totals[level]
-        totals = np.where(known >= 0, known, np.where(facts.empty[level], 0, totals))
-        return _root_tables(real, totals, open_cells)
-    totals = whole_totals(real.sum(axis=1), parents, above.sum(axis=1), facts, level)
+    totals = whole_numbers_with_sums(real.sum(axis=1), parents, above.sum(axis=1), bounds.low, bounds.high)
     cells = np.zeros(real.shape, np.int64)
     busy = totals > 0
     if busy.any():
@@ -91,64 +142,6 @@ def _whole_level(
         nearest = project_cells(real[inside], parents[busy], totals[busy], above[:, open_cells])
         cells[inside] = round_cells(nearest, parents[busy], totals[busy], above[:, open_cells])
     return cells
-
-
-def _root_tables(real: Floats, totals: Wholes, open_cells: Wholes) -> Wholes:
-    cells = np.zeros(real.shape, np.int64)
-    for node, total in enumerate(totals):
-        shares = _onto_sum(real[node, open_cells], np.zeros(len(open_cells), np.int64), np.array([total]))
-        cells[node, open_cells] = _largest_remainders(
-            shares, np.zeros(len(open_cells), np.int64), np.array([total])
-        )
-    return cells
-
-
-def whole_totals(real: Floats, parents: Wholes, above: Wholes, facts: SpineFacts, level: int) -> Wholes:
-    """Return whole totals of nodes that are not negative and add up to the parents' totals."""
-    known = np.where(facts.empty[level], 0, facts.totals[level])
-    is_known = known >= 0
-    rest = above - np.bincount(parents[is_known], known[is_known], len(above)).astype(np.int64)
-    has_open = np.bincount(parents[~is_known], minlength=len(above)) > 0
-    if (rest < 0).any() or (rest[~has_open] != 0).any():
-        raise BadParameter("facts", f"totals of level {level} contradict the totals above them")
-    result = known.copy()
-    if (~is_known).any():
-        open_parents = parents[~is_known]
-        shares = _onto_sum(real[~is_known], open_parents, rest)
-        result[~is_known] = _largest_remainders(shares, open_parents, rest)
-    return result
-
-
-def _onto_sum(values: Floats, groups: Wholes, sums: Wholes) -> Floats:
-    """Return the nearest values that are not negative and have the given sum in each group."""
-    order = np.lexsort((-values, groups))
-    ordered, own = values[order], groups[order]
-    sizes = np.bincount(groups, minlength=len(sums))
-    first = np.cumsum(sizes) - sizes
-    running = np.cumsum(ordered)
-    before = np.concatenate(([0.0], running))[first]
-    rank = np.arange(len(values)) - first[own] + 1
-    # The shift that gives the `rank` greatest values of a group the sum.
-    shift = (running - before[own] - sums[own]) / rank
-    keeps = ordered - shift > 0
-    count = np.bincount(own[keeps], minlength=len(sums))
-    last = np.maximum(first + count - 1, 0)
-    chosen = np.where(count > 0, shift[np.minimum(last, len(shift) - 1)], np.inf)
-    result: Floats = np.maximum(values - chosen[groups], 0.0)
-    result[sums[groups] == 0] = 0.0
-    return result
-
-
-def _largest_remainders(values: Floats, groups: Wholes, sums: Wholes) -> Wholes:
-    """Round values down or up so that each group has its sum: those with the largest remainders go up."""
-    down = np.floor(values + NEAR_A_WHOLE).astype(np.int64)
-    missing = sums - np.bincount(groups, down, len(sums)).astype(np.int64)
-    order = np.lexsort((-(values - down), groups))
-    sizes = np.bincount(groups, minlength=len(sums))
-    first = np.cumsum(sizes) - sizes
-    rank = np.arange(len(values)) - first[groups[order]]
-    down[order[rank < missing[groups[order]]]] += 1
-    return down
 
 
 def project_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) -> Floats:
@@ -197,18 +190,39 @@ def _round_one(real: Floats, rows: Wholes, columns: Wholes) -> Wholes:
     if len(rows) == 1:
         return columns[None, :]
     limit = np.minimum(rows[:, None], columns[None, :])
-    for slack in (
-        0,
-        1,
-        2,
-        int(limit.max()) + 1,
-    ):  # the projection is not exact: cells may have to move more
-        low = np.clip(np.floor(real + NEAR_A_WHOLE) - slack, 0, limit)
-        high = np.clip(np.ceil(real - NEAR_A_WHOLE) + slack, 0, limit)
-        found = _transport(real, low.astype(np.int64), high.astype(np.int64), rows, columns)
+    anything = int(limit.max()) + 1
+    for slack in (0, 1, 2, anything):  # the projection is not exact: cells may have to move more
+        low = np.clip(np.floor(real + NEAR_A_WHOLE) - slack, 0, limit).astype(np.int64)
+        high = np.clip(np.ceil(real - NEAR_A_WHOLE) + slack, 0, limit).astype(np.int64)
+        if slack == anything and limit.sum() > MOST_UNITS:
+            break
+        found = _transport(real, low, high, rows, columns)
         if found is not None:
             return found
-    raise AssertionError("a transportation problem with equal sums has a solution")
+    return _filled_cells(np.clip(np.rint(real), 0, limit).astype(np.int64), rows, columns)
+
+
+def _filled_cells(cells: Wholes, rows: Wholes, columns: Wholes) -> Wholes:
+    """Return whole cells with the given sums, from cells that may have others: cut, then filled."""
+    cells = _cut(_cut(cells, rows).T, columns).T
+    rows_left, columns_left = rows - cells.sum(axis=1), columns - cells.sum(axis=0)
+    row = column = 0
+    while row < len(rows) and column < len(columns):
+        moved = min(rows_left[row], columns_left[column])
+        cells[row, column] += moved
+        rows_left[row] -= moved
+        columns_left[column] -= moved
+        if not rows_left[row]:
+            row += 1
+        else:
+            column += 1
+    return cells
+
+
+def _cut(cells: Wholes, sums: Wholes) -> Wholes:
+    """Return the cells, with less in the last ones where a row has more than its sum."""
+    reached = np.minimum(np.cumsum(cells, axis=1), sums[:, None])
+    return np.diff(reached, axis=1, prepend=0)
 
 
 def _transport(real: Floats, low: Wholes, high: Wholes, rows: Wholes, columns: Wholes) -> Wholes | None:

@@ -112,9 +112,12 @@ def total_variation(domain: Domain, rows: Wholes, others: Wholes, size: int) -> 
 
 
 def fitted_by_mbi(domain: Domain, rows: Wholes, measured: Sequence[NoisyMarginal], count: int) -> str:
-    """Return the errors of rows from the same measurements, fitted and sampled by mbi, if it is installed."""
+    """Return the errors of rows that mbi fits to the same measurements and samples, if it is installed."""
     try:
-        import mbi  # noqa: PLC0415 (a peer, with a large runtime: pip install mbi==2.0.0)
+        import jax  # noqa: PLC0415 (a peer, with a large runtime: pip install mbi==2.0.0)
+
+        jax.config.update("jax_enable_x64", True)
+        import mbi  # noqa: PLC0415
     except ImportError:
         return "\n  (mbi is not installed)"
     began = time.process_time()
@@ -126,7 +129,8 @@ def fitted_by_mbi(domain: Domain, rows: Wholes, measured: Sequence[NoisyMarginal
     seconds = time.process_time() - began
     columns = np.column_stack([np.asarray(made.to_dict()[name]) for name in domain.columns])
     two, three = (total_variation(domain, rows, columns, size) for size in (2, 3))
-    return f"\n  mbi, the same measurements: {two:.4f} / {three:.4f}  {seconds:6.1f} CPU-s for the last fit and rows"
+    figures = f"{two:.4f} / {three:.4f}  {seconds:6.1f} CPU-s"
+    return f"\n  mbi, the same measurements: {figures} for the last fit and the rows"
 
 
 def synthetic(folder: Path, runs: int) -> None:

@@ -2,7 +2,8 @@
 
 These are the public names. Each is imported at its first use, so that `import lapwing` stays fast and a
 program loads only the extras that it needs. More names of one part are in its package: `lapwing.ledger`,
-`lapwing.survey`, `lapwing.parties`, `lapwing.learn`, `lapwing.publish`, `lapwing.noise`, `lapwing.mechanisms`.
+`lapwing.survey`, `lapwing.parties`, `lapwing.learn`, `lapwing.publish`, `lapwing.noise`,
+`lapwing.mechanisms`.
 """
 
 from __future__ import annotations

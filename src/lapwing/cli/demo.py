@@ -226,7 +226,7 @@ def tell_publish() -> None:
                 points(out, _published(PublishedBundle(bundle), verified.rows, verified.findings))
 
 
-def _published(bundle: PublishedBundle, rows: int, findings: Sequence[str]) -> list[str]:
+def _published(bundle: PublishedBundle, rows: int | None, findings: Sequence[str]) -> list[str]:
     privacy = bundle.manifest["privacy"]
     if bundle.is_census:
         found = bundle.count({"life": "old"}, level="district", area="district 2")

@@ -231,13 +231,13 @@ def verify(
 
 
 def _show_verified(found: BundleReport) -> None:
-    privacy = dict(found.privacy)
+    privacy, rows = dict(found.privacy), "" if found.rows is None else f", {found.rows:,} rows"
     with console() as out:
         out.print(Text(f"{found.folder}: nothing differs", style="bold"))
         pairs(
             out,
             [
-                ("release", f"{found.name} ({found.method}), {found.rows:,} rows"),
+                ("release", f"{found.name} ({found.method}){rows}"),
                 ("protected", f"one {privacy['unit']}, at most {privacy['rows_per_unit']:,} rows of it"),
                 ("loss", f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the noise"),
                 ("charged to", f"ledger {found.ledger}"),

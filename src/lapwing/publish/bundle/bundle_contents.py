@@ -33,6 +33,7 @@ from lapwing.publish.synthetic_release import SyntheticTable
 MEASUREMENTS, DICTIONARY, RELEASE_FILE, SPINE, BOUNDS = (
     "measurements.json", "dictionary.json", "release.toml", "spine", "bounds.json",
 )  # fmt: skip
+MOST_MICRODATA = 20_000_000  # rows; of a larger census only the tables are written
 CHARGE_PROOF, ANSWER_PROOF = "charge.proof.json", "answer.proof.json"
 ROWS, MICRODATA, TABLES = "rows", "microdata", "tables"
 
@@ -52,7 +53,9 @@ def write_census_bundle(folder: Path, census: BoundCensus, tables: CensusTables)
     bound, rho = census.release, Fraction(json.loads(tables.release.answer)["rho"])
     columns = columns_of(dictionary_of(bound.columns, "", bound.rows_per_unit))
     queries = shown_queries(len(columns), {query for level in census.shares for query in level})
-    files = files_of(MICRODATA, microdata_table(census.spine, bound.columns, tables.wholes[-1]))
+    files: dict[str, bytes] = {}
+    if tables.wholes[-1].sum() <= MOST_MICRODATA:
+        files |= files_of(MICRODATA, microdata_table(census.spine, bound.columns, tables.wholes[-1]))
     for number, level in enumerate(census.spine.levels):
         made = level_table(
             census.spine, number, columns, queries, estimate=tables.estimate, wholes=tables.wholes[number]

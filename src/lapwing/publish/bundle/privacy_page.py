@@ -13,6 +13,7 @@ from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.measured.published_column import shown_value
 from lapwing.publish.models.marginal_source import choosing_cost, measuring_cost
 from lapwing.publish.release_file import CENSUS
+from lapwing.sql.expression import Numeric
 
 NEIGHBOURS = "data sets in which one {unit} more or less has its rows"
 
@@ -69,6 +70,11 @@ def fact_lines(bound: BoundRelease) -> list[str]:
     census = bound.file.census
     for level, totals in ((census and census.totals) or {}).items():
         lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
+    if census is not None and isinstance(bound.question.columns[census.area], Numeric):
+        lines.append(
+            f"{census.area} is a number: rows with a number beyond its declared bounds are counted in the "
+            "area at the bound, if there is one"
+        )
     if census is not None and census.empty is not None:
         lines.append(f'Areas with {census.empty} = true in the public table "{census.spine}" are empty')
     return lines

@@ -11,7 +11,7 @@ Test     tests/publish/bundle/test_verified_bundle.py
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
@@ -75,7 +75,7 @@ class BundleReport:
     key: str
     key_was_given: bool
     privacy: Mapping[str, Any]
-    rows: int
+    rows: int | None  # None if a census is too large for microdata
     findings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def verify_bundle(folder: str | Path, *, key: str | None = None) -> BundleReport
     place = Path(folder)
     wanted = None if key is None else public_key(key).hex()
     manifest = read_manifest(place)
-    found, rows = list(_signature(manifest, wanted)), 0
+    found, rows = list(_signature(manifest, wanted)), None
     if not found:
         found += changed_files(place, manifest)
     if not found:  # else nothing in it can be believed
@@ -123,9 +123,8 @@ def verify_bundle(folder: str | Path, *, key: str | None = None) -> BundleReport
         found += _told("the privacy loss", lambda: _loss(place, manifest))
         check = _census if manifest["method"] == CENSUS else _synthetic
         found += _told("the tables", lambda: check(_Contents.of(place)))
-        rows = pyarrow.parquet.read_metadata(
-            place / f"{MICRODATA if manifest['method'] == CENSUS else ROWS}.parquet"
-        ).num_rows
+        counted = place / f"{MICRODATA if manifest['method'] == CENSUS else ROWS}.parquet"
+        rows = pyarrow.parquet.read_metadata(counted).num_rows if counted.exists() else None
     return BundleReport(
         str(folder), manifest["name"], manifest["method"], manifest["ledger"], manifest["key"],
         key is not None, manifest["privacy"], rows, tuple(found),
@@ -217,6 +216,9 @@ class _Contents:
     def sizes(self) -> tuple[int, ...]:
         return tuple(column.size for column in self.columns)
 
+    def has(self, name: str) -> bool:
+        return (self.place / f"{name}.parquet").exists()
+
     def table(self, name: str) -> tuple[pa.Table, list[str]]:
         """Return a table, and what is wrong with its CSV file."""
         table = pyarrow.parquet.read_table(self.place / f"{name}.parquet")
@@ -276,12 +278,17 @@ def _census(found: _Contents) -> Iterator[str]:
     if spine_digest(spine) != found.answer["spine"]:
         yield "the areas are not those that were measured"
         return
-    people, differ = found.table(MICRODATA)
-    yield from differ
-    cells = found.coded(people)
-    if found.impossible(cells):
+    wholes = _whole_numbers(found, spine)
+    if wholes[-1].min() < 0:
+        yield "a whole number is negative"
+    used = np.flatnonzero(wholes[-1].sum(axis=0))
+    if found.impossible(np.column_stack(np.unravel_index(used, found.sizes))):
         yield "some rows are impossible by the release file"
-    wholes = _tabulated(spine, found.sizes, people.column(spine.levels[-1]), cells)
+    if found.has(MICRODATA):
+        people, differ = found.table(MICRODATA)
+        yield from differ
+        if not (_tabulated(found, spine, people) == wholes[-1]).all():
+            yield "the microdata do not add up to the whole numbers"
     totals = public_totals(settings, spine)
     for level, known in enumerate(totals):
         if (wholes[level].sum(axis=1) != known)[known >= 0].any():
@@ -308,18 +315,26 @@ def _census(found: _Contents) -> Iterator[str]:
         yield from _compared(table, made, name)
 
 
-def _tabulated(spine: Spine, sizes: Sequence[int], areas: pa.ChunkedArray, cells: Wholes) -> list[Wholes]:
-    """Return the counts of rows in every node of every level."""
-    place, width = {name: k for k, name in enumerate(spine.leaves)}, int(np.prod(sizes))
-    leaf = np.array([place[name] for name in areas.to_pylist()], np.int64)
-    flat = np.ravel_multi_index(tuple(cells.T), sizes) if len(cells) else np.zeros(0, np.int64)
-    leaves = np.bincount(leaf * width + flat, minlength=len(place) * width).reshape(len(place), width)
-    found = []
+def _whole_numbers(found: _Contents, spine: Spine) -> list[Wholes]:
+    """Return the whole cells of every level: those of the smallest areas as published, others as sums."""
+    table, _ = found.table(f"{TABLES}/{spine.levels[-1]}")
+    shape = len(spine.leaves), int(np.prod(found.sizes))
+    cells = np.asarray(table.column(NUMBERS[-1]), np.int64)[-shape[0] * shape[1] :]  # all cells come last
+    leaves, sums = cells.reshape(shape), []
     for level, nodes in enumerate(spine.nodes):
-        table = np.zeros((len(nodes), width), np.int64)
-        np.add.at(table, spine.ancestors(level), leaves)
-        found.append(table)
-    return found
+        of_level = np.zeros((len(nodes), shape[1]), np.int64)
+        np.add.at(of_level, spine.ancestors(level), leaves)
+        sums.append(of_level)
+    return sums
+
+
+def _tabulated(found: _Contents, spine: Spine, people: pa.Table) -> Wholes:
+    """Return the number of rows in every cell of every smallest area."""
+    place, width = {name: k for k, name in enumerate(spine.leaves)}, int(np.prod(found.sizes))
+    cells = found.coded(people)
+    leaf = np.array([place[name] for name in people.column(spine.levels[-1]).to_pylist()], np.int64)
+    flat = np.ravel_multi_index(tuple(cells.T), found.sizes) if len(cells) else np.zeros(0, np.int64)
+    return np.bincount(leaf * width + flat, minlength=len(place) * width).reshape(len(place), width)
 
 
 def _compared(table: pa.Table, made: pa.Table, level: str) -> Iterator[str]:
@@ -332,4 +347,4 @@ def _compared(table: pa.Table, made: pa.Table, level: str) -> Iterator[str]:
             if not np.allclose(mine, theirs, rtol=1e-9, atol=2 * 10.0**-DIGITS):
                 yield f"{name} in the table of {level} does not follow from the measurements"
         elif not made.column(name).equals(table.column(name)):
-            yield f"{name} in the table of {level} does not agree with the microdata"
+            yield f"{name} in the table of {level} does not agree with the smallest areas"

@@ -106,12 +106,13 @@ def show_plan(made: PublicationPlan) -> None:
     with console() as out:
         out.print(Text(f"{made.name} ({made.method})", style="bold"))
         rows = [
-            ("protected", f"one {made.unit}, at most {made.rows_per_unit:,} rows of it"),
+            ("protected", _protected(made.unit, made.rows_per_unit)),
             ("columns", ", ".join(f"{name} ({cells})" for name, cells in made.columns.items())),
             ("price", price),
             ("the budget admits", fitting),
         ]
         rows += [("public fact", line) for line in made.facts]
+        rows += [("note", line) for line in made.notes]
         pairs(out, rows)
         if made.errors:
             heading(out, "Expected error of one number, before anything is measured")
@@ -122,6 +123,10 @@ def show_plan(made: PublicationPlan) -> None:
                 shown.add_row(level, f"{nodes:,}", *numbers)
             out.print(shown)
         _show_state(out, made)
+
+
+def _protected(unit: str, rows: int) -> str:
+    return f"one {unit}, of which at most {rows:,} row{' is' if rows == 1 else 's are'} used"
 
 
 def _show_state(out: Any, made: PublicationPlan) -> None:
@@ -198,7 +203,7 @@ def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
     def say(what: str, share: float) -> None:
         if what != "fitting":
-            print(f"{what} ({share:.0%} of the budget)" if share else what, flush=True)
+            print(f"{what} ({share:.0%})", flush=True)
 
     yield say
 
@@ -238,7 +243,7 @@ def _show_verified(found: BundleReport) -> None:
             out,
             [
                 ("release", f"{found.name} ({found.method}){rows}"),
-                ("protected", f"one {privacy['unit']}, at most {privacy['rows_per_unit']:,} rows of it"),
+                ("protected", _protected(privacy["unit"], privacy["rows_per_unit"])),
                 ("loss", f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the noise"),
                 ("charged to", f"ledger {found.ledger}"),
                 ("public key", found.key),

@@ -24,7 +24,7 @@ from lapwing.ledger.request_status import RequestState, RequestStatus
 from lapwing.publish.bound_release import BoundRelease, bind_release
 from lapwing.publish.bundle.bundle_contents import write_census_bundle, write_synthetic_bundle
 from lapwing.publish.bundle.manifest import changed_files, read_manifest
-from lapwing.publish.bundle.privacy_page import fact_lines, unit_name
+from lapwing.publish.bundle.privacy_page import fact_lines, note_lines, unit_name
 from lapwing.publish.census.census_release import (
     BoundCensus,
     bind_census,
@@ -63,6 +63,7 @@ class PublicationPlan:
     rho_that_fits: Fraction
     errors: tuple[tuple[str, int, Mapping[str, float]], ...]  # level, its nodes, error by query
     facts: tuple[str, ...]
+    notes: tuple[str, ...]
     state: str | None  # of an earlier run: "answered", "open", "interrupted" or "ended"
 
     @property
@@ -95,6 +96,7 @@ class PublicationPlan:
                 for level, nodes, errors in self.errors
             ],
             "facts": list(self.facts),
+            "notes": list(self.notes),
         }
 
 
@@ -198,6 +200,7 @@ class Publication:
             rho_that_fits=fits,
             errors=tuple(self._errors(rho)) if rho else (),
             facts=tuple(fact_lines(bound)),
+            notes=tuple(note_lines(bound)),
             state=self._state(earlier),
         )
 

@@ -12,7 +12,6 @@ from lapwing.core.exact import short, short_up
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.measured.published_column import shown_value
 from lapwing.publish.models.marginal_source import choosing_cost, measuring_cost
-from lapwing.publish.release_file import CENSUS
 from lapwing.sql.expression import Numeric
 
 NEIGHBOURS = "data sets in which one {unit} more or less has its rows"
@@ -70,14 +69,22 @@ def fact_lines(bound: BoundRelease) -> list[str]:
     census = bound.file.census
     for level, totals in ((census and census.totals) or {}).items():
         lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
-    if census is not None and isinstance(bound.question.columns[census.area], Numeric):
-        lines.append(
-            f"{census.area} is a number: rows with a number beyond its declared bounds are counted in the "
-            "area at the bound, if there is one"
-        )
     if census is not None and census.empty is not None:
         lines.append(f'Areas with {census.empty} = true in the public table "{census.spine}" are empty')
     return lines
+
+
+def note_lines(bound: BoundRelease) -> list[str]:
+    """Return what a reader of the tables must know about the data."""
+    census = bound.file.census
+    if census is None:
+        return ["Several rows of one person are invented independently of each other"]
+    if isinstance(bound.question.columns[census.area], Numeric):
+        return [
+            f"{census.area} is a number: rows with a number beyond its declared bounds are counted in the area "
+            "at the bound, if there is one"
+        ]
+    return []
 
 
 def privacy_text(
@@ -123,11 +130,7 @@ def privacy_text(
         f"a {unit} who is not in the data.",
         "- The names, values and bounds of columns, and what the release file says: they are public.",
     ]
-    if bound.file.method != CENSUS:
-        lines.append(
-            f"- Rows are invented. Several rows of one {unit} are invented independently: the table does "
-            f"not tell how the rows of one {unit} belong together."
-        )
+    lines += [f"- {line}." for line in note_lines(bound)]
     lines += ["", "## Steps", "", "| step | noise | ρ | share |", "|---|---|---|---|"]
     lines += [
         f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps

@@ -81,8 +81,8 @@ def note_lines(bound: BoundRelease) -> list[str]:
         return ["Several rows of one person are invented independently of each other"]
     if isinstance(bound.question.columns[census.area], Numeric):
         return [
-            f"{census.area} is a number: rows with a number beyond its declared bounds are counted in the area "
-            "at the bound, if there is one"
+            f"{census.area} is a number: rows with a number beyond its declared bounds are counted in the "
+            "area at the bound, if there is one"
         ]
     return []
 

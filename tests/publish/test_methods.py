@@ -250,7 +250,7 @@ def test_a_tree_leaves_pairs_out_that_would_make_the_model_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Impossible cells join a, b and c in a chain; the pair of a and c would join all of them."""
-    rules: Impossible = {}
+    rules: dict[Clique, np.ndarray] = {}
     for pair in (("a", "b"), ("b", "c")):
         rules[pair] = np.zeros(DOMAIN.shape(pair), np.bool_)
         rules[pair][0, 0] = True

@@ -51,8 +51,8 @@ from lapwing.publish.synthetic_price import CHECKED_MARGINALS, SyntheticPrice, c
 from lapwing.sql import row_questions
 
 ANSWER_FORM = "lapwing synthetic table 1"
-MOST_ROWS = 50_000_000
-MOST_VALUES = 300_000_000  # rows times columns
+MOST_ROWS = 20_000_000
+MOST_VALUES = 200_000_000  # rows times columns; making them takes about four times their 8 bytes
 Wholes = NDArray[np.int64]
 
 

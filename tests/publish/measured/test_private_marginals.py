@@ -141,7 +141,7 @@ def test_a_failure_after_the_charge_ends_the_release_and_tells_nothing(
         charge=lambda _: seen.append("charged"), fail=lambda: seen.append("failed"),
         journal=Journal(tmp_path / "j", "run 1"),
     )  # fmt: skip
-    steps = {
+    steps: dict[str, Callable[[], object]] = {
         "gaussian": lambda: own.measure(("a",), Fraction(10)),
         "exponential": lambda: own.choose([Candidate(("a",), np.zeros(2, np.int64))], Fraction(1, 4)),
     }

@@ -284,3 +284,47 @@ def test_reserved_work_that_fails_long_after_its_process_ended_is_counted(home: 
     ledger.close()
     found, _ = find_failed_charges(home.open(), FailedCharges.from_json(kept.to_json()))
     assert [one.position for one in found] == [number]
+
+
+def test_work_that_failed_is_spent_counted_and_never_continued(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    gate = Gate(ledger, principal="trainer")
+    work = gate.reserve(spending("0.5"), key="run 1")
+    work.step(STEP)
+    work.fail()
+    assert held_and_spent(ledger) == (0, 500_000_000)
+    found, _ = find_failed_charges(ledger, FailedCharges())
+    assert [one.position for one in found] == [work.number]
+    for opened in (ledger, home.open()):
+        with pytest.raises(WorkEnded):
+            Gate(opened, principal="trainer").reserve(spending("0.5"), key="run 1")
+        assert opened.verify().findings == ()
+
+
+def test_work_that_was_left_is_continued_in_the_same_session(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    gate = Gate(ledger, principal="trainer")
+    work = gate.reserve(spending("0.5"), key="run 1")
+    work.step(STEP)
+    work.leave()
+    again = gate.reserve(spending("0.5"), key="run 1")
+    assert (again.number, again.charged) == (work.number, 1)
+    again.finish(lambda: b"model")
+    assert not again.is_settled
+    lapse(again)
+    assert again.is_settled
+
+
+def test_charged_steps_are_compared_with_losses(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    work = Gate(ledger, principal="trainer").reserve(spending("0.5"), key="run 1")
+    assert work.are_charged([])
+    work.step(STEP)
+    work.step(Pure(Fraction(1, 7)))
+    assert work.are_charged([STEP, Pure(Fraction(1, 7))])
+    assert work.are_charged([Pure(Fraction(1, 7)), STEP])
+    for others in ([], [STEP], [STEP, STEP], [STEP, Pure(Fraction(1, 7)), STEP]):
+        assert not work.are_charged(others)

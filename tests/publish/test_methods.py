@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.publish import methods
+from lapwing.publish.measured.journal import Journal
+from lapwing.publish.measured.private_marginals import PrivateMarginals
 from lapwing.publish.methods import (
     Impossible,
     Measured,
     fit_measured,
     largest_epsilon,
+    require_small_candidates,
+    rounded_to_grid,
     smallest_sigma,
     workload_weights,
 )
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.fitting import NoisyMarginal
+from lapwing.publish.models.fitting import NoisyMarginal, fit
 from lapwing.publish.models.marginal_source import Candidate, choosing_cost, measuring_cost
+from lapwing.publish.synthetic_release import check_marginals
 
 DOMAIN = Domain(("a", "b", "c", "d"), (3, 4, 3, 2))
 METHODS = ["independent", "tree", "adaptive"]
@@ -128,3 +136,131 @@ def test_noise_is_never_smaller_than_its_price() -> None:
     for rho in (Fraction(1, 10**7), Fraction(1, 3), Fraction(100)):
         assert measuring_cost(smallest_sigma(rho, 3), 3) <= rho
         assert choosing_cost(largest_epsilon(rho)) <= rho
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_source(path: Path, table: np.ndarray, at: int, budget: Fraction) -> PrivateMarginals:
+    """A source whose process dies right after the charge of a step: nothing is drawn."""
+    charged = 0
+
+    def charge(_: Loss) -> None:
+        nonlocal charged
+        charged += 1
+        if charged == at:
+            raise Killed
+
+    return PrivateMarginals(
+        Domain(("a", "b"), (3, 4)), lambda: table, rows_per_unit=1, budget=budget, charge=charge,
+        fail=lambda: pytest.fail("a step failed"), journal=Journal(path, "run"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [*METHODS, "check"])
+def test_a_run_that_was_killed_at_any_step_finishes(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It measures what it would have measured, and all steps together cost at most the budget."""
+    monkeypatch.setattr(methods, "STEPS_OF_A_ROUND", 3)
+    monkeypatch.setattr(methods, "ROUNDS_PER_COLUMN", 5)
+    table, budget = made_rows(200)[:, :2], Fraction(1, 2)
+    run = check_marginals if method == "check" else getattr(methods, method)
+    run(killed_source(tmp_path / "whole", table, 0, budget))
+    whole = Journal(tmp_path / "whole", "run").steps
+    for at in range(1, len(whole) + 1):
+        path = tmp_path / f"{at}"
+        with pytest.raises(Killed):
+            run(killed_source(path, table, at, budget))
+        run(killed_source(path, table, 0, budget))
+        steps = Journal(path, "run").steps
+        assert [step.result is None for step in steps].count(True) == 1
+        assert sum(step.rho for step in steps) <= budget
+        measured = [step.step["measure"] for step in steps if step.result and "measure" in step.step]
+        if method == "adaptive":
+            assert measured[:2] == [["a"], ["b"]]
+            assert len(measured) > 2
+        else:
+            assert len(measured) == len([step for step in whole if "measure" in step.step])
+
+
+@pytest.mark.parametrize("method", [*METHODS, "check"])
+def test_a_run_that_was_killed_many_times_finishes(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "STEPS_OF_A_ROUND", 3)
+    table, budget = made_rows(200)[:, :2], Fraction(1, 2)
+    run = check_marginals if method == "check" else getattr(methods, method)
+    for _ in range(25):
+        with pytest.raises(Killed):
+            run(killed_source(tmp_path / "j", table, 1, budget))
+    run(killed_source(tmp_path / "j", table, 0, budget))
+    steps = Journal(tmp_path / "j", "run").steps
+    assert steps[-1].result is not None
+    assert sum(step.rho for step in steps) <= budget
+
+
+def test_a_model_without_numbers_is_refused_and_large_counts_are_cut() -> None:
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ArithmeticError, match="no numbers"):
+            rounded_to_grid(np.array([1.0, wrong]))
+    assert rounded_to_grid(np.array([1.03125, -2.0, 1e30])).tolist() == [16, -32, 16 << 40]
+
+
+def test_an_epsilon_stays_within_what_a_choice_can_have() -> None:
+    assert largest_epsilon(Fraction(10**6)) == 1000
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "method", "workload", "why"),
+    [
+        (4, 3, "adaptive", [("c0", "z")], '"z" is not a published column'),
+        (9, 2, "adaptive", [tuple(f"c{k}" for k in range(7))], "a marginal of 7 columns"),
+        (60, 2, "adaptive", None, "workload: is needed: 60 columns have 34,220"),
+        (60, 2, "adaptive", [tuple(f"c{k + j}" for j in range(6)) for k in range(54)], None),
+        (100, 2, "adaptive", list(combinations([f"c{k}" for k in range(30)], 3)), None),
+        (100, 2, "adaptive", list(combinations([f"c{k}" for k in range(40)], 4)), "at most 10,000 can be"),
+        (40, 1000, "tree", None, "780,000,000 cells in all marginals"),
+        (100, 100, "tree", None, None),
+        (100, 1000, "independent", None, None),
+    ],
+)
+def test_work_that_would_not_end_is_refused_by_its_declarations(
+    columns: int, cells: int, method: str, workload: list[Clique] | None, why: str | None
+) -> None:
+    domain = Domain(tuple(f"c{k}" for k in range(columns)), (cells,) * columns)
+    if why is None:
+        require_small_candidates(domain, method, workload, 4 << 20)
+    else:
+        with pytest.raises(BadParameter, match=why):
+            require_small_candidates(domain, method, workload, 4 << 20)
+
+
+def test_a_tree_has_sixty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """einsum has 52 letters: marginals of far columns must not need one for each column."""
+    monkeypatch.setattr(methods, "STEPS_OF_A_ROUND", 1)
+    domain = Domain(tuple(f"c{k}" for k in range(60)), (2,) * 60)
+    cliques = [(f"c{k}", f"c{k + 1}") for k in range(59)]
+    model = fit(domain, [NoisyMarginal(one, np.full((2, 2), 25.0), 1.0) for one in cliques], steps=1)
+    np.testing.assert_allclose(model.marginal(("c0", "c59")), 25.0)
+
+
+def test_a_tree_leaves_pairs_out_that_would_make_the_model_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Impossible cells join a, b and c in a chain; the pair of a and c would join all of them."""
+    rules: dict[Clique, np.ndarray] = {}
+    for pair in (("a", "b"), ("b", "c")):
+        rules[pair] = np.zeros(DOMAIN.shape(pair), np.bool_)
+        rules[pair][0, 0] = True
+    monkeypatch.setattr(methods, "MOST_CANDIDATE_CELLS", 35)  # a × b × c has 36
+    source = NoisySource(made_rows(), Fraction(5))
+    done = methods.tree(source, impossible=rules)
+    pairs = [one.clique for one in done.marginals if len(one.clique) == 2]
+    assert len(pairs) == 3
+    assert ("a", "c") not in pairs
+    assert max(map(DOMAIN.cells, fit_measured(DOMAIN, done, rules).tree.cliques)) < 36
+    monkeypatch.setattr(methods, "MOST_LINKED", 2)
+    done = methods.tree(NoisySource(made_rows(), Fraction(5)), impossible=rules)
+    assert ("a", "c") not in [one.clique for one in done.marginals]

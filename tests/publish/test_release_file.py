@@ -77,6 +77,12 @@ def test_a_census_is_read(tmp_path: Path) -> None:
         ("epsilon = 1.0", 'epsilon = "1"', "Remove the quotes"),
         ("epsilon = 1.0\n", "", "release.epsilon: is missing"),
         ("delta = 1e-9\n", "", "release.delta: is missing"),
+        ("delta = 1e-9", "delta = 0", "release.toml:7: release.delta: must be above 0: Gaussian noise"),
+        (
+            "epsilon = 1.0",
+            "rho = 1e300",
+            "release.toml:6: release.rho: must be above 0, and at most 1,000,000",
+        ),
         ("epsilon = 1.0", "epsilon = 1.0\nrho = 0.1", "release.rho: is another way to give the price"),
         ("bins = 12", "bins = 0", "columns.stay.bins: must lie between 1 and 1,024"),
         ("bins = 12", "bin = 12", 'Did you mean "bins"?'),

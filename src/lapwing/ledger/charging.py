@@ -334,9 +334,12 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
         receipt = request.settle(
             lambda debits: ledger.store.write(lambda tx: post_within(tx, debits)), post_within
         )
-    except WorkEnded:  # the process that made it is gone, and it is still held
+    except WorkEnded:  # the process that made it is gone, or left it, and it is still held
         [(number,)] = ledger.store.rows("SELECT seq FROM entries WHERE key = ?", request.key)
-        return find_reservation(ledger, number, principal=principal)
+        found = find_reservation(ledger, number, principal=principal)
+        if is_finished(found):  # its work failed: it is never begun again
+            raise
+        return found
     return Reservation(ledger, receipt, fixed)
 
 
@@ -412,10 +415,38 @@ def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
     return ledger.store.write(work)
 
 
-def has_charged_step(reservation: Reservation) -> bool:
-    """Return whether some step was charged."""
-    sql = "SELECT 1 FROM reservations WHERE reservation = ? AND steps > 0 LIMIT 1"
+def charged_steps(reservation: Reservation) -> int:
+    """Return how many steps were charged."""
+    sql = "SELECT steps FROM reservations WHERE reservation = ? LIMIT 1"
+    return int(reservation.ledger.store.rows(sql, reservation.number)[0][0])
+
+
+def are_charged(reservation: Reservation, losses: Sequence[Loss]) -> bool:
+    """Return whether the charged steps are as many as these losses and cost the same in each account."""
+    ledger, width = reservation.ledger, len(COSTS)
+    rows = ledger.store.rows(
+        f"SELECT account, steps, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
+        "WHERE reservation = ?",
+        reservation.number,
+    )
+    for number, steps, *sums in rows:
+        account = ledger.numbered(number)
+        costs = [sum(column) for column in zip(*map(account.costs, losses), strict=True)] or [0] * width
+        most = zip(costs, sums[:width], strict=True)
+        if steps != len(losses) or [min(cost, total) for cost, total in most] != list(sums[width:]):
+            return False
+    return True
+
+
+def is_settled(reservation: Reservation) -> bool:
+    """Return whether the reservation was settled."""
+    sql = "SELECT 1 FROM reservations WHERE reservation = ? AND ended = 1 LIMIT 1"
     return bool(reservation.ledger.store.rows(sql, reservation.number))
+
+
+def leave(reservation: Reservation) -> None:
+    """Note that this process does not work on it now. The same key continues it."""
+    reservation.ledger.running.end(_key(reservation.receipt))
 
 
 def is_finished(reservation: Reservation) -> bool:

@@ -11,6 +11,7 @@ Test     tests/ledger/test_gate.py, tests/faults/test_ledger_crashes.py (every s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -180,7 +181,7 @@ class Gate:
         """Reserve budget for work in steps.
 
         The same key after a crash returns the same work, to continue; after it was finished, the work with
-        its answer.
+        its answer. After it failed, WorkEnded is raised.
         """
         chosen = _fresh_key() if key is None else key
         try:
@@ -230,6 +231,33 @@ class Work:
         """Charge one step before it begins. A fixed run has one step, without a loss of its own."""
         charging.charge_step(self._held, loss)
 
+    @property
+    def charged(self) -> int:
+        """How many steps were charged, by this process and by earlier ones."""
+        return charging.charged_steps(self._held)
+
+    def are_charged(self, losses: Sequence[Loss]) -> bool:
+        """Return whether exactly these losses were charged: their number, and their sum in each account."""
+        return charging.are_charged(self._held, losses)
+
+    def leave(self) -> None:
+        """Stop here for now, after an interruption. The same key continues the work."""
+        charging.leave(self._held)
+
+    def fail(self) -> None:
+        """End the work after a failure that private values may have caused. It counts as a failed request.
+
+        The same key never continues it, and everything that is reserved counts as spent.
+        """
+        charging.give_up(self._gate._ledger, self._held.receipt)
+        with suppress(Unavailable, BadParameter):  # then it stays reserved, which costs the same
+            self.settle(stopping_was_decided_from_released_values=False)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the work was settled."""
+        return charging.is_settled(self._held)
+
     def settle(self, *, stopping_was_decided_from_released_values: bool) -> None:
         """End the work. The rest lapses only if no private value decided to stop here."""
         charging.settle_reservation(
@@ -241,7 +269,7 @@ class Work:
         """Run, store and return the answer of the whole work, which was made from charged steps."""
         if self.answered is not None:
             return self.answered
-        if not charging.has_charged_step(self._held):
+        if not charging.charged_steps(self._held):
             raise BadParameter("work", "no step was charged, so nothing is spent yet")
         if charging.is_finished(self._held):  # no second draw: the key finds the answer
             raise WorkEnded

@@ -1,16 +1,16 @@
 """A release, bound to the tables of its policy: everything that can be refused is refused here.
 
 Claim    whether a release is refused depends on its file, the policy and public tables, never on private
-         rows.
+         rows. A synthetic table that is bound can be run: its rules leave some row, and its model, its
+         workload and its noise are within limits.
 Because  the question is bound like SQL; cells follow from declared kinds; facts come from the file and from
          public tables. No private row is read here.
-Test     tests/publish/test_synthetic_release.py, tests/publish/census/test_census_release.py
+Test     tests/publish/test_bound_release.py, tests/publish/census/test_census_release.py
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,8 +25,12 @@ from lapwing.errors import BadParameter
 from lapwing.ledger import Spending, Target
 from lapwing.ledger.spending import refusal
 from lapwing.publish.measured.published_column import PublishedColumn, domain_of, published_column
+from lapwing.publish.methods import BYTES_OF_A_CELL, require_small_candidates
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.release_file import CENSUS, ReleasePlanFile
+from lapwing.publish.models.graphical_model import BeliefPropagation
+from lapwing.publish.models.junction_tree import tree_cells
+from lapwing.publish.release_file import CENSUS, MOST_COLUMNS, MOST_RHO, ReleasePlanFile
+from lapwing.publish.synthetic_price import SyntheticPrice
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.binding.public_tables import code_of
 from lapwing.sql.dataset import Dataset
@@ -34,8 +38,8 @@ from lapwing.sql.row_questions import RowQuestion
 
 FORM = "lapwing release 1"
 RHO_UNITS = 10**9
-MOST_RHO = 10**6
 MOST_IMPOSSIBLE_CELLS = 1 << 20
+MOST_CENSUS_CELLS = 1 << 25  # of the model of a census' impossible cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,29 +138,52 @@ def bind_release(file: ReleasePlanFile, dataset: Dataset) -> BoundRelease:
     )  # fmt: skip
     if not columns:
         raise BadParameter("rows", "must select at least one column to publish")
-    return BoundRelease(file, dataset, question, columns, impossible_cells(columns, file.impossible))
+    is_census, domain = file.method == CENSUS, domain_of(columns)
+    if not is_census:
+        if len(columns) > MOST_COLUMNS:
+            raise BadParameter(
+                "rows", f"selects {len(columns)} columns, and at most {MOST_COLUMNS} are possible"
+            )
+        require_small_candidates(domain, file.method, file.workload, file.model_bytes)
+        if file.rho is not None:
+            SyntheticPrice.of(file, domain, question.rows, file.rho)
+    cells = MOST_CENSUS_CELLS if is_census else file.model_bytes // BYTES_OF_A_CELL
+    impossible = impossible_cells(columns, file.impossible, model_cells=cells)
+    return BoundRelease(file, dataset, question, columns, impossible)
 
 
 def impossible_cells(
-    columns: tuple[PublishedColumn, ...], rules: tuple[Mapping[str, Any], ...]
+    columns: tuple[PublishedColumn, ...], rules: tuple[Mapping[str, Any], ...], *, model_cells: int
 ) -> dict[Clique, NDArray[np.bool_]]:
-    """Return the cells that no row may have, by clique, from rules of values that do not go together."""
+    """Return the cells that no row may have, by clique, from rules of values that do not go together.
+
+    Claim    some row follows all rules, and a model of them alone has at most `model_cells` cells.
+    Because  the sum over all rows, by belief propagation over the rules' cliques, is above 0.
+    Test     tests/publish/test_bound_release.py
+    """
     domain, by_name = domain_of(columns), {column.name: column for column in columns}
-    found: dict[Clique, NDArray[np.bool_]] = {}
     for number, rule in enumerate(rules, 1):
         for name in rule:
             if name not in by_name:
                 raise BadParameter(f"impossible {number}", f'"{name}" is not a published column')
-        clique = domain.clique(rule)
-        if math.prod(domain.shape(clique)) > MOST_IMPOSSIBLE_CELLS:
+        if domain.cells(rule) > MOST_IMPOSSIBLE_CELLS:
             raise BadParameter(f"impossible {number}", "names columns with too many cells together")
+    if not rules:
+        return {}
+    needed = tree_cells(domain, [domain.clique(rule) for rule in rules])
+    if needed > model_cells:
+        raise BadParameter(
+            "impossible",
+            f"connects columns to a model of {needed:.3g} cells, and at most {model_cells:,} are possible. "
+            "Use fewer rules, fewer bins, or model_megabytes under [synthetic]",
+        )
+    found: dict[Clique, NDArray[np.bool_]] = {}
+    for number, rule in enumerate(rules, 1):
+        clique = domain.clique(rule)
         mask = found.setdefault(clique, np.zeros(domain.shape(clique), np.bool_))
         mask[tuple(_cell(by_name[name], rule[name], number) for name in clique)] = True
-    for clique, mask in found.items():
-        if mask.all():
-            raise BadParameter(
-                "impossible", f"leaves no cell of {', '.join(clique)}: there could be no rows"
-            )
+    if not BeliefPropagation(domain, [], found).is_possible():
+        raise BadParameter("impossible", "leaves no row: every row would have something impossible")
     return found
 
 

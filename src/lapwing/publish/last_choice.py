@@ -5,9 +5,9 @@ Claim    with the given confidence, every candidate of the last round is within 
 Because  the exponential mechanism with ε and sensitivity Δ chooses among n candidates one whose score is
          within (2Δ/ε)(ln n + ln(1/β)) of the best, except with probability β. The chosen marginal was then
          measured: its distance to the model is at most the distance of the noisy counts plus a sum of
-         noises with fixed signs, which is sub-Gaussian and at most σ √(2 m ln(1/β)) for m cells, except with
-         probability β. Solving the score for the distance gives a bound for the model of that round; the
-         final model differs from it by a known distance (triangle inequality). McKenna et al. 2022,
+         noises with fixed signs, which is sub-Gaussian and at most σ √(2 m ln(1/β)) for m cells, except
+         with probability β. Solving the score for the distance gives a bound for the model of that round;
+         the final model differs from it by a known distance (triangle inequality). McKenna et al. 2022,
          theorem 4.
 Test     tests/publish/test_last_choice.py
 """

@@ -6,6 +6,12 @@ Because  each step's noise is sized from what is left then; the source refuses a
          method sees nothing else of the data.
 Test     tests/publish/test_methods.py
 
+Claim    a run that lost any step in a crash still measures everything that its method measures, within the
+         budget.
+Because  a step takes its share of what is left (`affordable`), never all of it: a part is kept aside, and
+         from that part each step takes at most half.
+Test     tests/publish/test_methods.py::test_a_run_that_was_killed_at_any_step_finishes
+
 `tree` follows MST (McKenna, Miklau and Sheldon 2021), `adaptive` follows AIM (McKenna, Mullins, Sheldon and
 Miklau 2022). Both are written from the papers, with whole-number scores and exact noise.
 """
@@ -14,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -22,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core.exact import sqrt_up
+from lapwing.core.losses import LARGEST_EPSILON
 from lapwing.errors import BadParameter
 from lapwing.publish.last_choice import LastChoice
 from lapwing.publish.models.domain import Clique, Domain
@@ -45,6 +53,13 @@ ROUNDS_PER_COLUMN = 16
 SIGMA_STEPS = 1 << 10  # σ and ε are multiples of 1/these: long fractions would slow exact noise down
 EPSILON_STEPS = 1 << 30
 SHARE_OF_MEASURING = Fraction(9, 10)  # of a round's ρ; the rest is for choosing
+SPARE = Fraction(1, 256)  # of the budget, for the steps that follow a crash
+MOST_SIGMA = 1 << 32  # noise of billions of rows in each count says nothing
+MOST_COLUMNS_OF_A_MARGINAL = 6
+MOST_CANDIDATES = 10_000  # marginals that are scored in a round
+MOST_CANDIDATE_CELLS = 1 << 26  # of all of them together, and of a model
+MOST_LINKED = 32  # columns that impossible cells connect, up to which a tree's circles are tried
+LARGEST_COUNT = 1 << 40  # of the model; larger ones are cut
 
 Impossible = Mapping[Clique, NDArray[np.bool_]]
 Progress = Callable[[str, float], None]  # what is done now, and the share of the budget that is spent
@@ -89,8 +104,8 @@ class _Run:
     def domain(self) -> Domain:
         return self.source.domain
 
-    def measure(self, clique: Clique, sigma: Fraction) -> NoisyMarginal:
-        found = self.source.measure(clique, sigma)
+    def measure(self, clique: Clique, rho: Fraction) -> NoisyMarginal:
+        found = self.source.measure(clique, smallest_sigma(rho, self.source.rows_per_unit))
         self.measured.append(found)
         self._tell(f"measured {' × '.join(clique)}")
         return found
@@ -100,8 +115,8 @@ class _Run:
         self.model = fit(self.domain, self.measured, steps=steps, start=start, impossible=self.impossible)
         return self.model
 
-    def choose(self, candidates: Sequence[Candidate], epsilon: Fraction) -> Clique:
-        found = self.source.choose(candidates, epsilon)
+    def choose(self, candidates: Sequence[Candidate], rho: Fraction) -> Clique:
+        found = self.source.choose(candidates, largest_epsilon(rho))
         self._tell(f"chose {' × '.join(found)}")
         return found
 
@@ -113,6 +128,14 @@ class _Run:
         if self.progress is not None:
             spent = 1 - self.source.left / self.source.budget
             self.progress(what, float(spent))
+
+
+def affordable(source: MarginalSource) -> Fraction:
+    """Return the ρ that all steps to go may spend together: what is left, without a part for after a crash.
+
+    After a crash near the end, only that part is left. Then it is half of it, so that it never ends.
+    """
+    return max(source.left - source.budget * SPARE, source.left / 2)
 
 
 def independent(
@@ -127,26 +150,53 @@ def independent(
 def tree(
     source: MarginalSource, *, impossible: Impossible | None = None, progress: Progress | None = None
 ) -> Measured:
-    """Measure each column, choose the pairs of a spanning tree, and measure these pairs."""
+    """Measure each column, choose the pairs of a spanning tree, and measure these pairs.
+
+    Where impossible cells join columns already, a pair is left out if the model would become too large.
+    """
     run = _Run(source, impossible or {}, progress)
     _measure_columns(run, "tree")
-    model, columns = run.fit(STEPS_OF_A_ROUND), run.domain.columns
+    model, domain = run.fit(STEPS_OF_A_ROUND), run.domain
     pairs = {
         pair: Candidate(pair, rounded_to_grid(model.marginal(pair)))
-        for pair in itertools.combinations(columns, 2)
+        for pair in itertools.combinations(domain.columns, 2)
     }
-    parts = {name: frozenset((name,)) for name in columns}
     chosen: list[Clique] = []
-    epsilon = largest_epsilon(source.budget / 3 / max(1, len(columns) - 1))
-    for _ in columns[1:]:
-        possible = [one for (left, right), one in pairs.items() if parts[left] != parts[right]]
-        pair = run.choose(possible, epsilon)
-        chosen.append(pair)
-        joined = parts[pair[0]] | parts[pair[1]]
-        parts.update(dict.fromkeys(joined, joined))
+    most = len(domain.columns) - 1
+    for to_choose in range(most, 0, -1):
+        parts = _connected(domain, chosen)
+        linked = _connected(domain, [*chosen, *run.impossible])
+        possible = [
+            one for (left, right), one in pairs.items()
+            if parts[left] != parts[right]
+            and (linked[left] != linked[right] or _stays_small(run, chosen, one.clique, linked[left]))
+        ]  # fmt: skip
+        if not possible:
+            break
+        chosen.append(run.choose(possible, affordable(source) / (to_choose + most)))
     for number, pair in enumerate(chosen):
-        run.measure(pair, smallest_sigma(source.left / (len(chosen) - number), source.rows_per_unit))
+        run.measure(pair, affordable(source) / (len(chosen) - number))
     return run.end()
+
+
+def _connected(domain: Domain, cliques: Iterable[Clique]) -> dict[str, frozenset[str]]:
+    """Return for each column the columns that a chain of cliques connects with it."""
+    parts = {name: frozenset((name,)) for name in domain.columns}
+    for clique in cliques:
+        joined = frozenset().union(*(parts[name] for name in clique))
+        parts.update(dict.fromkeys(joined, joined))
+    return parts
+
+
+def _stays_small(run: _Run, chosen: list[Clique], pair: Clique, linked: frozenset[str]) -> bool:
+    """Return whether the model stays small with a pair that closes a circle through impossible cells."""
+    if any(set(pair) <= set(clique) for clique in run.impossible):
+        return True  # the model has it already
+    if len(linked) > MOST_LINKED:
+        return False
+    names = run.domain.clique(linked)
+    known = [clique for clique in (*run.impossible, *chosen, pair) if set(clique) <= linked]
+    return tree_cells(Domain(names, run.domain.shape(names)), known) <= MOST_CANDIDATE_CELLS
 
 
 def adaptive(
@@ -168,13 +218,14 @@ def adaptive(
     """
     run, domain = _Run(source, impossible or {}, progress), source.domain
     weights = workload_weights(domain, workload)
-    per_round = source.budget / (ROUNDS_PER_COLUMN * len(domain.columns))
+    per_round = source.budget * (1 - SPARE) / (ROUNDS_PER_COLUMN * len(domain.columns))
     _measure_columns(run, "adaptive")
     model = run.fit(STEPS_OF_A_ROUND)
     is_last = False
     while not is_last:
-        is_last = source.left < 2 * per_round
-        per_round = source.left if is_last else per_round
+        left = affordable(source)
+        is_last = left < 2 * per_round
+        per_round = left if is_last else per_round
         sigma = smallest_sigma(per_round * SHARE_OF_MEASURING, source.rows_per_unit)
         spent = 1 - source.left / source.budget
         small = _small_enough(domain, model, run, weights, int(spent * model_bytes) // BYTES_OF_A_CELL)
@@ -185,12 +236,12 @@ def adaptive(
             )
             for clique in small
         ]  # fmt: skip
-        epsilon = largest_epsilon(per_round * (1 - SHARE_OF_MEASURING))
-        clique = run.choose(candidates, epsilon)
+        rho = per_round * (1 - SHARE_OF_MEASURING)
+        clique = run.choose(candidates, rho)
         before = model.marginal(clique)
-        noisy = run.measure(clique, sigma)
+        noisy = run.measure(clique, min(per_round * SHARE_OF_MEASURING, affordable(source)))
         if is_last:
-            run.last = LastChoice(tuple(candidates), noisy, epsilon, source.rows_per_unit)
+            run.last = LastChoice(tuple(candidates), noisy, largest_epsilon(rho), source.rows_per_unit)
         model = run.fit(STEPS_OF_A_ROUND)
         moved = float(np.abs(model.marginal(clique) - before).sum())
         if moved <= MEAN_OF_NOISE * noisy.sigma * before.size:
@@ -199,20 +250,54 @@ def adaptive(
 
 
 def _measure_columns(run: _Run, method: str) -> None:
-    source = run.source
-    sigma = first_sigma(method, source.budget, len(run.domain.columns), source.rows_per_unit)
-    for name in run.domain.columns:
-        run.measure((name,), sigma)
+    names = run.domain.columns
+    share = _share_of_columns(method, len(names)) / len(names)
+    for number, name in enumerate(names):
+        run.measure((name,), affordable(run.source) * share / (1 - number * share))
+
+
+def _share_of_columns(method: str, columns: int) -> Fraction:
+    """Return the share of the budget with which a method measures single columns."""
+    if method == "adaptive":
+        return SHARE_OF_MEASURING / ROUNDS_PER_COLUMN
+    return Fraction(1, 3) if method == "tree" and columns > 1 else Fraction(1)
 
 
 def first_sigma(method: str, budget: Fraction, columns: int, rows_per_unit: int) -> Fraction:
-    """Return the σ with which a method measures single columns first."""
-    shares = {
-        "independent": Fraction(1),
-        "tree": Fraction(1, 3),
-        "adaptive": SHARE_OF_MEASURING / ROUNDS_PER_COLUMN,
-    }
-    return smallest_sigma(budget * shares[method] / columns, rows_per_unit)
+    """Return the σ with which a method measures single columns first: its largest, if no step is lost."""
+    share = (1 - SPARE) * _share_of_columns(method, columns) / columns
+    return smallest_sigma(budget * share, rows_per_unit)
+
+
+def require_small_candidates(
+    domain: Domain, method: str, workload: Iterable[Clique] | None, model_bytes: int
+) -> None:
+    """Refuse a workload that is too large to be scored. It depends on declarations alone."""
+    names = domain.columns
+    if method == "adaptive":
+        if workload is None and math.comb(len(names), min(3, len(names))) > MOST_CANDIDATES:
+            raise BadParameter(
+                "synthetic.workload",
+                f"is needed: {len(names)} columns have {math.comb(len(names), 3):,} marginals of three, "
+                f"and at most {MOST_CANDIDATES:,} can be scored. Name the marginals that the rows are for",
+            )
+        cells = model_bytes // BYTES_OF_A_CELL
+        sizes = [domain.cells(clique) for clique in workload_weights(domain, workload)]
+        if len(sizes) > MOST_CANDIDATES:
+            raise BadParameter(
+                "synthetic.workload",
+                f"has {len(sizes):,} marginals inside it, and at most {MOST_CANDIDATES:,} can be scored. "
+                "Name fewer",
+            )
+        total = sum(size for size in sizes if size <= cells)
+    else:
+        total = sum(map(domain.cells, itertools.combinations(names, 2))) if method == "tree" else 0
+    if total > MOST_CANDIDATE_CELLS:
+        raise BadParameter(
+            "columns",
+            f"have {total:,} cells in all marginals that would be scored, and at most "
+            f"{MOST_CANDIDATE_CELLS:,} are possible. Use fewer columns or bins, or a smaller workload",
+        )
 
 
 def workload_weights(domain: Domain, workload: Iterable[Clique] | None) -> dict[Clique, int]:
@@ -221,14 +306,29 @@ def workload_weights(domain: Domain, workload: Iterable[Clique] | None) -> dict[
         most = min(3, len(domain.columns))
         wanted = list(itertools.combinations(domain.columns, most))
     else:
-        wanted = list(dict.fromkeys(domain.clique(clique) for clique in workload))
+        wanted = list(dict.fromkeys(_workload_clique(domain, clique) for clique in workload))
     if not wanted:
         raise BadParameter("workload", "must have at least one marginal")
     inside = {
         part: 0 for clique in wanted for size in range(1, len(clique) + 1)
         for part in itertools.combinations(clique, size)
     }  # fmt: skip
-    return {part: sum(len(set(part) & set(clique)) for clique in wanted) for part in inside}
+    times = Counter(name for clique in wanted for name in clique)
+    return {part: sum(times[name] for name in part) for part in inside}
+
+
+def _workload_clique(domain: Domain, columns: Iterable[str]) -> Clique:
+    names = tuple(columns)
+    for name in names:
+        if name not in domain.columns:
+            raise BadParameter("synthetic.workload", f'"{name}" is not a published column')
+    if len(set(names)) > MOST_COLUMNS_OF_A_MARGINAL:
+        raise BadParameter(
+            "synthetic.workload",
+            f"has a marginal of {len(set(names))} columns, and at most {MOST_COLUMNS_OF_A_MARGINAL} are "
+            "possible",
+        )
+    return domain.clique(names)
 
 
 def _small_enough(
@@ -253,8 +353,13 @@ def _small_enough(
 
 
 def rounded_to_grid(counts: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the model's counts in whole steps of 1/GRID."""
-    return np.rint(counts * GRID).astype(np.int64)
+    """Return the model's counts in whole steps of 1/GRID, cut to ±LARGEST_COUNT.
+
+    A model is made of released numbers, so this error tells nothing of private rows.
+    """
+    if not np.isfinite(counts).all():
+        raise ArithmeticError("the fitted model has counts that are no numbers. Please report it as a bug")
+    return np.rint(np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT) * GRID).astype(np.int64)
 
 
 def smallest_sigma(rho: Fraction, rows_per_unit: int) -> Fraction:
@@ -267,5 +372,6 @@ def smallest_sigma(rho: Fraction, rows_per_unit: int) -> Fraction:
 def largest_epsilon(rho: Fraction) -> Fraction:
     """Return an ε with few digits, rounded down, with which one choice costs at most ρ."""
     epsilon = Fraction(math.floor(EPSILON_STEPS / sqrt_up(1 / (8 * rho))), EPSILON_STEPS)
+    epsilon = min(epsilon, LARGEST_EPSILON)
     assert choosing_cost(epsilon) <= rho
     return epsilon

@@ -58,6 +58,7 @@ METHODS = (*SYNTHETIC, CENSUS)
 MOST_MEGABYTES = 256
 USUAL_MEGABYTES = 4
 MOST_COLUMNS = 100
+MOST_RHO = 10**6
 MOST_RULES = 1000
 TOTAL, CELLS, TIMES = "total", "cells", "*"  # queries of a census level: sums, all columns, and crosses
 
@@ -155,8 +156,12 @@ def _rule(value: object) -> dict[str, Any]:
     return dict(value)
 
 
+_PRICE = fits(lambda one: 0 < one <= MOST_RHO, f"must be above 0, and at most {MOST_RHO:,}")
 _POSITIVE = fits(lambda one: one > 0, "must be above 0")
 _PART = fits(lambda one: 0 <= one < 1, "must be at least 0 and below 1: a share of ρ")
+
+
+_NO_DELTA = "must be above 0: Gaussian noise needs some, such as 1e-9"
 
 
 class ReleaseTable(FileTable):
@@ -167,8 +172,8 @@ class ReleaseTable(FileTable):
     rows: Annotated[str, PlainValidator(_sql)] | None = needed('rows = "SELECT ward, stay FROM visits"')
     method: Annotated[Text, one_of(METHODS)] | None = needed(f"method = {quoted_choices(METHODS)}")
     epsilon: Epsilon | None = None
-    delta: Delta | None = None
-    rho: Annotated[Number, _POSITIVE] | None = None
+    delta: Annotated[Delta, fits(lambda one: one > 0, _NO_DELTA)] | None = None
+    rho: Annotated[Number, _PRICE] | None = None
     check: Annotated[Number, _PART] | None = None
 
     def price(self, *, has_wanted: bool) -> tuple[Fraction | None, Fraction | None]:

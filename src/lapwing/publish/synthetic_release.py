@@ -3,9 +3,16 @@
 Claim    the release loses at most the reserved ρ of any privacy unit, also if it is killed and resumed at
          any point; after the measurements, everything is post-processing.
 Because  ρ is reserved once under the release's key, and each step is charged before it begins; results are
-         in the journal, or lost, and never drawn again; the stored answer has all results, and rows are
-         made from it alone.
+         in the journal, or lost, and never drawn again; one run at a time has the journal, and goes on only
+         if its steps are those of the ledger; the stored answer has all results, and rows are made from it
+         alone.
 Test     tests/publish/test_synthetic_release.py
+
+Claim    mistakes that can be known before are refused before anything is reserved. A failure that private
+         rows may have caused ends the release with one error, and is counted.
+Because  `bind_release` and `SyntheticPrice` check everything that depends on the file, the policy and ρ; a
+         step's failure goes through `Work.fail`.
+Test     tests/publish/test_synthetic_release.py, tests/publish/test_bound_release.py
 """
 
 from __future__ import annotations
@@ -14,7 +21,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +30,29 @@ from numpy.typing import NDArray
 from lapwing.core.noise import permutation
 from lapwing.errors import BadParameter
 from lapwing.ledger.gate import Gate, Release, Work
+from lapwing.ledger.request_status import RequestState
 from lapwing.publish import methods
 from lapwing.publish.bound_release import BoundRelease
-from lapwing.publish.measured.journal import Journal, JournalStep
-from lapwing.publish.measured.private_marginals import PrivateMarginals, Record, noisy_marginal
+from lapwing.publish.measured.journal import Journal, JournalStep, held
+from lapwing.publish.measured.private_marginals import (
+    PrivateMarginals,
+    Record,
+    noisy_marginal,
+    step_loss,
+)
 from lapwing.publish.measured.published_column import coded_rows
-from lapwing.publish.methods import Measured, Progress, fit_measured, smallest_sigma
+from lapwing.publish.methods import Measured, Progress, affordable, fit_measured, smallest_sigma
 from lapwing.publish.models.domain import Clique
 from lapwing.publish.models.fitting import NoisyMarginal
 from lapwing.publish.models.graphical_model import GraphicalModel
 from lapwing.publish.models.marginal_source import MarginalSource
 from lapwing.publish.models.row_sampler import sample_rows
+from lapwing.publish.synthetic_price import CHECKED_MARGINALS, SyntheticPrice, checkable
 from lapwing.sql import row_questions
 
 ANSWER_FORM = "lapwing synthetic table 1"
-STEPS_AT_MOST = 4096  # of one release; each is rounded up in the ledger
-LEDGER_UNIT = Fraction(1, 10**9)
-CHECKED_MARGINALS = 10
+MOST_ROWS = 20_000_000
+MOST_VALUES = 200_000_000  # rows times columns; making them takes about four times their 8 bytes
 Wholes = NDArray[np.int64]
 
 
@@ -48,8 +60,9 @@ Wholes = NDArray[np.int64]
 class SyntheticTable:
     """Invented rows, the model and the measurements behind them, and marginals that only check them.
 
-    `bounds` has the greatest L1 errors of marginals that were not measured, at 95 % confidence. Only the run
-    that measured knows them.
+    `bounds` has the greatest L1 errors of marginals that were not measured, at 95 % confidence. Only the
+    run that measured knows them. `note` is a sentence if there are fewer rows than the model estimates,
+    else empty.
     """
 
     rows: Wholes
@@ -58,6 +71,7 @@ class SyntheticTable:
     checked: tuple[NoisyMarginal, ...]
     bounds: Mapping[Clique, float]
     release: Release
+    note: str = ""
 
 
 def publish_table(
@@ -80,32 +94,67 @@ def publish_table(
     Raises:
         OverBudget: If the accounts have less. Nothing is charged.
         KeyReused: If the name was used for another release.
-        BadParameter: If the source changed, or ρ is too small for the steps.
+        InProgress: If another run of this release is under way. It charges nothing.
+        WorkEnded: If reading rows failed, now or before under this name. What was reserved counts as spent.
+        BadParameter: If ρ is too small for the steps, or the journal is lost or was changed.
     """
     dataset = bound.dataset
+    price = SyntheticPrice.of(bound.file, bound.domain, bound.rows_per_unit, rho)
     with dataset.curator.keeping_open():
         version = row_questions.checked_version(dataset, bound.question)
         gate = Gate(dataset.ledger, principal=dataset.analyst)
-        work = gate.reserve(bound.spending(rho, version), key=bound.key)
-        release, done = work.answered, None
-        if release is None:
-            release, done = _measure(
-                bound, rho, version, work=work, path=journal, progress=progress, record=record
-            )
-            work.settle(stopping_was_decided_from_released_values=True)
+        spending = bound.spending(rho, version)
+        work, done = gate.reserve(spending, key=bound.key), None
+        if work.answered is None:
+            try:
+                require_journal(work, journal)
+                with held(journal):
+                    earlier = gate.find(bound.key)
+                    if earlier is not None and earlier.state is RequestState.ANSWERED:
+                        work = gate.reserve(spending, key=bound.key)  # another run finished meanwhile
+                    else:
+                        done = _measure(
+                            bound, price, version, work=work, path=journal, progress=progress, record=record
+                        )
+            except BaseException:
+                work.leave()
+                raise
+        release = work.answered
+        assert release is not None
+        _settle(work)
     return table_from_answer(bound, release, done, progress)
+
+
+def require_journal(work: Work, path: Path) -> None:
+    """Refuse to go on without the journal of steps that were charged: they would be paid a second time."""
+    if work.charged and not path.exists():
+        raise BadParameter(
+            "journal",
+            f"{path} is not there, and {work.charged} steps of this release were charged before. Put it "
+            "back to go on, or publish under another name: what is reserved under this name stays reserved",
+        )
+
+
+def _settle(work: Work) -> None:
+    """Let the rest lapse: that the method ended was decided from released numbers. Twice is once."""
+    try:
+        if not work.is_settled:
+            work.settle(stopping_was_decided_from_released_values=True)
+    except BadParameter:
+        if not work.is_settled:  # else another run did it at the same time
+            raise
 
 
 def _measure(
     bound: BoundRelease,
-    rho: Fraction,
+    price: SyntheticPrice,
     version: int,
     *,
     work: Work,
     path: Path,
     progress: Progress | None,
     record: Record | None,
-) -> tuple[Release, Measured]:
+) -> Measured:
     dataset, table = bound.dataset, list[Wholes]()
 
     def read() -> Wholes:
@@ -115,32 +164,43 @@ def _measure(
                 raise BadParameter("source", "changed while it was read")
         return table[0]
 
-    def source(name: str, budget: Fraction) -> PrivateMarginals:
-        journal = Journal(
-            path.with_name(f"{path.name}{name}"), f"{bound.key}{name}: {work.receipt.entry!r}"
-        )
+    def journal(name: str) -> Journal:
+        return Journal(path.with_name(f"{path.name}{name}"), f"{bound.key}{name}: {work.receipt.entry!r}")
+
+    def source(steps: Journal, budget: Fraction) -> PrivateMarginals:
         return PrivateMarginals(
             bound.domain, read, rows_per_unit=bound.rows_per_unit, budget=budget, charge=work.step,
-            journal=journal, record=record,
+            fail=work.fail, journal=steps, record=record,
         )  # fmt: skip
 
-    measured, checked = _split(bound, rho)
-    main, beside = source("", measured), source(".check", checked)
+    journals = [journal(name) for name in (("", ".check") if price.check else ("",))]
+    _agree(bound, work, journals)
+    main = source(journals[0], price.method)
     done = _run(bound, main, progress)
-    if checked:
-        _check(bound, beside)
-    answer = _answer(bound, rho, main.steps, beside.steps)
-    return work.finish(lambda: answer), done if main.agrees else replace(done, last=None)
+    if price.check:
+        check_marginals(source(journals[1], price.check))
+    answer = _answer(bound, price.rho, main.steps, journals[1].steps if price.check else ())
+    work.finish(lambda: answer)
+    return done if main.agrees else replace(done, last=None)
 
 
-def _split(bound: BoundRelease, rho: Fraction) -> tuple[Fraction, Fraction]:
-    """Return the ρ of the method and of the check. Ledgers round each step up by at most one unit."""
-    usable = rho - STEPS_AT_MOST * LEDGER_UNIT
-    if usable <= rho / 2:
-        raise BadParameter(
-            "epsilon", f"is too small: ρ must be above {float(2 * STEPS_AT_MOST * LEDGER_UNIT):g}"
-        )
-    return usable * (1 - bound.file.check), usable * bound.file.check
+def _agree(bound: BoundRelease, work: Work, journals: Sequence[Journal]) -> None:
+    """Refuse journals whose steps are not those that the ledger charged: their number, and their losses.
+
+    A process that died between writing a step and charging it leaves a step that was not charged. That one
+    is dropped.
+    """
+    current = next((one for one in reversed(journals) if one.steps), journals[0])
+    if sum(len(one.steps) for one in journals) == work.charged + 1 and current.steps[-1].result is None:
+        current.drop()
+    try:
+        losses = [
+            step_loss(bound.domain, bound.rows_per_unit, step) for one in journals for step in one.steps
+        ]
+    except ValueError:
+        raise current.was_changed() from None
+    if not work.are_charged(losses):
+        raise current.was_changed()
 
 
 def _run(bound: BoundRelease, source: MarginalSource, progress: Progress | None) -> Measured:
@@ -154,14 +214,24 @@ def _run(bound: BoundRelease, source: MarginalSource, progress: Progress | None)
     return method(source, impossible=bound.impossible, progress=progress)
 
 
-def _check(bound: BoundRelease, source: MarginalSource) -> None:
-    """Measure random marginals of up to two columns, which the fit never sees."""
-    names = bound.domain.columns
-    possible: list[Clique] = [*combinations(names, 2)] or [(names[0],)]
-    chosen = [possible[k] for k in permutation(len(possible))[:CHECKED_MARGINALS]]
-    sigma = smallest_sigma(source.budget / len(chosen), bound.rows_per_unit)
-    for clique in chosen:
-        source.measure(clique, sigma)
+def check_marginals(source: PrivateMarginals) -> None:
+    """Measure random marginals of two columns, which the fit never sees.
+
+    Each choice is in the journal before it is charged. After a crash, marginals with a result are kept, and
+    others are drawn in the place of those that were lost.
+    """
+    possible = checkable(source.domain)
+    wanted = min(CHECKED_MARGINALS, len(possible))
+    for step in source.steps:
+        if step.result is not None:
+            clique = source.domain.clique(step.step["measure"])
+            source.measure(clique, Fraction(step.step["sigma"]))
+            possible = [one for one in possible if one != clique]
+            wanted -= 1
+    chosen = [possible[k] for k in permutation(len(possible))[:wanted]] if wanted > 0 else []
+    for number, clique in enumerate(chosen):
+        rho = affordable(source) / (wanted - number)
+        source.measure(clique, smallest_sigma(rho, source.rows_per_unit))
 
 
 def _answer(
@@ -206,6 +276,14 @@ def table_from_answer(
     )
     start = {} if done is None else done.start
     model = fit_measured(domain, Measured(measured, start), bound.impossible, progress)
-    rows = sample_rows(model, max(1, round(model.total)))
+    estimated = max(1, round(model.total))
+    count = min(estimated, MOST_ROWS, MOST_VALUES // len(domain.columns))
+    note = (
+        f"There are {count:,} rows for an estimated {estimated:,}: a table has at most {MOST_ROWS:,} rows "
+        f"and {MOST_VALUES:,} values. Shares are those of all rows."
+        if count < estimated
+        else ""
+    )
+    rows = sample_rows(model, count)
     bounds = {} if done is None or done.last is None else done.last.bounds(model)
-    return SyntheticTable(rows, model, measured, checked, bounds, release)
+    return SyntheticTable(rows, model, measured, checked, bounds, release, note)

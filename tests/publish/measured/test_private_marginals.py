@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import BoundedRange, GaussianNoise, Loss
-from lapwing.errors import BadParameter
+from lapwing.core.selection import Exponential
+from lapwing.errors import BadParameter, WorkEnded
 from lapwing.publish import methods
 from lapwing.publish.measured.journal import Journal
-from lapwing.publish.measured.private_marginals import PrivateMarginals, Record, Wholes
+from lapwing.publish.measured.private_marginals import PrivateMarginals, Record, Wholes, step_loss
 from lapwing.publish.models.domain import Domain
 from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
 
@@ -36,9 +40,13 @@ def source(
     rows_per_unit: int = 2,
 ) -> PrivateMarginals:
     return PrivateMarginals(
-        DOMAIN, lambda: table, rows_per_unit=rows_per_unit, budget=budget, charge=charge,
+        DOMAIN, lambda: table, rows_per_unit=rows_per_unit, budget=budget, charge=charge, fail=_no_failure,
         journal=Journal(path, "run 1"), record=record,
     )  # fmt: skip
+
+
+def _no_failure() -> None:
+    pytest.fail("a step failed")
 
 
 def test_each_step_is_charged_before_rows_are_read(tmp_path: Path) -> None:
@@ -50,7 +58,7 @@ def test_each_step_is_charged_before_rows_are_read(tmp_path: Path) -> None:
 
     own = PrivateMarginals(
         DOMAIN, read, rows_per_unit=2, budget=Fraction(1), charge=lambda loss: seen.append(str(type(loss))),
-        journal=Journal(tmp_path / "j", "run 1"),
+        fail=_no_failure, journal=Journal(tmp_path / "j", "run 1"),
     )  # fmt: skip
     own.measure(("a",), Fraction(10))
     assert seen == [str(GaussianNoise), "read"]
@@ -82,8 +90,18 @@ def test_a_step_beyond_the_budget_is_refused_uncharged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["independent", "tree", "adaptive"])
-def test_neighbours_move_every_input_by_at_most_what_is_declared(tmp_path: Path, method: str) -> None:
+def test_neighbours_move_every_input_by_at_most_what_is_declared(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same steps are replayed on a table without one unit's K = 2 rows."""
+    declared: list[Fraction] = []  # the sensitivity of each choice, as its mechanism has it
+    real = Exponential.sample
+
+    def sample(mechanism: Exponential, scores: list[int]) -> int:
+        declared.append(mechanism.sensitivity)
+        return real(mechanism, scores)
+
+    monkeypatch.setattr(Exponential, "sample", sample)
     table, inputs = rows(), dict[str, list[tuple[str, object]]]()
     for name, own in {"all": table, "without": table[2:]}.items():
         inputs[name] = []
@@ -93,6 +111,7 @@ def test_neighbours_move_every_input_by_at_most_what_is_declared(tmp_path: Path,
             _force(made, tmp_path / "all")
         getattr(methods, method)(made)
     assert len(inputs["all"]) == len(inputs["without"]) >= 3
+    sensitivities = iter(declared)
     for (what, one), (other_what, other) in zip(inputs["all"], inputs["without"], strict=True):
         assert what == other_what
         moved = np.abs(np.asarray(one) - np.asarray(other))
@@ -100,8 +119,67 @@ def test_neighbours_move_every_input_by_at_most_what_is_declared(tmp_path: Path,
             assert moved.sum() <= 2
             assert (moved**2).sum() <= 4
         else:
-            heaviest = 1 if method == "tree" else 6
+            heaviest = 1 if method == "tree" else 3  # three columns: each is in one marginal of three
+            assert next(sensitivities) == GRID * 2 * heaviest
             assert moved.max() <= GRID * 2 * heaviest
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "exponential"])
+@pytest.mark.parametrize("failing", ["read", "draw"])
+def test_a_failure_after_the_charge_ends_the_release_and_tells_nothing(
+    tmp_path: Path, mechanism: str, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def broken(*_: object) -> Wholes:
+        raise RuntimeError("cannot read the age of Alice Smith")
+
+    if failing == "draw":
+        monkeypatch.setattr(Gaussian if mechanism == "gaussian" else Exponential, "sample", broken)
+    own = PrivateMarginals(
+        DOMAIN, broken if failing == "read" else rows, rows_per_unit=2, budget=Fraction(1),
+        charge=lambda _: seen.append("charged"), fail=lambda: seen.append("failed"),
+        journal=Journal(tmp_path / "j", "run 1"),
+    )  # fmt: skip
+    steps: dict[str, Callable[[], object]] = {
+        "gaussian": lambda: own.measure(("a",), Fraction(10)),
+        "exponential": lambda: own.choose([Candidate(("a",), np.zeros(2, np.int64))], Fraction(1, 4)),
+    }
+    with pytest.raises(WorkEnded) as told:
+        steps[mechanism]()
+    assert seen == ["charged", "failed"]
+    assert "Alice" not in "".join(traceback.format_exception(told.value))
+
+
+def test_an_interruption_loses_one_step_and_does_not_end_the_release(tmp_path: Path) -> None:
+    def interrupted() -> Wholes:
+        raise KeyboardInterrupt
+
+    own = PrivateMarginals(
+        DOMAIN, interrupted, rows_per_unit=2, budget=Fraction(1), charge=lambda _: None, fail=_no_failure,
+        journal=Journal(tmp_path / "j", "run 1"),
+    )  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        own.measure(("a",), Fraction(10))
+    assert source(tmp_path / "j", rows()).left == Fraction(1, 2) - measuring_cost(Fraction(10), 2)
+
+
+def test_a_step_of_a_journal_has_the_loss_that_was_charged(tmp_path: Path) -> None:
+    charged: list[Loss] = []
+    methods.tree(source(tmp_path / "j", rows(), charge=charged.append))
+    steps = Journal(tmp_path / "j", "run 1").steps
+    assert [step_loss(DOMAIN, 2, step) for step in steps] == charged
+    for changed in (
+        replace(steps[0], rho=Fraction(0)),
+        replace(steps[0], step={"measure": ["a"], "sigma": "1"}),
+        replace(steps[0], step={"measure": ["z"], "sigma": steps[0].step["sigma"]}),
+        replace(steps[0], result={"counts": [1]}),
+        replace(steps[0], result={"counts": [1, "x"]}),
+        replace(steps[3], result={"chosen": ["a", "z"]}),
+        replace(steps[3], step={"choose": 3}),
+    ):
+        with pytest.raises(ValueError, match="no step"):
+            step_loss(DOMAIN, 2, changed)
 
 
 def _into(seen: list[tuple[str, object]]) -> Record:
@@ -139,26 +217,6 @@ def test_a_run_that_was_killed_goes_on_and_loses_only_the_step_under_way(tmp_pat
     again = methods.tree(source(tmp_path / "j", table, charge=lambda loss: pytest.fail("charged again")))
     for one, other in zip(done.marginals, again.marginals, strict=True):
         np.testing.assert_array_equal(one.counts, other.counts)
-
-
-def test_a_line_that_was_being_written_is_left_out(tmp_path: Path) -> None:
-    own = source(tmp_path / "j", rows())
-    own.measure(("a",), Fraction(20))
-    with open(tmp_path / "j", "ab") as file:
-        file.write(b'{"step": {"meas')
-    again = Journal(tmp_path / "j", "run 1")
-    assert len(again.steps) == 1
-    again.begin({"measure": ["b"], "sigma": "20"}, Fraction(1, 100))
-    assert len(Journal(tmp_path / "j", "run 1").steps) == 2
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{}\n", b'{"form":"lapwing synthesis 1","run":"run 2"}\n', b"no\n"]
-)
-def test_a_journal_of_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "j").write_bytes(content)
-    with pytest.raises(BadParameter, match="journal"):
-        Journal(tmp_path / "j", "run 1")
 
 
 def test_an_empty_table_and_one_row_give_sound_releases(tmp_path: Path) -> None:

@@ -61,3 +61,16 @@ def test_impossible_cells_have_no_probability() -> None:
     for columns in itertools.combinations(DOMAIN.columns, 3):
         expected = joint.sum(axis=summed_axes(DOMAIN.columns, columns))
         np.testing.assert_allclose(model.marginal(columns), expected, rtol=1e-9, atol=1e-15)
+
+
+def test_impossible_cells_leave_a_row_or_not() -> None:
+    draws, seen = np.random.default_rng(8), set[bool]()
+    cliques: list[Clique] = [("a", "b"), ("b", "c"), ("c", "d"), ("a", "d"), ("f",)]
+    for share in np.linspace(0.1, 0.95, 60):
+        masks = {clique: draws.random(DOMAIN.shape(clique)) < share for clique in cliques}
+        left = np.ones(DOMAIN.sizes, np.bool_)
+        for clique, mask in masks.items():
+            left &= ~mask.reshape(widened_shape(DOMAIN, DOMAIN.columns, clique))
+        seen.add(bool(left.any()))
+        assert BeliefPropagation(DOMAIN, [], masks).is_possible() == left.any()
+    assert seen == {True, False}

@@ -43,3 +43,9 @@ def test_a_domain_is_checked() -> None:
             Domain(columns, sizes)
     with pytest.raises(BadParameter):
         DOMAIN.clique(["a", "z"])
+
+
+def test_a_column_of_one_value_counts_as_two() -> None:
+    """So few cells mean few columns in a clique: tables have a limit of axes, too."""
+    names = tuple(f"c{k}" for k in range(40))
+    assert tree_cells(Domain(names, (1,) * 40), [names]) == 1 << 40

@@ -2,12 +2,14 @@
 
 Claim    one privacy unit, with its K rows, moves a marginal by at most K in L1 and in L2, and a score by at
          most GRID · K · weight. So measuring costs K² / 2σ², and a choice ε² / 8. The sum of all steps is
-         at most the reserved ρ, although later steps depend on earlier results.
+         at most the reserved ρ, although later steps depend on earlier results. A failure while rows are
+         read or noise is drawn tells nothing but that the release has ended, and the ledger counts it.
 Because  all K rows may be in one cell. The model's counts are rounded to a public grid, never the score: a
-         score is a whole number, and the L1 distance to a fixed table moves by no more than the counts do.
-         Scores are not monotone, so the choice has its full ε² / 8. zCDP adds up also for steps that are
-         chosen from earlier results (Feldman and Zrnic 2021; Whitehouse et al. 2023), and the ledger
-         refuses a step beyond the reservation.
+         score is a whole number, summed without overflow, and the L1 distance to a fixed table moves by no
+         more than the counts do. Scores are not monotone, so the choice has its full ε² / 8. zCDP adds up
+         also for steps that are chosen from earlier results (Feldman and Zrnic 2021; Whitehouse et al.
+         2023), and the ledger refuses a step beyond the reservation. Every error after the charge of a step
+         and before its result becomes the same error.
 Test     tests/publish/measured/test_private_marginals.py, tests/claims/test_publish.py
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +27,7 @@ from numpy.typing import NDArray
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import Loss
 from lapwing.core.selection import Exponential
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, WorkEnded
 from lapwing.publish.measured.journal import Journal, JournalStep
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.fitting import NoisyMarginal
@@ -47,6 +50,7 @@ class PrivateMarginals:
         rows_per_unit: The contribution bound K.
         budget: The ρ for all steps.
         charge: Charges the loss of a step, durably, before it begins.
+        fail: Ends the release in the ledger after a failure that private rows may have caused.
         journal: Earlier steps of the same run, and the place for the next ones.
         record: Called with the input of every mechanism.
     """
@@ -59,11 +63,13 @@ class PrivateMarginals:
         rows_per_unit: int,
         budget: Fraction,
         charge: Charge,
+        fail: Callable[[], None],
         journal: Journal,
         record: Record | None = None,
     ) -> None:
         self._domain, self._read_rows, self._rows = domain, read, rows_per_unit
         self._budget, self._charge, self._journal, self._record = budget, charge, journal, record
+        self._fail = fail
         self._table: Wholes | None = None
         self._counted: dict[Clique, Wholes] = {}
         self._next, self._spent = 0, Fraction(0)
@@ -127,7 +133,7 @@ class PrivateMarginals:
 
     def _score(self, candidate: Candidate) -> int:
         counts = self._counts(candidate.clique).reshape(candidate.expected.shape)
-        distance = int(np.abs(counts * GRID - candidate.expected).sum())
+        distance = _exact_sum(np.abs(counts * GRID - candidate.expected))
         return candidate.weight * (distance - candidate.penalty)
 
     def _step(
@@ -142,12 +148,24 @@ class PrivateMarginals:
                 raise BadParameter("budget", "is spent: this step would go beyond it")
             self._journal.begin(step, rho)
             self._charge(loss)
-            self._journal.end(draw())
+            self._journal.end(self._drawn(draw))
             done = self._journal.steps[-1]
         self._next += 1
         self._spent += done.rho
         self._pass_lost()
         return done
+
+    def _drawn(self, draw: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Draw a result. An error may tell of private rows: it ends the release, and is not shown.
+
+        An interruption (KeyboardInterrupt, SystemExit) only loses this step: rows do not cause it.
+        """
+        try:
+            return draw()
+        except Exception:
+            with suppress(Exception):  # its text could tell of the first error
+                self._fail()
+            raise WorkEnded from None
 
     def _pass_lost(self) -> None:
         """Count steps as spent that were begun and have no result: noise is never drawn again."""
@@ -173,6 +191,11 @@ class PrivateMarginals:
             self._record(mechanism, values)
 
 
+def _exact_sum(values: Wholes) -> int:
+    """Return the sum of whole numbers that are not negative, without overflow."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
 def _digest(candidates: Sequence[Candidate]) -> str:
     """Return a digest of all that a choice is made from, except the private counts."""
     found = hashlib.sha256()
@@ -188,3 +211,33 @@ def noisy_marginal(domain: Domain, done: JournalStep) -> NoisyMarginal:
     clique = domain.clique(done.step["measure"])
     counts = np.array(done.result["counts"], float).reshape(domain.shape(clique))
     return NoisyMarginal(clique, counts, float(Fraction(done.step["sigma"])))
+
+
+def step_loss(domain: Domain, rows_per_unit: int, done: JournalStep) -> Loss:
+    """Return the loss of a step of a journal. Raises ValueError if it is not a step of this release."""
+    step, result = done.step, done.result
+    try:
+        if "measure" in step:
+            clique, sigma = domain.clique(step["measure"]), Fraction(step["sigma"])
+            loss: Loss = Gaussian(sigma, Fraction(rows_per_unit**2), domain.cells(clique)).loss
+            rho = measuring_cost(sigma, rows_per_unit)
+            is_sound = list(clique) == step["measure"] and (
+                result is None or _are_counts(result["counts"], domain.cells(clique))
+            )
+        else:
+            epsilon = Fraction(step["epsilon"])
+            loss, rho = Exponential(epsilon, Fraction(1)).loss, choosing_cost(epsilon)
+            is_sound = result is None or list(domain.clique(result["chosen"])) == result["chosen"]
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        is_sound = False
+    if not is_sound or rho != done.rho:
+        raise ValueError("is no step of this release")
+    return loss
+
+
+def _are_counts(counts: object, cells: int) -> bool:
+    return (
+        isinstance(counts, list)
+        and len(counts) == cells
+        and all(isinstance(one, int) and abs(one) < 1 << 62 for one in counts)
+    )

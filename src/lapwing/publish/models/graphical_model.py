@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,13 @@ class BeliefPropagation:
             tables[edge.child] = np.exp(beliefs[edge.child] + scale.reshape(edge.in_child))
         return tables
 
+    def is_possible(self) -> bool:
+        """Return whether some row has none of the impossible cells."""
+        beliefs = [base.copy() for base in self._base]
+        for edge in self._edges:
+            beliefs[edge.parent] += _log_sums(beliefs[edge.child], edge.up).reshape(edge.in_parent)
+        return bool(np.isfinite(beliefs[self.tree.root]).any())
+
     def project(self, tables: Sequence[Floats]) -> list[Floats]:
         """Return the table of each marginal that has a potential, from the tables of the cliques."""
         return [tables[holder].sum(axis=axes) for holder, _, axes in self._factors]
@@ -161,7 +169,6 @@ class GraphicalModel:
         Branches send what they know of wanted columns towards the root, given the separator, up to the
         first clique below which all wanted columns lie.
         """
-        letters = {name: k for k, name in enumerate(self.domain.columns)}
         carried: dict[int, list[tuple[Floats, Clique]]] = {}
         below: dict[int, set[str]] = {}
         for number, edge in enumerate(self.tree.edges):
@@ -171,23 +178,28 @@ class GraphicalModel:
                 continue  # this branch says nothing that its parent does not have
             known = carried.get(edge.child, [])
             if own == set(wanted):
-                return _contract([(self.tables[edge.child], clique), *known], wanted, letters)
+                return _contract([(self.tables[edge.child], clique), *known], wanted)
             kept = self.domain.clique(own | set(edge.separator))
-            sent = _contract([(self._conditionals[number], clique), *known], kept, letters)
+            sent = _contract([(self._conditionals[number], clique), *known], kept)
             carried.setdefault(edge.parent, []).append((sent, kept))
             below.setdefault(edge.parent, set()).update(own)
         root = self.tree.root
         parts = [(self.tables[root], self.tree.cliques[root]), *carried.get(root, [])]
-        return _contract(parts, wanted, letters)
+        return _contract(parts, wanted)
 
 
-def _contract(parts: list[tuple[Floats, Clique]], kept: Clique, letters: Mapping[str, int]) -> Floats:
+def _contract(parts: list[tuple[Floats, Clique]], kept: Clique) -> Floats:
     """Return the sum of a product of tables over all columns that are not kept."""
-    operands: list[Any] = []
+    tables, columns = [], []
     for k, (table, clique) in enumerate(parts):
         others = set(kept).union(*(names for j, (_, names) in enumerate(parts) if j != k))
         needed = tuple(name for name in clique if name in others)  # sum the rest first: tables get small
-        operands += [table.sum(axis=summed_axes(clique, needed)), [letters[name] for name in needed]]
-    axes = [letters[name] for name in kept]
-    result: Floats = np.einsum(*operands, axes, optimize=len(parts) > 1)
+        tables.append(table.sum(axis=summed_axes(clique, needed)))
+        columns.append(needed)
+    # einsum has 52 letters: they number the columns of this product, not those of the domain.
+    letters = {name: k for k, name in enumerate(dict.fromkeys(chain(kept, *columns)))}
+    operands: list[Any] = []
+    for table, names in zip(tables, columns, strict=True):
+        operands += [table, [letters[name] for name in names]]
+    result: Floats = np.einsum(*operands, [letters[name] for name in kept], optimize=len(parts) > 1)
     return result

@@ -10,6 +10,7 @@ Test     tests/publish/models/test_junction_tree.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -56,9 +57,12 @@ def junction_tree(domain: Domain, marginals: Iterable[Clique]) -> JunctionTree:
 
 
 def tree_cells(domain: Domain, marginals: Iterable[Clique]) -> int:
-    """Return the number of cells of all cliques of the marginals' junction tree."""
+    """Return the number of cells of all cliques of the marginals' junction tree.
+
+    A column of one value counts as two, so that a small number means few columns in each clique, too.
+    """
     masks = maximal_cliques(domain, [*marginals, *((name,) for name in domain.columns)])
-    return sum(domain.cells(_names(domain, mask)) for mask in masks)
+    return sum(math.prod(max(2, domain.sizes[k]) for k in _bits(mask)) for mask in masks)
 
 
 def neighbours(domain: Domain, marginals: Iterable[Clique]) -> list[int]:

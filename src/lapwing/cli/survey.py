@@ -22,6 +22,7 @@ from lapwing.cli.console import (
     new_file,
     os_errors_told,
     print_json,
+    print_written,
     tell,
     working,
     write_new,
@@ -66,11 +67,11 @@ def example(folder: ExampleFolder = Path(".")) -> None:
     text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
     with os_errors_told():
         if already_written({target: text}):
-            print(f"There already, and left as it was: {target}. Next:")
+            print_written([str(target)], is_new=False)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             write_new(target, text, option="folder")
-            print(f"Wrote {target}. Next:")
+            print_written([str(target)], is_new=True)
     print(f"  lapwing survey plan {target} --n 5000")
 
 

@@ -283,11 +283,14 @@ def serve(
     with os_errors_told():
         opened = open_survey(file)
 
+    stops = opened.design.survey.stops
+
     def ready(address: str) -> None:
         state = opened.service.reports.state()
         print(f"{opened.design.survey.title}: {address}")
         print(f"The fingerprint of this survey and its key: {existing_fingerprint(opened.design)}")
-        print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
+        end = "The survey is closed: it takes no more" if state.is_closed else f"It ends {stops}"
+        print(f"{state.reports:,} reports so far. {end}.", flush=True)
 
     try:
         run(

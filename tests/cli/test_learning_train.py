@@ -73,10 +73,32 @@ def test_mistakes_have_lines(rides: Shell, old: str, new: str, why: str) -> None
     assert not Path("durations.runs").exists()
 
 
-def test_the_example_writes_over_nothing(rides: Shell) -> None:
+def test_the_example_can_be_repeated_and_writes_over_nothing(rides: Shell) -> None:
+    """Data, ledger and appended months stay as they are: nothing renews a budget."""
+    rides.good("stream", "append", "rides.toml", "arriving/2026-02.parquet", "--through", "2026-02")
+    files = sorted(path for path in Path().rglob("*") if path.is_file())
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+    assert any(path.name == "lapwing.ledger" for path in files)
+    again = rides.good("train", "example")
+    assert "left as it was" in again.out
+    assert "lapwing train durations.toml" in again.out
+    assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+    assert files == sorted(path for path in Path().rglob("*") if path.is_file())
+
+
+def test_the_example_is_not_mixed_with_other_files(rides: Shell) -> None:
+    path = Path("mean.toml")
+    text = path.read_text()
+    path.write_text(text + "# mine\n")
     done = rides("train", "example")
-    assert done.code == 2
-    assert "exists" in done.error
+    assert (done.code, "mean.toml exists" in done.error) == (2, True)
+    path.unlink()
+    done = rides("train", "example")
+    assert (done.code, "are missing" in done.error) == (2, True)
+    Path("other/rides").mkdir(parents=True)
+    done = rides("train", "example", "other")
+    assert (done.code, "other/rides exists" in done.error) == (2, True)
+    assert [path.name for path in Path("other").iterdir()] == ["rides"]
 
 
 def test_without_a_stream_there_is_nothing_to_learn(

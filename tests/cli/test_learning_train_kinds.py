@@ -27,13 +27,13 @@ def commands() -> list[list[str]]:
 def test_the_guide_is_true(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = {" ".join(command): shell.good(*command).out for command in commands()}
-    assert "ACCEPTED: the accuracy is at least" in said["train late.toml"]
-    assert "how often late is True, by predicted probability" in said["train late.toml"]
-    assert "mean of duration: " in said["train mean.toml"]
-    assert "10 … 20  0." in said["train histogram.toml"]
-    assert load_model("late.runs/run-1/model.json").predict({"distance": [1, 18]}) == [False, True]
-    assert Path("late.runs/run-1/calibration.svg").exists()
-    assert json.loads(Path("mean.runs/run-1/statistic.json").read_text())["error_at_most"] <= 2
+    assert "ACCEPTED: the accuracy is at least" in said["train more/late.toml"]
+    assert "how often late is True, by predicted probability" in said["train more/late.toml"]
+    assert "mean of duration: " in said["train more/mean.toml"]
+    assert "10 … 20  0." in said["train more/histogram.toml"]
+    assert load_model("more/late.runs/run-1/model.json").predict({"distance": [1, 18]}) == [False, True]
+    assert Path("more/late.runs/run-1/calibration.svg").exists()
+    assert json.loads(Path("more/mean.runs/run-1/statistic.json").read_text())["error_at_most"] <= 2
 
 
 @pytest.fixture

@@ -75,7 +75,11 @@ def test_at_all_but_one_the_plan_says_what_cryptography_buys(shell: Shell, folde
 
 
 def test_nothing_is_written_over(shell: Shell, folder: Path) -> None:
-    assert shell("party", "example").code == 2
+    joint = folder / "joint.toml"
+    assert "left as it was" in shell.good("party", "example").out
+    joint.write_text(joint.read_text() + "# mine\n")
+    changed = shell("party", "example")
+    assert (changed.code, "joint.toml exists" in changed.error) == (2, True)
     again = shell("party", "init", "north")
     assert again.code == 2
     assert "never overwritten" in again.error

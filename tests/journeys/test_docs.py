@@ -87,6 +87,50 @@ def test_a_page_that_is_run_again_charges_nothing(code: str, folder: Path) -> No
     assert any(b'"kind":"charge"' in bytes(body) for (body,) in seen[0])
 
 
+GUIDES = ROOT / "docs" / "guides"
+REFUSED = {  # what each guide says beforehand of a second time: these commands refuse, and change nothing
+    "ledger.md": ("ledger init", "ledger account", "ledger blocks", "ledger export", "ledger prove"),
+    "survey.md": ("survey invite",),
+    "parties.md": ("party init", "party invite"),
+    "learning.md": ("stream append",),
+}
+
+
+def _charges(folder: Path) -> dict[str, int]:
+    """Count the charges in all ledgers below a folder."""
+    found = {}
+    for path in sorted(folder.rglob("*.ledger")):
+        with Ledger.open(path) as ledger:
+            rows = ledger.store.read(lambda tx: tx.rows("SELECT body FROM entries"))
+        found[str(path)] = sum(b'"kind":"charge"' in bytes(body) for (body,) in rows)
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "learning.md" else []) for name in REFUSED],
+)
+def test_a_guide_can_be_typed_twice_in_one_folder(
+    name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """First everything works; then only the named commands refuse, and nothing is charged again."""
+    shell, charges = Shell(capsys), []
+    examples = re.findall(
+        r"^```(console|python)\n(.*?)^```", (GUIDES / name).read_text(), re.MULTILINE | re.DOTALL
+    )
+    for allowed in ((), REFUSED[name]):
+        for language, text in examples:
+            if language == "python":
+                exec(compile(text, "example", "exec"), {"__name__": "__main__"})
+                continue
+            for arguments in _commands(text):
+                done = shell(*arguments)
+                refused = done.code == 2 and " ".join(arguments[:2]) in allowed
+                assert done.code == 0 or refused, (arguments, done.error)
+        charges.append(_charges(folder))
+    assert charges[0] == charges[1]
+
+
 @pytest.mark.parametrize("code", _blocks("python", alone=True))
 def test_python_example_runs_alone(code: str, folder: Path) -> None:
     """In a new process: it imports all that it uses, and nothing warns."""

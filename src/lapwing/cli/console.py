@@ -133,6 +133,12 @@ def tell(text: str) -> None:
             print(f"lapwing: {text}", file=sys.stderr, flush=True)
 
 
+def print_written(names: Iterable[str], *, is_new: bool) -> None:
+    """Print which files an example has, and whether they were written now. The next steps follow."""
+    files = ", ".join(names)
+    print(f"Wrote {files}. Next:" if is_new else f"There already, and left as it was: {files}. Next:")
+
+
 def print_json(value: Any) -> None:
     """Print one JSON value. Infinity and NaN are errors, since JSON has no words for them."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
@@ -188,7 +194,9 @@ def new_file(path: Path, *, option: str, mode: int = PUBLIC) -> Iterator[IO[byte
         try:
             file = opened.enter_context(new_private_file(path, mode=mode))
         except FileExistsError:
-            raise BadParameter(option, f"{path} exists: nothing is written over") from None
+            raise BadParameter(
+                option, f"{path} exists: nothing is written over. Give another name"
+            ) from None
         except OSError as error:
             raise BadParameter(option, f"{path} cannot be written ({error.strerror})") from None
         yield file

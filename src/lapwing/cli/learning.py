@@ -24,6 +24,7 @@ from lapwing.cli.console import (
     os_errors_told,
     points,
     print_json,
+    print_written,
     table,
     tell,
     working,
@@ -229,8 +230,8 @@ def _example(folder: Path) -> None:
     from lapwing.examples.rides import PIPELINES, RIDES_POLICY, write_rides
 
     with os_errors_told():
-        written = write_rides(folder)
-    print(f"Wrote {', '.join(written)}. Next:")
+        names, is_new = write_rides(folder)
+    print_written(names, is_new=is_new)
     print(f"  lapwing stream append {folder / RIDES_POLICY} --through 2026-01")
     print(f"  lapwing train {folder / PIPELINES[0]}")
 

@@ -89,8 +89,15 @@ def init(
 
 def _require_room(place: LedgerPlace, curator: Path) -> None:
     """Raise BadParameter if a file of the new ledger cannot be made: half a ledger would be in the way."""
+    from lapwing.config.values import is_postgres
     from lapwing.ledger.anchors import FileAnchor
 
+    if not is_postgres(place.database) and Path(place.database).exists():
+        raise BadParameter(
+            "ledger",
+            f"{place.database} exists, and a ledger is never replaced: budgets are for life. Nothing was "
+            "changed. Use it as it is, or give the new ledger another name",
+        )
     files = {"keys": place.keys, "curator": curator}
     if isinstance(place.anchor, FileAnchor):
         files["anchor"] = Path(place.anchor.where)
@@ -98,7 +105,9 @@ def _require_room(place: LedgerPlace, curator: Path) -> None:
         if not path.absolute().parent.is_dir():
             raise BadParameter(name, f"the folder of {path} does not exist")
     if curator.exists():
-        raise BadParameter("curator", f"{curator} exists: keys are never replaced")
+        raise BadParameter(
+            "curator", f"{curator} exists: keys are never replaced. Give another name with --curator"
+        )
 
 
 @app.command()

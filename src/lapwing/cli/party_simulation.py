@@ -23,6 +23,7 @@ from lapwing.cli.console import (
     os_errors_told,
     points,
     print_json,
+    print_written,
     table,
     working,
     write_plot,
@@ -135,9 +136,9 @@ def example(folder: ExampleFolder = Path(".")) -> None:
     from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
 
     with os_errors_told():
-        write_hospitals(folder)
+        is_new = write_hospitals(folder)
     at = "" if folder == Path(".") else f"{folder}/"
-    print(f"Wrote {at}{WISH} and the folders {', '.join(at + name for name in MEMBERS)}. Next:")
+    print_written([at + WISH, *(f"{at}{name}/" for name in MEMBERS)], is_new=is_new)
     print(f"  lapwing party plan {at}{WISH} --members 3 --policy {at}north/{POLICY}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.console import ExampleFolder
+from lapwing.cli.console import ExampleFolder, print_written
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ def example(folder: ExampleFolder = Path(".")) -> None:
     from lapwing.examples.visits import write_visits
 
     names, is_new = write_visits(folder)
-    files = ", ".join(names)
-    print(f"Wrote {files}. Next:" if is_new else f"There already, and left as it was: {files}. Next:")
+    print_written(names, is_new=is_new)
     question = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
     print(f'  lapwing ask {folder / "visits.toml"} "{question}" --epsilon 0.2')
 

@@ -22,6 +22,7 @@ from lapwing.cli.console import (
     new_file,
     os_errors_told,
     print_json,
+    print_written,
     tell,
     working,
     write_new,
@@ -66,11 +67,11 @@ def example(folder: ExampleFolder = Path(".")) -> None:
     text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
     with os_errors_told():
         if already_written({target: text}):
-            print(f"There already, and left as it was: {target}. Next:")
+            print_written([str(target)], is_new=False)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             write_new(target, text, option="folder")
-            print(f"Wrote {target}. Next:")
+            print_written([str(target)], is_new=True)
     print(f"  lapwing survey plan {target} --n 5000")
 
 
@@ -282,11 +283,14 @@ def serve(
     with os_errors_told():
         opened = open_survey(file)
 
+    stops = opened.design.survey.stops
+
     def ready(address: str) -> None:
         state = opened.service.reports.state()
         print(f"{opened.design.survey.title}: {address}")
         print(f"The fingerprint of this survey and its key: {existing_fingerprint(opened.design)}")
-        print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
+        end = "The survey is closed: it takes no more" if state.is_closed else f"It ends {stops}"
+        print(f"{state.reports:,} reports so far. {end}.", flush=True)
 
     try:
         run(

@@ -69,7 +69,7 @@ def answer(
     if (link is None) == (out is None):
         raise BadParameter("out", "give either the link of your invitation or --out FILE, and not both")
     if out is not None and out.exists():
-        raise BadParameter("out", f"{out} exists: nothing is written over")
+        raise BadParameter("out", f"{out} exists: nothing is written over. Give another name")
     url, invitation = _address(link) if link is not None else ("", "")
     with _seen():
         public, key = _public(survey, url)

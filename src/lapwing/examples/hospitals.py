@@ -1,12 +1,11 @@
-"""Three invented hospitals, each with its data and policy in a folder, and the file of their joint wish."""
+"""Three invented hospitals, each with data and policy in a folder, and the draft of their consortium."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
 
-from lapwing.errors import BadParameter
-from lapwing.examples.visits import chance, forget_lost_ledgers
+from lapwing.examples.visits import already_written, chance, forget_lost_ledgers
 
 MEMBERS = ("north", "south", "east")
 WISH, POLICY = "joint.toml", "visits.toml"
@@ -14,20 +13,34 @@ FILES = {"north": "visits.csv", "south": "visits.parquet", "east": "visits.duckd
 PEOPLE = {"north": 900, "south": 500, "east": 1300}
 
 
-def write_hospitals(folder: Path) -> None:
-    """Write all files into the folder. Raise BadParameter if one of them exists."""
-    targets = [folder / WISH, *(folder / name / file for name, file in FILES.items())]
-    if existing := [path for path in targets if path.exists()]:
-        raise BadParameter("folder", f"{existing[0]} exists: nothing is written over")
+def write_hospitals(folder: Path) -> bool:
+    """Write all files into a folder, unless they are there unchanged.
+
+    Args:
+        folder: is created if it is missing.
+
+    Returns:
+        Whether the files were written now.
+
+    Raises:
+        BadParameter: other files of these names are there.
+    """
     data = files("lapwing.examples").joinpath("data")
     policy = data.joinpath("joint_policy.toml").read_text(encoding="utf-8")
-    for name in MEMBERS:
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        location = f"{FILES[name]}#visits" if FILES[name].endswith(".duckdb") else FILES[name]
-        (folder / name / POLICY).write_text(policy.replace("SOURCE", location), encoding="utf-8")
-        _write_rows(name, folder / name / FILES[name])
-    (folder / WISH).write_text(data.joinpath(WISH).read_text(encoding="utf-8"), encoding="utf-8")
-    forget_lost_ledgers(targets)
+    texts = {folder / WISH: data.joinpath(WISH).read_text(encoding="utf-8")}
+    for name, file in FILES.items():
+        location = f"{file}#visits" if file.endswith(".duckdb") else file
+        texts[folder / name / POLICY] = policy.replace("SOURCE", location)
+    tables = {name: folder / name / file for name, file in FILES.items()}
+    if already_written(texts, tables.values()):
+        return False
+    for name, path in tables.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_rows(name, path)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    forget_lost_ledgers((folder / WISH, *tables.values()))
+    return True
 
 
 def _write_rows(name: str, path: Path) -> None:

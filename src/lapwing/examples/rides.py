@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from lapwing.errors import BadParameter
-from lapwing.examples.visits import forget_lost_ledgers
+from lapwing.examples.visits import already_written, forget_lost_ledgers
 
 RIDERS, FIRST, MONTHS = 6000, 1, 4
 RIDES_POLICY, PIPELINES = "rides.toml", ("durations.toml", "hopeless.toml")
@@ -31,23 +31,38 @@ def _month_sql(month: int) -> str:
         ORDER BY hash(r)"""  # noqa: S608 (all of it is ours)
 
 
-def write_rides(folder: Path) -> list[str]:
-    """Write all files into the folder. Return their names. Raise BadParameter if one of them exists."""
+def write_rides(folder: Path) -> tuple[list[str], bool]:
+    """Write the stream and the pipelines into a folder, unless they are there unchanged.
+
+    Args:
+        folder: is created if it is missing.
+
+    Returns:
+        The names of the files, and whether they were written now.
+
+    Raises:
+        BadParameter: other files of these names are there.
+    """
     import duckdb  # noqa: PLC0415
 
-    for name in (RIDES_POLICY, *PIPELINES, *OTHERS, TAKEN, ARRIVING):
-        if (folder / name).exists():
-            raise BadParameter("folder", f"{folder / name} exists: nothing is written over")
-    written = []
+    data = files("lapwing.examples").joinpath("data")
+    names = (RIDES_POLICY, *PIPELINES, *OTHERS)
+    texts = {folder / name: data.joinpath(name).read_text(encoding="utf-8") for name in names}
+    months = {
+        folder / (TAKEN if month == FIRST else ARRIVING) / f"2026-{month:02d}.parquet": _month_sql(month)
+        for month in range(FIRST, FIRST + MONTHS)
+    }
+    written = [str(path.relative_to(folder)) for path in (*months, *texts)]
+    if already_written(texts, months):
+        return written, False
+    for place in (folder / TAKEN, folder / ARRIVING):
+        if place.exists():
+            raise BadParameter("folder", f"{place} exists: nothing is written into it. Give a new folder")
     with duckdb.connect() as connection:
-        for month in range(FIRST, FIRST + MONTHS):
-            place = folder / (TAKEN if month == FIRST else ARRIVING) / f"2026-{month:02d}.parquet"
-            place.parent.mkdir(parents=True, exist_ok=True)
-            connection.sql(_month_sql(month)).write_parquet(str(place))
-            written.append(str(place.relative_to(folder)))
-    forget_lost_ledgers(folder / TAKEN / Path(name).name for name in written)  # all files will be there
-    for name in (RIDES_POLICY, *PIPELINES, *OTHERS):
-        text = files("lapwing.examples").joinpath("data", name).read_text(encoding="utf-8")
-        (folder / name).write_text(text, encoding="utf-8")
-        written.append(name)
-    return written
+        for path, sql in months.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection.sql(sql).write_parquet(str(path))
+    forget_lost_ledgers(folder / TAKEN / path.name for path in months)  # all files will be there
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return written, True

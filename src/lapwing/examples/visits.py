@@ -57,13 +57,23 @@ def forget_lost_ledgers(paths: Iterable[Path]) -> None:
 
 
 def already_written(texts: Mapping[Path, str], others: Iterable[Path] = ()) -> bool:
-    """Return whether an example was written before and is unchanged. Raise BadParameter for other files."""
+    """Return whether an example was written before and is unchanged. Raise BadParameter for other files.
+
+    Args:
+        texts: the texts of the example's text files. They are compared.
+        others: its data files. They only have to be there.
+    """
     paths = [*texts, *others]
     there = [path for path in paths if path.exists()]
-    unchanged = there == paths and all(path.read_text(encoding="utf-8") == texts[path] for path in texts)
-    if there and not unchanged:
-        raise BadParameter("folder", f"{there[0]} exists: nothing is written over")
-    return unchanged
+    changed = [path for path in texts if path in there and path.read_text(encoding="utf-8") != texts[path]]
+    if there and (changed or there != paths):
+        path = changed[0] if changed else there[0]
+        how = "is not the example's" if changed else "other files of the example are missing"
+        raise BadParameter(
+            "folder",
+            f"{path} exists, and {how}: nothing is written over. Give a new folder, such as try-again",
+        )
+    return bool(there)
 
 
 def write_visits(folder: Path) -> tuple[list[str], bool]:

@@ -116,7 +116,11 @@ def checked_through(
     if note is not None and note.born:
         newest = sort_by_age(blocks, list(note.born))[-1]
         if now < codes_of_block_labels(blocks, [newest])[0]:
-            raise BadParameter("through", f"must not go back before {newest}")
+            raise BadParameter(
+                "through",
+                f"must not go back before {newest}: all blocks up to it have arrived. Nothing was added. "
+                f"If there is newer data, name its newest block",
+            )
     return through
 
 

@@ -100,7 +100,11 @@ class LedgerAccounts(LedgerLookup):
 
         def work(tx: Transaction) -> Account:
             if tx.rows("SELECT 1 FROM accounts WHERE label = ? AND raises IS NULL", label):
-                raise BadParameter("account", "there is one of this name: caps never change, `raise` it")
+                raise BadParameter(
+                    "account",
+                    f'there is one of the name "{label}", and budgets never change. Use it as it is; the '
+                    "curator can raise it: `lapwing ledger raise`",
+                )
             return new_account(
                 tx, CommittedName.new(label), terms, unit=unit, relation=relation, slices=slices, rule=rule
             )

@@ -166,7 +166,11 @@ class MemberKeys:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if (folder / _SIGNING).exists() or (folder / _BOX).exists():
-                raise BadParameter("folder", f"{folder} has keys already: they are never overwritten")
+                raise BadParameter(
+                    "folder",
+                    f"{folder} has keys already: they are never overwritten. Use them as they are, or "
+                    "make others in another folder",
+                )
             signing = Ed25519PrivateKey.from_private_bytes(random_bytes(32))
             box = X25519PrivateKey.from_private_bytes(random_bytes(32))
             card = _card(name, signing, box)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lapwing.audit import cases
+from lapwing.publish.release_file import METHODS
 from lapwing.survey import randomizers
 
 TESTS = Path(__file__).parents[2]
@@ -49,6 +50,11 @@ class TestEachRandomizer:
 
     def test_is_frozen(self, kind: type) -> None:
         assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_way_to_publish_is_attacked_by_the_auditor(method: str) -> None:
+    assert any(case.name.startswith("publish: ") and method in case.name for case in cases())
 
 
 def test_cases_have_different_names() -> None:

@@ -21,6 +21,8 @@ from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
+from lapwing.publish.measured.private_marginals import choosing, measuring, score
+from lapwing.publish.models.marginal_source import GRID, Candidate
 from lapwing.survey.randomizers import (
     BitwiseResponse,
     DuchiResponse,
@@ -133,7 +135,7 @@ def _words(randomizer: PrefixResponse, word: int, suspected: int = 0) -> Draw:
 
 def cases() -> list[Case]:
     """Return all cases, each at ε = 1 (or ln 3)."""
-    return [*_of_mechanisms(), *_of_randomizers()]
+    return [*_of_mechanisms(), *_of_randomizers(), *_of_releases()]
 
 
 def _of_randomizers() -> list[Case]:
@@ -161,6 +163,33 @@ def _of_randomizers() -> list[Case]:
         ),
         _case("survey: prefixes", words, _words, 0, 1023, epsilon=words.loss.epsilon),
     ]
+
+
+def _of_releases() -> list[Case]:
+    """Return the cases of publishing: a person with K rows, all in one cell, is there or not."""
+    rows = 3
+    sigma = Gaussian.for_budget(1, DELTA, l2_squared=rows**2, dimension=1).sigma
+    measure = measuring(sigma, rows, 1)
+    # The person's rows move the first marginal away from the model, and the second towards it.
+    candidates = [
+        Candidate(("a",), np.array([4 * GRID, 0])),
+        Candidate(("b",), np.array([4 * GRID, 8 * GRID])),
+    ]
+    without = [np.array([4, 0]), np.array([4, 8 - rows])]
+    beside = [np.array([4, rows]), np.array([4, 8])]
+    scores, others = (
+        [score(counts, one) for counts, one in zip(tables, candidates, strict=True)]
+        for tables in (without, beside)
+    )
+    choose = choosing(ONE, rows, candidates)
+    return [
+        _case(
+            "publish: a measured marginal (independent, tree, adaptive)", measure, _gaussian, 0, rows,
+            delta=DELTA,
+        ),
+        _case("publish: a chosen marginal (tree, adaptive)", choose, _chosen, scores, others),
+        _case("publish: one query of one level (census)", measure, _gaussian, 7, 7 + rows, delta=DELTA),
+    ]  # fmt: skip
 
 
 def _of_mechanisms() -> list[Case]:

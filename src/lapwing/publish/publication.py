@@ -35,6 +35,7 @@ from lapwing.publish.census.census_release import (
 )
 from lapwing.publish.methods import MEAN_OF_NOISE, first_sigma
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
+from lapwing.publish.synthetic_price import SyntheticPrice
 from lapwing.publish.synthetic_release import publish_table
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
@@ -212,8 +213,9 @@ class Publication:
                 (level, len(nodes), errors)
                 for level, nodes, errors in zip(census.spine.levels, census.spine.nodes, found, strict=True)
             ]
-        usable = rho * (1 - self.file.check)
-        sigma = first_sigma(self.file.method, usable, len(self.bound.columns), self.bound.rows_per_unit)
+        bound = self.bound
+        price = self._checked(lambda: SyntheticPrice.of(self.file, bound.domain, bound.rows_per_unit, rho))
+        sigma = first_sigma(self.file.method, price.method, len(bound.columns), bound.rows_per_unit)
         return [("single columns, measured first", 1, {"count": MEAN_OF_NOISE * float(sigma)})]
 
     def _earlier(self) -> RequestStatus | None:

@@ -258,6 +258,11 @@ def read_steps(answer: dict[str, Any], name: str) -> list[JournalStep]:
     return [JournalStep(one["step"], Fraction(one["rho"]), one["result"]) for one in answer[name]]
 
 
+def row_count(total: float, columns: int) -> int:
+    """Return the number of rows to invent: the estimated total, at least 1, within the limits of memory."""
+    return min(max(1, round(total)), MOST_ROWS, MOST_VALUES // columns)
+
+
 def table_from_answer(
     bound: BoundRelease, release: Release, done: Measured | None, progress: Progress | None = None
 ) -> SyntheticTable:
@@ -276,8 +281,7 @@ def table_from_answer(
     )
     start = {} if done is None else done.start
     model = fit_measured(domain, Measured(measured, start), bound.impossible, progress)
-    estimated = max(1, round(model.total))
-    count = min(estimated, MOST_ROWS, MOST_VALUES // len(domain.columns))
+    estimated, count = max(1, round(model.total)), row_count(model.total, len(domain.columns))
     note = (
         f"There are {count:,} rows for an estimated {estimated:,}: a table has at most {MOST_ROWS:,} rows "
         f"and {MOST_VALUES:,} values. Shares are those of all rows."

@@ -81,7 +81,7 @@ def synthetic_report(name: str, columns: Sequence[PublishedColumn], table: Synth
     """Return the report of a synthetic table."""
     parts = [
         f"<p>{len(table.rows):,} invented rows, from {len(table.measured):,} noisy marginals. All "
-        "numbers here are noisy or follow from noisy ones.</p>",
+        f"numbers here are noisy or follow from noisy ones. {escape(table.note)}</p>",
         _checked(table),
         _measured(table),
         _bounds(table.bounds, table.model.total),
@@ -97,7 +97,8 @@ def _marginal_of_rows(
     domain = table.model.domain
     shape = domain.shape(clique)
     cells = np.ravel_multi_index([table.rows[:, domain.place(one)] for one in clique], shape)
-    return np.bincount(cells, minlength=math.prod(shape)).reshape(shape).astype(float)
+    counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
+    return counts * (table.model.total / len(table.rows))  # there may be fewer rows than estimated
 
 
 def _distance(table: SyntheticTable, one: NoisyMarginal) -> tuple[float, float]:

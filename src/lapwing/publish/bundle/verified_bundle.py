@@ -57,6 +57,7 @@ from lapwing.publish.census.least_squares import estimate_spine
 from lapwing.publish.census.spine import Spine, spine_of
 from lapwing.publish.models.fitting import NoisyMarginal, estimated_total
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
+from lapwing.publish.synthetic_release import row_count
 
 Wholes = NDArray[np.int64]
 _MALFORMED = (
@@ -265,7 +266,7 @@ def _synthetic(found: _Contents) -> Iterator[str]:
         for one in found.answer["steps"]
         if one["result"] and "measure" in one["step"]
     ]
-    if len(cells) != max(1, round(estimated_total(measured))):
+    if len(cells) != row_count(estimated_total(measured), len(names)):
         yield "the number of rows does not follow from the measurements"
 
 

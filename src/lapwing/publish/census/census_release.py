@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core.exact import sqrt_up
-from lapwing.core.gaussian import Gaussian
 from lapwing.errors import BadParameter
 from lapwing.ledger.charged_read import ChargedRead
 from lapwing.ledger.gate import Gate, Release
@@ -47,6 +46,7 @@ from lapwing.publish.census.least_squares import (
 )
 from lapwing.publish.census.spine import Spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
+from lapwing.publish.measured.private_marginals import measuring
 from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
 from lapwing.sql import row_questions
@@ -92,7 +92,7 @@ class BoundCensus:
         for level, sigmas in zip(self.spine.levels, self.sigmas(rho), strict=True):
             for query, sigma in sigmas.items():
                 try:
-                    Gaussian(sigma, Fraction(self.release.rows_per_unit**2), 1)
+                    measuring(sigma, self.release.rows_per_unit, 1)
                 except BadParameter:
                     raise BadParameter(
                         f"census.shares.{level}",
@@ -330,7 +330,7 @@ def _answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
             counts = table.sum(
                 axis=tuple(k + 1 for k in range(len(census.sizes)) if k not in query)
             ).ravel()
-            mechanism = Gaussian(sigma, Fraction(census.release.rows_per_unit**2), len(counts))
+            mechanism = measuring(sigma, census.release.rows_per_unit, len(counts))
             if record is not None:
                 record((mechanism,), (counts,))
             noisy = mechanism.sample(counts)

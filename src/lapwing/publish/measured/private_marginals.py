@@ -40,6 +40,23 @@ Record = Callable[
 ]  # the name of a mechanism and its input; only tests that replay use it
 
 
+def measuring(sigma: Fraction, rows_per_unit: int, cells: int) -> Gaussian:
+    """Return the mechanism that measures a marginal: K rows of a unit move it by at most K in L2."""
+    return Gaussian(sigma, Fraction(rows_per_unit**2), cells)
+
+
+def choosing(epsilon: Fraction, rows_per_unit: int, candidates: Sequence[Candidate]) -> Exponential:
+    """Return the mechanism that chooses a marginal: a unit moves a score by at most GRID · K · weight."""
+    heaviest = max(candidate.weight for candidate in candidates)
+    return Exponential(epsilon, Fraction(GRID * rows_per_unit * heaviest))
+
+
+def score(counts: Wholes, candidate: Candidate) -> int:
+    """Return the score of a candidate: a whole number, computed without overflow. Private."""
+    distance = _exact_sum(np.abs(counts.reshape(candidate.expected.shape) * GRID - candidate.expected))
+    return candidate.weight * (distance - candidate.penalty)
+
+
 class PrivateMarginals:
     """A source of noisy marginals, within a budget ρ.
 
@@ -104,7 +121,7 @@ class PrivateMarginals:
     def measure(self, clique: Clique, sigma: Fraction) -> NoisyMarginal:
         """Return counts of a marginal with Gaussian noise; those of the journal, if this step is in it."""
         cells = self._domain.cells(clique)
-        mechanism = Gaussian(sigma, Fraction(self._rows**2), cells)
+        mechanism = measuring(sigma, self._rows, cells)
         step = {"measure": list(clique), "sigma": str(sigma)}
 
         def draw() -> dict[str, Any]:
@@ -117,8 +134,7 @@ class PrivateMarginals:
 
     def choose(self, candidates: Sequence[Candidate], epsilon: Fraction) -> Clique:
         """Return a marginal of large score; that of the journal, if this step is in it."""
-        heaviest = max(candidate.weight for candidate in candidates)
-        mechanism = Exponential(epsilon, Fraction(GRID * self._rows * heaviest))
+        mechanism = choosing(epsilon, self._rows, candidates)
         step = {"choose": len(candidates), "epsilon": str(epsilon), "candidates": _digest(candidates)}
 
         def draw() -> dict[str, Any]:
@@ -132,9 +148,7 @@ class PrivateMarginals:
         return self._domain.clique(done.result["chosen"])
 
     def _score(self, candidate: Candidate) -> int:
-        counts = self._counts(candidate.clique).reshape(candidate.expected.shape)
-        distance = _exact_sum(np.abs(counts * GRID - candidate.expected))
-        return candidate.weight * (distance - candidate.penalty)
+        return score(self._counts(candidate.clique), candidate)
 
     def _step(
         self, step: dict[str, Any], rho: Fraction, loss: Loss, draw: Callable[[], dict[str, Any]]

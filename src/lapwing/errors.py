@@ -163,9 +163,10 @@ class WorkEnded(LapwingError):
 
     code = "work-ended"
 
-    def __init__(self) -> None:
+    def __init__(self, words: str = "") -> None:
         super().__init__(
-            "a request with this key was charged, but its work ended without an answer. "
+            words
+            or "a request with this key was charged, but its work ended without an answer. "
             "The charge stays; ask with a new key to pay again"
         )
 

@@ -50,7 +50,7 @@ def test_every_marginal_that_was_not_chosen_is_within_its_bound(
         noisy = Gaussian(sigma, Fraction(1), DOMAIN.cells(chosen)).sample(counts(table, chosen).ravel())
         measured = NoisyMarginal(chosen, noisy.reshape(DOMAIN.shape(chosen)).astype(float), float(sigma))
         model = fit(DOMAIN, [measured], steps=50)
-        bounds = LastChoice(candidates, measured, epsilon, 1).bounds(model)
+        bounds = LastChoice(candidates, measured, epsilon, 1).bounds(model.marginal)
         assert bounds.keys() == set(CLIQUES) - {chosen}
         for clique, bound in bounds.items():
             distance = np.abs(model.marginal(clique) - counts(table, clique)).sum()

@@ -6,10 +6,11 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from lapwing.core.conversions import largest_rho
-from lapwing.errors import BadFile, BadParameter, KeyReused, OverBudget
+from lapwing.errors import BadFile, BadParameter, KeyReused, OverBudget, WorkEnded
 from lapwing.examples.town import TOWN_CENSUS, TOWN_ROWS, write_town
 from lapwing.publish import Publication
 from lapwing.publish.publication import epsilon_within
@@ -110,6 +111,48 @@ def test_a_folder_with_other_files_is_refused_before_anything_is_charged(folder:
         with pytest.raises(BadParameter, match="not a folder"):
             release.run(folder / "people.parquet")
     assert not list(folder.glob("*.ledger"))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_charged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "here").mkdir()
+    (folder / "link").symlink_to(folder / "here")
+    monkeypatch.chdir(folder / "here")
+    with opened(folder / TOWN_ROWS) as release:
+        for out in (".", folder / "link", folder / ("x" * 300), folder / "people.parquet" / "in"):
+            with pytest.raises(BadParameter):
+                release.run(out)
+    assert not list(folder.glob("*.ledger"))
+
+
+def test_each_analyst_and_each_file_has_a_journal_of_its_own(folder: Path) -> None:
+    shutil.copy(folder / TOWN_ROWS, folder / "town-rows.other")
+    names = set()
+    for file, analyst in ((TOWN_ROWS, "ann"), (TOWN_ROWS, "bob"), ("town-rows.other", "ann")):
+        with Publication.open(folder / file, analyst=analyst) as release:
+            names.add(release.journal)
+    assert len(names) == 2  # one file under two names is one release
+
+
+def test_a_census_that_failed_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> bytes:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr("lapwing.publish.census.census_release._answer", failing)
+    with opened(folder / TOWN_CENSUS) as release:
+        with pytest.raises(WorkEnded, match="another name"):
+            release.run(folder / "census")
+        plan = release.plan()
+        assert (plan.state, plan.fits) == ("ended", False)
+
+
+def test_changed_data_is_told_by_the_plan(folder: Path) -> None:
+    with opened(folder / TOWN_CENSUS) as release:
+        release.run(folder / "census")
+    duckdb.execute(f"COPY (FROM '{folder / 'people.parquet'}' LIMIT 5000) TO '{folder / 'people.parquet'}'")
+    with opened(folder / TOWN_CENSUS) as release:
+        assert (release.plan().state, release.plan().fits) == ("stale", False)
 
 
 def test_another_file_under_an_old_name_is_refused(folder: Path) -> None:

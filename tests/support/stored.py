@@ -182,7 +182,7 @@ def publishing(folder: Path) -> None:
         "rows",
     ]
     subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    if not (folder / "town-rows.journal").exists():
+    if not list(folder.glob("town-rows.*.journal")):
         raise SystemExit("the release was not interrupted")
 
 

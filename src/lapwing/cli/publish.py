@@ -25,6 +25,7 @@ from lapwing.cli.console import (
     pairs,
     points,
     print_json,
+    printable,
     table,
     tell,
     warning,
@@ -135,6 +136,7 @@ def _show_state(out: Any, made: PublicationPlan) -> None:
             "answered": "This release was made before: running it again costs nothing.",
             "open": "A run of this release is under way.",
             "interrupted": "A run was interrupted: running it again goes on, within its price.",
+            "stale": "The data changed since this release was begun. Give a new release another name.",
             "ended": "A run of this release failed after its charge. Give a new release another name.",
         }
         indented(out, words[made.state])
@@ -154,7 +156,7 @@ def run(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Charge, measure, and write the bundle. After a crash, run it again: it goes on."""
+    """Charge, measure, and write the bundle. A synthesis that was interrupted goes on if run again."""
     with _opened(release, analyst, threads) as found, _watched(quiet=as_json) as progress:
         manifest = found.run(out, everything=everything, progress=progress)
     if as_json:
@@ -227,7 +229,7 @@ def verify(
     elif found.findings:
         print(f"lapwing: {folder} is not what was released:", file=sys.stderr)
         for finding in found.findings:
-            print(f"  - {finding}", file=sys.stderr)
+            print(f"  - {printable(finding)}", file=sys.stderr)
         print("  Do not use it. Ask the publisher for the original.", file=sys.stderr)
     else:
         _show_verified(found)
@@ -244,7 +246,10 @@ def _show_verified(found: BundleReport) -> None:
             [
                 ("release", f"{found.name} ({found.method}){rows}"),
                 ("protected", _protected(privacy["unit"], privacy["rows_per_unit"])),
-                ("loss", f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the noise"),
+                (
+                    "loss",
+                    f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the stated noise",
+                ),
                 ("charged to", f"ledger {found.ledger}"),
                 ("public key", found.key),
             ],

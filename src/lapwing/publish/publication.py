@@ -9,21 +9,28 @@ Test     tests/publish/test_publication.py
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from lapwing.core.conversions import largest_rho, zcdp_to_epsilon
 from lapwing.core.exact import short, short_down, short_up
-from lapwing.errors import BadFile, BadParameter, KeyReused, OverBudget
+from lapwing.errors import BadFile, BadParameter, KeyReused, OverBudget, WorkEnded
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.request_status import RequestState, RequestStatus
 from lapwing.publish.bound_release import BoundRelease, bind_release
 from lapwing.publish.bundle.bundle_contents import write_census_bundle, write_synthetic_bundle
-from lapwing.publish.bundle.manifest import changed_files, read_manifest
+from lapwing.publish.bundle.manifest import (
+    changed_files,
+    read_manifest,
+    require_new_folder,
+    signature_findings,
+)
 from lapwing.publish.bundle.privacy_page import fact_lines, note_lines, unit_name
 from lapwing.publish.census.census_release import (
     BoundCensus,
@@ -42,7 +49,7 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
 
 T = TypeVar("T")
-INTERRUPTED = "interrupted"
+INTERRUPTED, STALE, ENDED = "interrupted", "stale", RequestState.ENDED.value
 Progress = Callable[[str, float], None]  # what is done now, and the share of it that is done
 
 
@@ -65,7 +72,7 @@ class PublicationPlan:
     errors: tuple[tuple[str, int, Mapping[str, float]], ...]  # level, its nodes, error by query
     facts: tuple[str, ...]
     notes: tuple[str, ...]
-    state: str | None  # of an earlier run: "answered", "open", "interrupted" or "ended"
+    state: str | None  # of an earlier run: "answered", "open", "interrupted", "stale" or "ended"
 
     @property
     def epsilon(self) -> Fraction:
@@ -74,8 +81,10 @@ class PublicationPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether the budget admits the release. One that was charged before costs nothing more."""
-        return self.state is not None or self.rho <= self.rho_that_fits
+        """Whether the release can be made. One that was charged before costs nothing more."""
+        return self.state not in {ENDED, STALE} and (
+            self.state is not None or self.rho <= self.rho_that_fits
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values with stable names."""
@@ -200,7 +209,7 @@ class Publication:
             rho=rho,
             rho_that_fits=fits,
             errors=tuple(self._errors(rho)) if rho else (),
-            facts=tuple(fact_lines(bound)),
+            facts=tuple(fact_lines(self.file)),
             notes=tuple(note_lines(bound)),
             state=self._state(earlier),
         )
@@ -240,6 +249,8 @@ class Publication:
     def _state(self, earlier: RequestStatus | None) -> str | None:
         if earlier is None:
             return None
+        if self.dataset.curator.current_data() is None:
+            return STALE
         if earlier.state is RequestState.ENDED and self.file.method != CENSUS and self.journal.exists():
             return INTERRUPTED
         return earlier.state.value
@@ -277,6 +288,7 @@ class Publication:
         earlier = self._earlier()
         if (known := self._written(place, earlier)) is not None:
             return known
+        require_new_folder(place)
         rho = self._rho(earlier, everything=everything)
         if not rho:
             raise self._refused(OverBudget("everything", "nothing", "The budget is used up."))
@@ -294,13 +306,20 @@ class Publication:
             raise self._refused(error) from None
         except KeyReused:
             raise self._other_release() from None
+        except WorkEnded:
+            raise WorkEnded(
+                f'the release "{self.file.name}" was charged, and failed before its measurements were '
+                "stored. Its price is spent. Give the next try another name"
+            ) from None
         self._forget_journal()
         return manifest
 
     @property
     def journal(self) -> Path:
         """The file of the steps, beside the release file. After a crash, a run goes on from it."""
-        return self.file.path.with_suffix(".journal")
+        whose = f"{self.dataset.analyst}\n{self.bound.key}\n{self.file.digest}"
+        digest = sha256(whose.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return self.file.path.with_suffix(f".{digest}.journal")
 
     def _forget_journal(self) -> None:
         for path in (self.journal, self.journal.with_name(f"{self.journal.name}.check")):
@@ -308,7 +327,7 @@ class Publication:
 
     def _written(self, place: Path, earlier: RequestStatus | None) -> dict[str, Any] | None:
         """Return the manifest of this release's bundle if it is there. Refuse a folder with other files."""
-        if not place.exists():
+        if not os.path.exists(place):  # unlike pathlib, it tells no error of a name that cannot be
             return None
         if not place.is_dir():
             raise BadParameter("out", f"{place} is not a folder")
@@ -322,7 +341,8 @@ class Publication:
             if (manifest.get("ledger"), manifest.get("charge")) == (
                 earlier.receipt.ledger, earlier.receipt.position,
             ):  # fmt: skip
-                for finding in changed_files(place, manifest):
+                key = self.dataset.ledger.keys.signing.public.hex()
+                for finding in (*signature_findings(manifest, key), *changed_files(place, manifest)):
                     raise BadParameter(
                         "out", f"{place}: {finding}. Remove the folder and run again: nothing is charged"
                     )

@@ -33,6 +33,7 @@ from lapwing.ledger.gate import Gate, Release, Work
 from lapwing.ledger.request_status import RequestState
 from lapwing.publish import methods
 from lapwing.publish.bound_release import BoundRelease
+from lapwing.publish.data_dictionary import dictionary_digest
 from lapwing.publish.measured.journal import Journal, JournalStep, held
 from lapwing.publish.measured.private_marginals import (
     PrivateMarginals,
@@ -44,7 +45,7 @@ from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.methods import Measured, Progress, affordable, fit_measured, smallest_sigma
 from lapwing.publish.models.domain import Clique
 from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.models.graphical_model import GraphicalModel
+from lapwing.publish.models.graphical_model import Floats, GraphicalModel
 from lapwing.publish.models.marginal_source import MarginalSource
 from lapwing.publish.models.row_sampler import sample_rows
 from lapwing.publish.synthetic_price import CHECKED_MARGINALS, SyntheticPrice, checkable
@@ -72,6 +73,16 @@ class SyntheticTable:
     bounds: Mapping[Clique, float]
     release: Release
     note: str = ""
+
+    def marginal(self, clique: Clique) -> Floats:
+        """Return the rows' counts of some columns, scaled if there are fewer rows than estimated."""
+        domain = self.model.domain
+        shape = domain.shape(clique)
+        cells = np.ravel_multi_index([self.rows[:, domain.place(name)] for name in clique], shape)
+        counts: Floats = (
+            np.bincount(cells, minlength=domain.cells(clique)).reshape(shape).astype(np.float64)
+        )
+        return counts * float(self.model.total / len(self.rows)) if self.note else counts
 
 
 def publish_table(
@@ -247,6 +258,7 @@ def _answer(
         "rows_per_unit": bound.rows_per_unit,
         "rho": str(rho),
         "columns": {column.name: column.size for column in bound.columns},
+        "dictionary": dictionary_digest(bound.columns, bound.rows_per_unit),
         "steps": [written(one) for one in steps],
         "check": [written(one) for one in checked],
     }
@@ -289,5 +301,6 @@ def table_from_answer(
         else ""
     )
     rows = sample_rows(model, count)
-    bounds = {} if done is None or done.last is None else done.last.bounds(model)
-    return SyntheticTable(rows, model, measured, checked, bounds, release, note)
+    table = SyntheticTable(rows, model, measured, checked, {}, release, note)
+    last = None if done is None else done.last
+    return table if last is None else replace(table, bounds=last.bounds(table.marginal))

@@ -18,9 +18,10 @@ from lapwing.errors import BadParameter
 from lapwing.examples.town import TOWN_CENSUS, write_town
 from lapwing.ledger.keys import LedgerKeys
 from lapwing.publish import Publication, verify_bundle
-from lapwing.publish.bundle import bundle_contents
+from lapwing.publish.bundle import bundle_contents, verified_bundle
 from lapwing.publish.bundle.data_tables import files_of
 from lapwing.publish.bundle.manifest import MANIFEST, signed_message
+from lapwing.publish.release_file import load_release
 from support.published import BUNDLES, copied_bundle, town
 
 
@@ -29,15 +30,21 @@ def manifest_of(bundle: Path) -> dict[str, Any]:
     return found
 
 
+def write_manifest(bundle: Path, manifest: dict[str, Any]) -> None:
+    (bundle / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
 def signed_again(bundle: Path, change: Callable[[dict[str, Any]], None] | None = None) -> None:
     """Sign what is there with the ledger's own key: a publisher who cheats."""
     keys, manifest = LedgerKeys.load(town() / "lapwing.ledger.keys"), manifest_of(bundle)
-    for name in manifest["files"]:
-        manifest["files"][name] = sha256((bundle / name).read_bytes()).hexdigest()
+    there = [path for path in bundle.rglob("*") if path.is_file() and path.name != MANIFEST]
+    manifest["files"] = {
+        path.relative_to(bundle).as_posix(): sha256(path.read_bytes()).hexdigest() for path in sorted(there)
+    }
     if change is not None:
         change(manifest)
     manifest["signature"] = keys.signing.sign(signed_message(manifest)).hex()
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    write_manifest(bundle, manifest)
 
 
 def findings(bundle: Path) -> str:
@@ -80,7 +87,7 @@ def test_a_manifest_that_was_edited_or_signed_by_another_key_is_refused(tmp_path
     bundle = copied_bundle("rows", tmp_path)
     manifest = manifest_of(bundle)
     manifest["privacy"]["epsilon"] = "0.1"
-    (bundle / MANIFEST).write_text(json.dumps(manifest))
+    write_manifest(bundle, manifest)
     assert "the signature does not fit" in findings(bundle)
     assert "another key" in "".join(verify_bundle(bundle, key="00" * 32).findings)
     with pytest.raises(BadParameter, match="hexadecimal"):
@@ -163,6 +170,8 @@ def test_rows_beyond_the_dictionary_or_impossible_or_missing_are_found(tmp_path:
     rows = pyarrow.parquet.read_table(bundle / "rows.parquet")
     replace_table(bundle, "rows", changed(rows, "work", 0, "pirate"))
     assert "has no such value" in findings(bundle)
+    replace_table(bundle, "rows", rows.append_column("name", pa.array(["x"] * len(rows))))
+    assert "other columns than the dictionary" in findings(bundle)
     replace_table(bundle, "rows", changed(changed(rows, "work", 0, "school"), "age", 0, 98))
     assert "impossible" in findings(bundle)
     replace_table(bundle, "rows", rows.slice(1))
@@ -191,10 +200,10 @@ def test_an_area_that_is_empty_by_a_fact_has_nobody(tmp_path: Path) -> None:
     spine = pyarrow.parquet.read_table(bundle / "spine.parquet")
     where = spine.column("empty").to_pylist().index(False)
     replace_table(bundle, "spine", changed(spine, "empty", where, True))
-    assert "empty by a public fact" in findings(bundle)
+    assert "are not those that were measured" in findings(bundle)
     areas = spine.column("block").to_pylist()
     replace_table(bundle, "spine", changed(spine, "block", 0, f"{areas[0]}x"))
-    assert "the areas are not those that were measured" in findings(bundle)
+    assert "the areas, or those" in findings(bundle)
 
 
 def test_a_census_too_large_for_microdata_is_verified_by_its_tables(
@@ -208,3 +217,94 @@ def test_a_census_too_large_for_microdata_is_verified_by_its_tables(
     assert "microdata.csv" not in manifest["files"]
     report = verify_bundle(tmp_path / "census", key=manifest["key"])
     assert (report.findings, report.rows) == ((), None)
+
+
+def test_whole_numbers_that_do_not_follow_are_found(tmp_path: Path) -> None:
+    """A publisher adds people to one block, in all tables and in the microdata, and signs again."""
+    bundle = copied_bundle("census", tmp_path)
+    people = pyarrow.parquet.read_table(bundle / "microdata.parquet")
+    more = people.slice(0, 1).take(pa.array([0] * 60))
+    replace_table(bundle, "microdata", pa.concat_tables([people, more]))
+    area, *cell = (column.as_py() for column in more.slice(0, 1).columns for column in column)
+    district = f"district {int(area) // 100}"
+    for level, name in (("town", "town"), ("district", district), ("block", area)):
+        table = pyarrow.parquet.read_table(bundle / "tables" / f"{level}.parquet")
+        values = table.column("whole_number").to_pylist()
+        for row, here in enumerate(table.to_pylist()):
+            fits = all(here[key] in {"all", one} for key, one in zip(("sex", "life"), cell, strict=True))
+            values[row] += 60 * (here[level] == name and fits)
+        place = table.column_names.index("whole_number")
+        replace_table(bundle, f"tables/{level}", table.set_column(place, "whole_number", pa.array(values)))
+    assert findings(bundle) == "the whole numbers are not those that follow from the measurements"
+
+
+def test_a_renamed_value_and_a_stated_delta_or_fact_of_its_own_are_found(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    text = (bundle / "dictionary.json").read_text()
+    (bundle / "dictionary.json").write_text(text.replace('"bicycle"', '"motor"'))
+    signed_again(bundle)
+    assert "the dictionary is not the one of the measured columns" in findings(bundle)
+    (bundle / "dictionary.json").write_text(text)
+    changes: tuple[dict[str, Any], ...] = ({"delta": "9/10", "epsilon": "1"}, {"facts": []})
+    for change in changes:
+        signed_again(bundle, lambda said, change=change: said["privacy"].update(change))  # type: ignore[misc]
+        assert "are not those of the release file" in findings(bundle)
+        signed_again(bundle, lambda said: said.update(privacy=manifest_of(town() / "rows")["privacy"]))
+    assert findings(bundle) == ""
+    signed_again(bundle, lambda said: said["privacy"].update(more=1))
+    assert "other fields" in findings(bundle)
+
+
+def test_files_of_another_kind_are_refused_though_they_are_signed(tmp_path: Path) -> None:
+    bundle = copied_bundle("census", tmp_path)
+    (bundle / "raw_people.csv").write_text("x")
+    (bundle / "privacy.md").unlink()
+    signed_again(bundle)
+    assert "raw_people.csv does not belong to a bundle" in findings(bundle)
+    assert "privacy.md is missing" in findings(bundle)
+
+
+def test_a_field_cannot_be_written_twice(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    text = (bundle / MANIFEST).read_text()
+    (bundle / MANIFEST).write_text(text.replace('"epsilon"', '"epsilon": "0.001",\n    "epsilon"'))
+    with pytest.raises(BadParameter, match="its bytes are not those of a bundle"):
+        verify_bundle(bundle)
+
+
+@pytest.mark.parametrize("value", ["1/0", "1e999999999", "-1", "0", "nan", ["1"], "9" * 10**6])
+def test_hostile_numbers_are_findings(value: object, tmp_path: Path) -> None:
+    for name in ("rho", "delta", "epsilon"):
+        bundle = copied_bundle("rows", tmp_path / name)
+        signed_again(bundle, lambda said, name=name: said["privacy"].update({name: value}))  # type: ignore[misc]
+        assert findings(bundle)
+    bundle = copied_bundle("rows", tmp_path / "sigma")
+    answer = json.loads((bundle / "measurements.json").read_text())
+    answer["steps"][0]["step"]["sigma"] = value
+    (bundle / "measurements.json").write_text(json.dumps(answer))
+    signed_again(bundle)
+    assert findings(bundle)
+
+
+def test_hostile_files_are_findings(tmp_path: Path) -> None:
+    for name in ("measurements.json", "dictionary.json", "charge.proof.json", "rows.parquet", "rows.csv"):
+        for content in (b"[" * 100_000, b"{}", b"null", b""):
+            bundle = copied_bundle("rows", tmp_path / f"{name}{len(content)}")
+            (bundle / name).write_bytes(content)
+            signed_again(bundle)
+            assert findings(bundle)
+    bundle = copied_bundle("rows", tmp_path)
+    signed_again(bundle, lambda said: said.update(method="census"))
+    assert findings(bundle)
+    (bundle / MANIFEST).write_text("[" * 100_000)
+    with pytest.raises(BadParameter, match="not JSON"):
+        verify_bundle(bundle)
+
+
+def test_one_column_with_missing_values_is_the_same_in_both_files(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array(["a", None, "b", None])})
+    for name, content in files_of("rows", table).items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "release.toml").write_bytes((town() / "rows" / "release.toml").read_bytes())
+    contents = verified_bundle._Contents(tmp_path, load_release(tmp_path / "release.toml"), {}, ())
+    assert contents.table("rows") == (table, [])

@@ -15,7 +15,6 @@ from lapwing.core.exact import short_up
 from lapwing.ledger.gate import Release
 from lapwing.ledger.publishing import answer_position, prove_entry
 from lapwing.publish.bound_release import BoundRelease
-from lapwing.publish.bundle.data_dictionary import columns_of, dictionary_of, dictionary_text
 from lapwing.publish.bundle.data_tables import (
     files_of,
     level_table,
@@ -28,6 +27,7 @@ from lapwing.publish.bundle.manifest import write_bundle
 from lapwing.publish.bundle.privacy_page import NEIGHBOURS, fact_lines, privacy_text, unit_name
 from lapwing.publish.bundle.utility_report import census_report, synthetic_report
 from lapwing.publish.census.census_release import BoundCensus, CensusTables
+from lapwing.publish.data_dictionary import columns_of, dictionary_bytes, dictionary_of, dictionary_text
 from lapwing.publish.synthetic_release import SyntheticTable
 
 MEASUREMENTS, DICTIONARY, RELEASE_FILE, SPINE, BOUNDS = (
@@ -51,7 +51,7 @@ def write_synthetic_bundle(folder: Path, bound: BoundRelease, table: SyntheticTa
 def write_census_bundle(folder: Path, census: BoundCensus, tables: CensusTables) -> dict[str, Any]:
     """Write the bundle of a census. Return its manifest."""
     bound, rho = census.release, Fraction(json.loads(tables.release.answer)["rho"])
-    columns = columns_of(dictionary_of(bound.columns, "", bound.rows_per_unit))
+    columns = columns_of(dictionary_of(bound.columns, bound.rows_per_unit))
     queries = shown_queries(len(columns), {query for level in census.shares for query in level})
     files: dict[str, bytes] = {}
     if tables.wholes[-1].sum() <= MOST_MICRODATA:
@@ -85,12 +85,11 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
             "rho": str(rho),
             "epsilon": short_up(zcdp_to_epsilon(rho, bound.file.delta), 9),
             "delta": str(bound.file.delta),
-            "facts": fact_lines(bound),
+            "facts": fact_lines(bound.file),
         },
     }
-    dictionary = dictionary_of(bound.columns, unit, bound.rows_per_unit)
-    files[DICTIONARY] = _json(dictionary)
-    files["dictionary.md"] = dictionary_text(dictionary).encode()
+    files[DICTIONARY] = dictionary_bytes(bound.columns, bound.rows_per_unit)
+    files["dictionary.md"] = dictionary_text(json.loads(files[DICTIONARY])).encode()
     files[MEASUREMENTS] = release.answer
     files["privacy.md"] = privacy_text(bound, answer, unit, about).encode()
     files[RELEASE_FILE] = bound.file.text
@@ -107,13 +106,13 @@ def _json(value: Any) -> bytes:
 def _readme(about: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
     described = {
         "rows.csv": "invented rows (also rows.parquet)",
-        "microdata.csv": "one invented row for each counted row; it adds up to the whole numbers exactly",
+        "microdata.csv": "invented rows that add up to the whole numbers exactly",
         "spine.csv": "the areas of all levels",
         "report.html": "how good the numbers are, and what they are not good for",
         "privacy.md": "who is protected, how much, and what is not protected",
         "dictionary.md": "the columns and their values (also dictionary.json)",
         MEASUREMENTS: "all noisy numbers, with their noise: everything here follows from them",
-        BOUNDS: "bounds on the error of marginals that were not measured",
+        BOUNDS: "bounds on the error of marginals that were not chosen in the last round",
         RELEASE_FILE: "the release file",
         CHARGE_PROOF: "a proof that the ledger was charged",
         ANSWER_PROOF: "a proof that these measurements are the ledger's answer",

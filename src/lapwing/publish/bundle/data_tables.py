@@ -14,10 +14,10 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from lapwing.core.gaussian import Gaussian
-from lapwing.publish.bundle.data_dictionary import ColumnCells
 from lapwing.publish.census.census_release import ALL, NUMBERS
 from lapwing.publish.census.least_squares import Query, SpineEstimate, subsets
 from lapwing.publish.census.spine import Spine
+from lapwing.publish.data_dictionary import ColumnCells
 from lapwing.publish.measured.published_column import PublishedColumn
 
 CONFIDENCE = 0.95

@@ -1,7 +1,8 @@
 """The manifest of a bundle: what the release is, a digest of every file, and the ledger's signature.
 
 Claim    a bundle that passes has exactly the files that the ledger's holder signed, byte for byte.
-Because  the manifest has the SHA-256 digest of every other file, and the signature covers the manifest.
+Because  the manifest has the SHA-256 digest of every other file, and the signature covers its values. Its
+         bytes are the only ones that stand for these values: a field cannot be written twice.
 Test     tests/publish/bundle/test_verified_bundle.py
 """
 
@@ -12,16 +13,18 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 from lapwing.config.values import kind_of
 from lapwing.errors import BadParameter, Unavailable
+from lapwing.ledger.keys import good_signature
 from lapwing.storage.private_file import sync_to_disk
 
 FORM = "lapwing bundle 1"
 MANIFEST = "bundle.json"
+LARGEST_MANIFEST = 1 << 24
 _SIGNED = b"lapwing bundle\x00"
 _FIELDS = {
     "form": str, "name": str, "method": str, "ledger": str, "key": str, "charge": int, "answer": int,
@@ -44,7 +47,7 @@ def write_bundle(
     """Write all files and the manifest into a new folder, which appears whole or not at all."""
     manifest = {"form": FORM, **about, "files": {name: _digest(files[name]) for name in sorted(files)}}
     manifest["signature"] = sign(signed_message(manifest)).hex()
-    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    text = _text(manifest)
     with _new_folder(folder) as place:
         for name, content in {**files, MANIFEST: text.encode()}.items():
             path = place / name
@@ -54,20 +57,38 @@ def write_bundle(
     return manifest
 
 
+def _text(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+
+
+def require_new_folder(folder: Path) -> None:
+    """Refuse a folder that a bundle cannot be written to. Nothing was charged so far."""
+    if folder.is_symlink():
+        raise BadParameter("out", f"{folder} is a link. Name the folder itself")
+    if not folder.name or folder.resolve() == Path.cwd():
+        raise BadParameter("out", "must be a new folder, not the one that you are in")
+    with _new_folder(folder, keep=False):
+        pass
+
+
 @contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside the wanted one, and rename it when the block ends."""
+def _new_folder(folder: Path, *, keep: bool = True) -> Iterator[Path]:
+    """Yield a new folder beside the wanted one, and rename it when the block ends, unless not to keep."""
     beside = folder.with_name(f".{folder.name}.{os.getpid()}.new")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir()
         yield beside
+        if not keep:
+            return
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
         os.rename(beside, folder)
         sync_to_disk(folder.parent)
     except OSError as error:
+        if not keep:
+            raise BadParameter("out", f"{folder} cannot be written ({error.strerror})") from None
         raise Unavailable(
             f"the bundle {folder} cannot be written ({error.strerror}). What was measured is stored: run "
             "the release again, and nothing is charged"
@@ -79,11 +100,12 @@ def _new_folder(folder: Path) -> Iterator[Path]:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a bundle. Raises BadParameter if there is none, or it is not of its form."""
     path = folder / MANIFEST
-    if not path.is_file():
+    if not path.is_file() or path.is_symlink() or path.stat().st_size > LARGEST_MANIFEST:
         raise BadParameter("folder", f"{folder} is no bundle: it has no {MANIFEST}")
+    text = path.read_bytes()
     try:
-        manifest = json.loads(path.read_bytes())
-    except ValueError:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
         raise BadParameter("folder", f"{path} is not JSON") from None
     if not isinstance(manifest, dict) or manifest.get("form") != FORM:
         raise BadParameter("folder", f"{path} is not of the form {FORM!r}")
@@ -92,7 +114,25 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise BadParameter("folder", f"{path}: {name} is {kind_of(manifest.get(name))}")
     if set(manifest) != set(_FIELDS):
         raise BadParameter("folder", f"{path} has other fields than a bundle has")
+    if _text(manifest).encode("utf-8", "surrogatepass") != text:
+        raise BadParameter(
+            "folder", f"{path} was written by something else: its bytes are not those of a bundle"
+        )
     return manifest
+
+
+def signature_findings(manifest: Mapping[str, Any], key: str | None) -> Iterator[str]:
+    """Yield what is wrong with the signature. `key` is the ledger's, from elsewhere; None if not known."""
+    if key is not None and manifest["key"] != key:
+        yield "the bundle is signed with another key than the one that was given"
+        return
+    try:
+        own, signature = bytes.fromhex(manifest["key"]), bytes.fromhex(manifest["signature"])
+    except ValueError:
+        yield "the key or the signature of the bundle is not of its form"
+        return
+    if not good_signature(own, signed_message(manifest), signature):
+        yield "the signature does not fit: bundle.json was changed after it was signed"
 
 
 def changed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -108,10 +148,15 @@ def changed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is missing"
         elif there[name].is_symlink() or not there[name].is_file():
             yield f"{name} is not a plain file"
-        elif _digest(there[name].read_bytes()) != listed[name]:
+        elif _digest_of_file(there[name]) != listed[name]:
             yield f"{name} was changed"
     for name in sorted(set(there) - set(listed) - {MANIFEST}):
         yield f"{name} does not belong to the bundle"
+
+
+def _digest_of_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _digest(content: bytes) -> str:

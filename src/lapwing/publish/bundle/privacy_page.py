@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,8 +13,10 @@ from lapwing.core.exact import short, short_up
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.measured.published_column import shown_value
 from lapwing.publish.models.marginal_source import choosing_cost, measuring_cost
+from lapwing.publish.release_file import ReleasePlanFile
 from lapwing.sql.expression import Numeric
 
+_EXACT = re.compile(r"0*[1-9][0-9]{0,60}(/0*[1-9][0-9]{0,60})?")
 NEIGHBOURS = "data sets in which one {unit} more or less has its rows"
 
 
@@ -34,7 +37,7 @@ def steps_of(answer: Mapping[str, Any]) -> list[StepCost]:
             StepCost(
                 f"{level['level']}: {query['query']}",
                 f"σ {_short(query['sigma'])}",
-                measuring_cost(Fraction(query["sigma"]), rows),
+                measuring_cost(exact_text(query["sigma"]), rows),
             )
             for level in answer["levels"]
             for query in level["queries"]
@@ -50,23 +53,30 @@ def _step(one: Mapping[str, Any], rows: int, use: str) -> StepCost:
     step, lost = one["step"], "" if one["result"] else ", lost in a crash"
     if "measure" in step:
         what = f"measure {' × '.join(step['measure'])}{use}{lost}"
-        cost = measuring_cost(Fraction(step["sigma"]), rows)
+        cost = measuring_cost(exact_text(step["sigma"]), rows)
         return StepCost(what, f"σ {_short(step['sigma'])}", cost)
     what = f"choose one of {step['choose']:,} marginals{lost}"
-    return StepCost(what, f"ε {_short(step['epsilon'])}", choosing_cost(Fraction(step["epsilon"])))
+    return StepCost(what, f"ε {_short(step['epsilon'])}", choosing_cost(exact_text(step["epsilon"])))
+
+
+def exact_text(text: object) -> Fraction:
+    """Return a positive number that stands as a short fraction in a file. Raises ValueError for others."""
+    if not isinstance(text, str) or not _EXACT.fullmatch(text):
+        raise ValueError("is not a short positive fraction")
+    return Fraction(text)
 
 
 def _short(number: str) -> str:
     return f"{float(Fraction(number)):.4g}"
 
 
-def fact_lines(bound: BoundRelease) -> list[str]:
+def fact_lines(file: ReleasePlanFile) -> list[str]:
     """Return the public facts that the tables keep. They are not protected."""
     lines = [
         "No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items())
-        for rule in bound.file.impossible
+        for rule in file.impossible
     ]
-    census = bound.file.census
+    census = file.census
     for level, totals in ((census and census.totals) or {}).items():
         lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
     if census is not None and census.empty is not None:
@@ -92,7 +102,7 @@ def privacy_text(
 ) -> str:
     """Return the page in Markdown."""
     rho, rows, delta = Fraction(answer["rho"]), bound.rows_per_unit, bound.file.delta
-    steps, facts = steps_of(answer), fact_lines(bound)
+    steps, facts = steps_of(answer), fact_lines(bound.file)
     spent = sum((step.rho for step in steps), Fraction(0))
     lines = [
         f"# Privacy of {bound.file.name}",
@@ -105,8 +115,8 @@ def privacy_text(
         f"{_rho(spent)}.",
         f"- Noise: discrete Gaussian, drawn exactly. K rows of one {unit} (here {rows:,}) move a table "
         "of counts by at most K in L2 norm, so measuring it costs K²/2σ²; choosing a table costs ε²/8.",
-        f"- Charged before any row was read: entry {where['charge']} of ledger {where['ledger']}, with "
-        f"the answer in entry {where['answer']}. The proofs are in this folder.",
+        f"- Charged before the rows were counted: entry {where['charge']} of ledger {where['ledger']}, "
+        f"with the answer in entry {where['answer']}. The proofs are in this folder.",
         "- Everything else here is computed from the noisy numbers in measurements.json, and costs "
         "nothing more.",
         "",

@@ -13,8 +13,10 @@ import numpy as np
 from lapwing.publish.bundle.data_tables import best_interval, half_width
 from lapwing.publish.census.census_release import BoundCensus, CensusTables, expected_errors
 from lapwing.publish.measured.published_column import PublishedColumn
+from lapwing.publish.methods import MEAN_OF_NOISE
 from lapwing.publish.models.domain import Clique
 from lapwing.publish.models.fitting import NoisyMarginal
+from lapwing.publish.models.graphical_model import Floats
 from lapwing.publish.synthetic_release import SyntheticTable
 
 MOST_CELLS_DRAWN = 40
@@ -91,33 +93,26 @@ def synthetic_report(name: str, columns: Sequence[PublishedColumn], table: Synth
     return page(f"Utility of {name}", parts)
 
 
-def _marginal_of_rows(
-    table: SyntheticTable, clique: Clique
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    domain = table.model.domain
-    shape = domain.shape(clique)
-    cells = np.ravel_multi_index([table.rows[:, domain.place(one)] for one in clique], shape)
-    counts = np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
-    return counts * (table.model.total / len(table.rows))  # there may be fewer rows than estimated
-
-
-def _distance(table: SyntheticTable, one: NoisyMarginal) -> tuple[float, float]:
-    """Return the mean difference of rows and noisy counts in a cell, and that of the noise alone."""
-    seen = float(np.abs(_marginal_of_rows(table, one.clique) - one.counts).mean())
-    return seen, math.sqrt(2 / math.pi) * one.sigma
-
-
 def _differences(table: SyntheticTable, marginals: Sequence[NoisyMarginal]) -> str:
     rows = []
     for one in marginals:
-        seen, noise = _distance(table, one)
-        rest = math.sqrt(max(seen**2 - noise**2, 0.0))
-        share = rest * one.counts.size / 2 / max(table.model.total, 1.0)
-        rows.append(
-            (names_of(one.clique), f"{one.counts.size:,}", f"{seen:,.1f}", f"{noise:,.1f}", f"{share:.3f}")
-        )
-    heads = ("marginal", "cells", "rows differ by", "noise alone", "left, as total variation")
+        off = table.marginal(one.clique) - one.counts
+        share = _error_at_most(off, one.sigma) * one.counts.size / 2 / max(table.model.total, 1.0)
+        seen, noise = float(np.abs(off).mean()), MEAN_OF_NOISE * one.sigma
+        cells = (names_of(one.clique), f"{one.counts.size:,}", f"{seen:,.1f}", f"{noise:,.1f}")
+        rows.append((*cells, f"{min(share, 1.0):.3f}"))
+    heads = ("marginal", "cells", "rows differ by", "noise alone", "total variation at most, roughly")
     return grid(heads, rows)
+
+
+def _error_at_most(off: Floats, sigma: float) -> float:
+    """Return the greatest mean error of a cell that these differences leave possible, roughly at 95 %.
+
+    The mean square of differences is the mean square of errors, and σ² give or take its own chance.
+    """
+    squared = float((off**2).mean())
+    chance = 1.64 * sigma * math.sqrt((2 * sigma**2 + 4 * max(squared - sigma**2, 0.0)) / off.size)
+    return math.sqrt(max(squared - sigma**2, 0.0) + chance)
 
 
 def _checked(table: SyntheticTable) -> str:
@@ -126,8 +121,8 @@ def _checked(table: SyntheticTable) -> str:
         return section("The honest error", note(text))
     text = (
         "These marginals were drawn at random and measured for this page only: the rows were made "
-        "without them. The third column is the mean difference in a cell, of which the fourth is noise; "
-        "the rest is the error of the rows, roughly."
+        "without them. Rows and measurements differ by the third column in a cell, of which the fourth is "
+        "noise. The last column is the largest error of the rows that this leaves possible, at some 95 %."
     )
     return section("The honest error", note(text), _differences(table, table.checked))
 
@@ -154,11 +149,11 @@ def _bounds(bounds: Mapping[Clique, float], total: float) -> str:
         for clique, bound in ordered[:MOST_LISTED]
     ]
     parts = [note(text), grid(("the largest bounds", "total variation at most"), rows)]
-    return section("Marginals that were not measured", *parts)
+    return section("Marginals that were not chosen in the last round", *parts)
 
 
 def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str:
-    cliques = [set(clique) for clique in table.model.tree.cliques]
+    cliques = [set(one.clique) for one in table.measured]
     apart = [
         names_of(pair)
         for pair in combinations(table.model.domain.columns, 2)
@@ -169,7 +164,7 @@ def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str
         more = len(apart) - MOST_LISTED
         listed = ", ".join(apart[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
         lines.append(
-            f"Pairs that were never measured together: {listed}. In the rows they are related only "
+            f"Pairs that the rows were not fitted to: {listed}. In the rows they are related only "
             "through other columns."
         )
     single = {one.clique: one for one in table.measured if len(one.clique) == 1}

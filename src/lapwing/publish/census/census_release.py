@@ -46,6 +46,7 @@ from lapwing.publish.census.least_squares import (
 )
 from lapwing.publish.census.spine import Spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
+from lapwing.publish.data_dictionary import dictionary_digest
 from lapwing.publish.measured.private_marginals import measuring
 from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
@@ -210,22 +211,26 @@ def _facts(
     release: BoundRelease, settings: CensusSettings, public: PublicTable, spine: Spine
 ) -> SpineFacts:
     totals = public_totals(settings, spine)
-    empty = [np.zeros(len(names), np.bool_) for names in spine.nodes]
+    leaves = np.zeros(len(spine.leaves), np.bool_)
     if settings.empty is not None:
         flags = dict(
             zip(map(_node, public.values[settings.levels[-1]]), public.values[settings.empty], strict=True)
         )
         if not all(isinstance(flag, bool) for flag in flags.values()):
             raise BadParameter("census.empty", f'"{settings.empty}" must be true or false in every row')
-        empty[-1] = np.array([flags[name] for name in spine.leaves], np.bool_)
-        for number in range(len(spine.levels) - 2, -1, -1):
-            full = np.bincount(
-                spine.parents[number + 1][~empty[number + 1]], minlength=len(spine.nodes[number])
-            )
-            empty[number] = full == 0
-    facts = SpineFacts(tuple(empty), tuple(totals), _impossible(release))
+        leaves = np.array([flags[name] for name in spine.leaves], np.bool_)
+    facts = SpineFacts(empty_nodes(spine, leaves), tuple(totals), _impossible(release))
     total_bounds(spine, facts)
     return facts
+
+
+def empty_nodes(spine: Spine, leaves: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], ...]:
+    """Return which nodes of every level are empty, since all of their smallest areas are."""
+    found = []
+    for number, nodes in enumerate(spine.nodes):
+        full = np.bincount(spine.ancestors(number)[~leaves], minlength=len(nodes))
+        found.append(full == 0)
+    return tuple(found)
 
 
 def public_totals(settings: CensusSettings, spine: Spine) -> list[Wholes]:
@@ -344,7 +349,8 @@ def _answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
         "rows_per_unit": census.release.rows_per_unit,
         "rho": str(rho),
         "columns": {column.name: column.size for column in census.release.columns},
-        "spine": spine_digest(census.spine),
+        "dictionary": dictionary_digest(census.release.columns, census.release.rows_per_unit),
+        "spine": spine_digest(census.spine, census.facts.empty[-1]),
         "levels": [
             {"level": name, "nodes": len(nodes), **level}
             for name, nodes, level in zip(census.spine.levels, census.spine.nodes, levels, strict=True)
@@ -353,9 +359,9 @@ def _answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
     return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
 
 
-def spine_digest(spine: Spine) -> str:
-    """Return a digest of all nodes and their parents."""
-    said = [spine.levels, spine.nodes, [parents.tolist() for parents in spine.parents]]
+def spine_digest(spine: Spine, empty: NDArray[np.bool_]) -> str:
+    """Return a digest of all nodes, their parents, and which smallest areas are empty by a public fact."""
+    said = [spine.levels, spine.nodes, [parents.tolist() for parents in spine.parents], empty.tolist()]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
@@ -440,7 +446,9 @@ def known_totals(totals: Sequence[Wholes]) -> dict[int, dict[int, int]]:
 def tables_from_answer(census: BoundCensus, release: Release) -> CensusTables:
     """Return estimates and whole tables from a stored answer. No private data is read."""
     answer = json.loads(release.answer)
-    if answer.get("form") != ANSWER_FORM or answer["spine"] != spine_digest(census.spine):
+    if answer.get("form") != ANSWER_FORM or answer["spine"] != spine_digest(
+        census.spine, census.facts.empty[-1]
+    ):
         raise BadParameter("census.spine", "is not the one that was measured. Change it back")
     known = known_totals(census.facts.totals)
     names = [column.name for column in census.release.columns]

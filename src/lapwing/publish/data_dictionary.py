@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from hashlib import sha256
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -18,14 +21,23 @@ FORM = "lapwing dictionary 1"
 _TYPES = {bool: "truth", int: "whole number", float: "number", str: "text", date: "date", datetime: "time"}
 
 
-def dictionary_of(columns: Sequence[PublishedColumn], unit: str, rows_per_unit: int) -> dict[str, Any]:
+def dictionary_of(columns: Sequence[PublishedColumn], rows_per_unit: int) -> dict[str, Any]:
     """Return the dictionary as JSON values."""
     return {
         "form": FORM,
-        "unit": unit,
         "rows_per_unit": rows_per_unit,
         "columns": [_described(column) for column in columns],
     }
+
+
+def dictionary_bytes(columns: Sequence[PublishedColumn], rows_per_unit: int) -> bytes:
+    """Return the dictionary as a file. Stored answers have its digest, so that no value can be renamed."""
+    return (json.dumps(dictionary_of(columns, rows_per_unit), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def dictionary_digest(columns: Sequence[PublishedColumn], rows_per_unit: int) -> str:
+    """Return the SHA-256 digest of the dictionary's file."""
+    return sha256(dictionary_bytes(columns, rows_per_unit)).hexdigest()
 
 
 def _described(column: PublishedColumn) -> dict[str, Any]:
@@ -35,7 +47,7 @@ def _described(column: PublishedColumn) -> dict[str, Any]:
     return {
         "name": column.name,
         "type": _TYPES[kind],
-        "declared": "values and bounds are declared in the policy, and do not come from the data",
+        "declared": "values and bounds follow from the policy and the release file, not from the data",
         "values_of_a_cell": column.width,
         "missing": f'the value "{UNKNOWN}" (an empty field)' if column.has_unknown else "row is left out",
         "cells": [
@@ -52,13 +64,16 @@ def _json(value: PublishedValue) -> str | int | float | bool | None:
 
 def dictionary_text(dictionary: Mapping[str, Any]) -> str:
     """Return the dictionary for people, in Markdown."""
-    lines = ["# Columns", "", f"One row is about one {dictionary['unit']}. Of each, at most"]
-    lines[-1] += f" {dictionary['rows_per_unit']:,} rows were used; others were left out."
+    rows = dictionary["rows_per_unit"]
+    used = (
+        "1 row of each person (or other privacy unit) was" if rows == 1 else f"{rows:,} rows of each were"
+    )
+    lines = ["# Columns", "", f"At most {used} used; others were left out."]
     for column in dictionary["columns"]:
-        labels = [cell["label"] for cell in column["cells"]]
+        labels = [plain_text(cell["label"]) for cell in column["cells"]]
         shown = labels if len(labels) <= 24 else [*labels[:20], f"… and {len(labels) - 20} more"]
         lines += [
-            "", f"## {column['name']}", "", f"- Type: {column['type']}; {column['declared']}.",
+            "", f"## {plain_text(column['name'])}", "", f"- Type: {column['type']}; {column['declared']}.",
             f"- Missing: {column['missing']}.", f"- {len(labels):,} cells: {', '.join(shown)}.",
         ]  # fmt: skip
         if column["values_of_a_cell"] > 1:
@@ -67,6 +82,11 @@ def dictionary_text(dictionary: Mapping[str, Any]) -> str:
                 "likely in the rows: only the bin was measured."
             )
     return "\n".join(lines) + "\n"
+
+
+def plain_text(text: str) -> str:
+    """Return a text for Markdown: on one line, without HTML and without table marks."""
+    return escape(" ".join(text.split()), quote=False).replace("|", "&#124;")
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def _text(manifest: Mapping[str, Any]) -> str:
 
 def require_new_folder(folder: Path) -> None:
     """Refuse a folder that a bundle cannot be written to. Nothing was charged so far."""
-    if folder.is_symlink():
+    if os.path.islink(folder):
         raise BadParameter("out", f"{folder} is a link. Name the folder itself")
     if not folder.name or folder.resolve() == Path.cwd():
         raise BadParameter("out", "must be a new folder, not the one that you are in")

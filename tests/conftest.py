@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support import slowly
 from support.ledgers import POSTGRES, SQLITE, Home
 
 # As many tests run side by side as there are processors: further threads of each would wait for one
@@ -20,6 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test is about time: other processes have the processor, too.
 settings.register_profile("lapwing", deadline=None)
 settings.load_profile("lapwing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell the tests, which are imported later, whether slow ones run."""
+    slowly.RUNS_ALL = config.getoption("markexpr") != "not slow"
 
 
 @pytest.hookimpl(wrapper=True)

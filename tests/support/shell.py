@@ -43,9 +43,10 @@ class Shell:
 
     def __call__(self, *arguments: object) -> Done:
         self._capsys.readouterr()
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as caught:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(main, "app", _command())
-            main.run([str(argument) for argument in arguments])
+            with pytest.raises(SystemExit) as caught:
+                main.run([str(argument) for argument in arguments])
         captured = self._capsys.readouterr()
         assert isinstance(caught.value.code, int)
         return Done(caught.value.code, captured.out, captured.err)

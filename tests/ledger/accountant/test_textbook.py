@@ -37,6 +37,7 @@ from lapwing.ledger.accountant.textbook import (
     opinion,
 )
 from lapwing.ledger.entry import encode
+from support.cases import each
 from support.losses import sampled
 
 NO_CAPS = (NEVER - 1,) * 8  # the greatest there can be
@@ -192,7 +193,7 @@ def test_what_would_take_for_ever_has_no_opinion() -> None:
     assert least.is_partial
 
 
-@pytest.mark.parametrize(
+@each(
     "description",
     [
         None,
@@ -220,7 +221,6 @@ def test_what_would_take_for_ever_has_no_opinion() -> None:
         {"loss": "FixedRun", "steps": [], "delta": "1/2"},
         {"loss": "FixedRun", "steps": [[{"loss": "Pure", "epsilon": "1"}]], "delta": "1/2"},
     ],
-    ids=range(20),
 )
 def test_what_describes_no_loss_is_said_to_be_unreadable(description: Any) -> None:
     with pytest.raises(Unreadable):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from support import slowly
 from support.ledgers import POSTGRES, SQLITE, Home
 
 # As many tests run side by side as there are processors: further threads of each would wait for one
@@ -23,17 +22,12 @@ settings.register_profile("lapwing", deadline=None)
 settings.load_profile("lapwing")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Tell the tests, which are imported later, whether slow ones run."""
-    slowly.RUNS_ALL = config.getoption("markexpr") != "not slow"
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Keep what is collected out of the garbage collector's sight.
 
     All libraries and thousands of tests are there until the end. To look through them again and again
-    would take a tenth of the time.
+    would take a twentieth of the time.
     """
     gc.disable()
     yield

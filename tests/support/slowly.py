@@ -7,13 +7,6 @@ from typing import Any
 
 import pytest
 
-RUNS_ALL = False  # whether slow tests run, too: conftest.py finds out
-
-
-def examples(count: int) -> int:
-    """How many generated examples to try: all of them in `make test-all`, a third of them every time."""
-    return count if RUNS_ALL else count // 3
-
 
 def slow(*values: Any) -> Any:
     """A case that only `make test-all` runs."""

@@ -18,7 +18,6 @@ from lapwing.sql.binding.typed_expressions import added, apply, number, with_kin
 from lapwing.sql.expression import Apply, Constant, Expression, Numeric, Op, Reference, Truth
 from support.arithmetic import Made, numbers, row_of
 from support.cases import each
-from support.slowly import examples
 from support.small_kinds import (
     KINDS,
     and_,
@@ -167,7 +166,7 @@ def test_each_operation_means_what_sql_says_within_its_bounds(
         assert found == wanted, (row, found, wanted)
 
 
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(made=numbers(), data=st.data())
 def test_nested_arithmetic_means_what_sql_says_within_its_bounds(made: Made, data: st.DataObject) -> None:
     sql, expected = made

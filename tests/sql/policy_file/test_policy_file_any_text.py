@@ -23,7 +23,6 @@ from support.policy_files import (
     PUBLIC,
     mistakes,
 )
-from support.slowly import examples
 
 
 @pytest.mark.parametrize(
@@ -138,7 +137,7 @@ VALUES = st.recursive(
     ),
 )
 MANY = settings(
-    deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -239,7 +239,7 @@ def test_over_budget_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse() -> None:
         raise OverBudget("ε 1", "ε 0.5", "Ask for less.")
 
-    monkeypatch.setattr("lapwing.examples.clinic.run_demo", refuse)
+    monkeypatch.setattr("lapwing.cli.demo.show_demo", refuse)
     with pytest.raises(SystemExit) as caught:
         main.run(["demo"])
     assert caught.value.code == 3

@@ -18,7 +18,10 @@ from support.shell import Shell
 
 ROOT = Path(__file__).parents[2]
 LENGTHY = {("learning.md", "console")}  # test_learning.py goes the same way
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [  # of which each example of the first gets a process of its own
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def _blocks(language: str, *, alone: bool = False, pages: Sequence[Path] = PAGES) -> list[object]:
@@ -56,14 +59,14 @@ def _commands(block: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("code", _blocks("python"))
+@pytest.mark.parametrize("code", _blocks("python", pages=PAGES[1:]))
 def test_python_example_runs(code: str) -> None:
     """In this process, which has imported most of what examples need."""
     exec(compile(code, "example", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("block", _blocks("console"))
+@pytest.mark.parametrize("block", _blocks("console", pages=PAGES[1:]))
 def test_console_example_runs(block: str, capsys: pytest.CaptureFixture[str]) -> None:
     shell = Shell(capsys)
     for arguments in _commands(block):

@@ -15,6 +15,7 @@ from lapwing.learn.trainers.columns import Category, Real
 from lapwing.learn.trainers.columns import feature_matrix as trainers_features
 from lapwing.sql.expression import Choice, Numeric, Text
 from lapwing.sql.row_questions import CodedColumn
+from support.cases import each
 from support.row_question import KINDS
 
 CODES = st.lists(st.tuples(st.integers(-(2**40), 2**40), st.booleans()), min_size=1, max_size=8)
@@ -80,7 +81,7 @@ def test_one_value_only_is_no_division_by_zero() -> None:
     assert isinstance(alone.declared[0], Real)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "value", "code"),
     [
         ("age", 50.5, 51), ("age", -3, 0), ("age", 1e9, 100), ("age", float("inf"), 100),

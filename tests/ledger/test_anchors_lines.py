@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.anchors import Head, Mark, newest, parse_line, parse_lines
+from support.cases import each
 from support.marks import head, mark
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -35,7 +36,7 @@ class TestLines:
         with suppress(Tampered):
             assert parse_line(text).line == text
 
-    @pytest.mark.parametrize(
+    @each(
         "text",
         [
             "", "m", "m 1", f"m 01 {'a' * 64}", f"m -1 {'a' * 64}", f"m +1 {'a' * 64}", f"m 1 {'A' * 64}",
@@ -45,7 +46,6 @@ class TestLines:
             f"m ١ {'a' * 64}", f"x 1 {'a' * 64}", f"h 1 1 1 {'a' * 64} {'a' * 64} {'a' * 64}",
             f"m 1_0 {'a' * 64}", f"m 1 {'a' * 64}\n",
         ],
-        ids=lambda text: ascii(text)[:24],
     )  # fmt: skip
     def test_a_malformed_line_is_tampering(self, text: str) -> None:
         with pytest.raises(Tampered, match="line 3 of the witness"):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lapwing.errors import BadParameter, BadValue, Tampered
 from lapwing.ledger import unit_ids as module
 from lapwing.ledger.unit_ids import LARGEST_SKETCH, Id, Ids, Sketch, normal_id
+from support.cases import each
 from support.raised import named
 
 KEY = bytes(range(32))
@@ -28,7 +29,7 @@ def sketch(ids: Ids) -> Sketch:
     return Sketch.of(ids, KEY)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ("a", "A "), (7, "7"), (7, " 7\n"), (7, 7.0), ("7", np.int64(7)), (7, np.float64(7)),
@@ -38,7 +39,6 @@ def sketch(ids: Ids) -> Sketch:
         (0, "0"), (-0.0, 0), ("Σίσυφος", "ΣΊΣΥΦΟΣ"), (2**63 - 1, str(2**63 - 1)), (2**63, str(2**63)),
         (-(2**63), str(-(2**63))), (-(2**63) - 1, str(-(2**63) - 1)), (np.uint64(2**63), 2**63),
     ],
-    ids=ascii,
 )  # fmt: skip
 def test_one_person_however_the_id_was_typed(one: Id, other: Id) -> None:
     assert normal_id(one) == normal_id(other)

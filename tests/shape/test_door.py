@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import lapwing
+from support.cases import each
 
 NAMES = [
     "Answer",
@@ -41,7 +42,7 @@ def test_the_exported_names_are_these() -> None:
     assert dir(lapwing) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_each_name_is_there_and_documented(name: str) -> None:
     value = getattr(lapwing, name)
     assert name == "__version__" or inspect.getdoc(value)

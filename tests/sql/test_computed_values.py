@@ -34,6 +34,7 @@ from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_
 from lapwing.sql.relation import Scan
 from sql.conftest import Open
 from support.noisy_questions import declared
+from support.slowly import slow
 from support.streams import SeededStream
 
 GROUPS = 30_000
@@ -108,8 +109,13 @@ TREES: dict[str, tuple[Released, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
-@pytest.mark.parametrize("size", [0, 3, 30, 3_000])
+@pytest.mark.parametrize(
+    ("size", "kind"),
+    [
+        (0, "laplace"), (3, "gaussian"), (30, "laplace"), (3_000, "gaussian"),
+        slow(0, "gaussian"), slow(3, "laplace"), slow(30, "gaussian"), slow(3_000, "laplace"),
+    ],
+)  # fmt: skip
 def test_intervals_hold_at_every_size(size: int, kind: str) -> None:
     """n rows, a third of them known; numbers of a few rows are far below the noise."""
     numbers = (size, size // 3, 17 * size, -31 * size)

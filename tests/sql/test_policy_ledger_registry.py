@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import stat
@@ -22,6 +21,7 @@ from lapwing.sql.policy_file import load_policy
 from lapwing.sql.source_location import registry_names
 from sql.conftest import POLICY, write_visits
 from support.askers import ask
+from support.forking import FORKING, forked
 from support.shell import Shell
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -170,9 +170,9 @@ def test_a_copied_file_elsewhere_is_another_source(spent: Path) -> None:
 
 
 def test_processes_that_ask_first_make_one_ledger(opened: Open, tmp_path: Path) -> None:
-    policy, spawn = opened().policy.path, multiprocessing.get_context("spawn")
-    out = spawn.Queue()
-    asking = [spawn.Process(target=ask, args=(policy, COUNT, "10", out)) for _ in range(3)]
+    policy = opened().policy.path
+    out = FORKING.Queue()
+    asking = [forked(ask, policy, COUNT, "10", out) for _ in range(3)]
     for process in asking:
         process.start()
     answers = {out.get(timeout=120) for _ in asking} - {None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -19,6 +18,7 @@ from lapwing.sql.noising import BudgetShares, divide_budget
 from lapwing.sql.truncated.reader import Reader
 from sql.conftest import write_visits
 from support.askers import ask, die
+from support.forking import FORKING, forked
 from support.raised import named
 
 Open = Callable[..., Dataset]
@@ -229,9 +229,9 @@ def test_L1_L3_L7_processes_that_ask_at_once_or_die(opened: Open, tmp_path: Path
     """The first question of all registers the data, once; one process is charged; who dies stays so."""
     one = opened()
     assert one.ledger.id
-    policy, spawn = tmp_path / "visits.toml", multiprocessing.get_context("spawn")
-    out = spawn.Queue()
-    asking = [spawn.Process(target=ask, args=(policy, COUNT, "1", out)) for _ in range(3)]
+    policy = tmp_path / "visits.toml"
+    out = FORKING.Queue()
+    asking = [forked(ask, policy, COUNT, "1", out) for _ in range(3)]
     for process in asking:
         process.start()
     answers = {out.get(timeout=120) for _ in asking} - {None}
@@ -239,7 +239,7 @@ def test_L1_L3_L7_processes_that_ask_at_once_or_die(opened: Open, tmp_path: Path
         process.join()
     assert len(answers) == 1  # whoever got an answer got the same one
     assert (spent(one), one.version()) == (1, 1)
-    dying = spawn.Process(target=die, args=(policy, COUNT, "2"))
+    dying = forked(die, policy, COUNT, "2")
     dying.start()
     dying.join()
     assert dying.exitcode == 9

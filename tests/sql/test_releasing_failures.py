@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +20,7 @@ from lapwing.sql.policy_file import load_policy
 from lapwing.sql.truncated.reader import Reader
 from sql.conftest import POLICY
 from support.askers import die
+from support.forking import forked
 from support.raised import coded, named
 
 Open = Callable[..., Dataset]
@@ -105,9 +105,7 @@ def test_a_process_that_died_counts(opened: Open, tmp_path: Path) -> None:
     one = opened(more="[engine]\nfailures = 1\n")
     assert one.policy.failures == 1
     one.ask(COUNT, epsilon="0.1")
-    dying = multiprocessing.get_context("spawn").Process(
-        target=die, args=(tmp_path / "visits.toml", below(2), "1")
-    )
+    dying = forked(die, tmp_path / "visits.toml", below(2), "1")
     dying.start()
     dying.join()
     with pytest.raises(AllHeld) as held:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from lapwing.sql.truncated.reader import Reader
 from sql.conftest import Open
 from sql.test_curator_threads import in_threads
 from support.askers import ask
+from support.forking import FORKING, forked
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 QUOTAS = "[analysts.ann]\nepsilon = 2\ndelta = 0\n[analysts.bob]\nepsilon = 0.5\ndelta = 0\n"
@@ -100,10 +100,9 @@ def test_many_at_once_are_charged_once(opened: Open) -> None:
 def test_many_processes_are_charged_once(opened: Open, tmp_path: Path) -> None:
     dataset = opened()
     dataset.version()
-    context = multiprocessing.get_context("spawn")
-    out: Any = context.Queue()
+    out: Any = FORKING.Queue()
     path = tmp_path / "visits.toml"
-    processes = [context.Process(target=ask, args=(path, COUNT, "1", out, f"a{n}")) for n in range(3)]
+    processes = [forked(ask, path, COUNT, "1", out, f"a{n}") for n in range(3)]
     for process in processes:
         process.start()
     found = [out.get(timeout=120) for _ in processes]

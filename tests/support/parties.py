@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 from lapwing.parties.identity import MemberKeys
 from lapwing.parties.run_configuration import RunConfiguration
+from support.forking import FORKING, forked
 from support.parties_process import run, table_to_json
 
 NAMES = ("north", "south", "east", *(f"ward-{i}" for i in range(4, 40)))
@@ -80,23 +79,6 @@ def flock(
     return Flock(root, table, keys)
 
 
-_FORK_GUARD = multiprocessing.get_context("forkserver")
-_FORK_GUARD.set_forkserver_preload(["__main__", "support.parties_process"])
-TESTS = str(Path(__file__).parent.parent)
-
-
-def _start_forking() -> None:
-    """Python 3.11's fork server forgets the path of whoever starts it, and would import nothing."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([TESTS, *([before] if before else [])])
-    try:
-        forkserver.ensure_running()
-    finally:
-        del os.environ["PYTHONPATH"]
-        if before is not None:
-            os.environ["PYTHONPATH"] = before
-
-
 class Process:
     """One member, or a relay, as a process of its own. It is forked from one that has imported all."""
 
@@ -105,9 +87,8 @@ class Process:
         self.member = member
         self._stderr = flock.root / f"stderr-{member}-{len(list(flock.root.glob('stderr-*')))}"
         self._stderr.touch()
-        self._pipe, theirs = _FORK_GUARD.Pipe()
-        _start_forking()
-        self._process = _FORK_GUARD.Process(target=run, args=(spec, theirs, self._stderr), daemon=True)
+        self._pipe, theirs = FORKING.Pipe()
+        self._process = forked(run, spec, theirs, self._stderr)
         self._process.start()
         theirs.close()
 

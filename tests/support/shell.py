@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
+import typer
 
 from lapwing.cli import main
 from support.ledgers import Home
@@ -27,6 +29,12 @@ class Done:
         return json.loads(self.out)
 
 
+@cache
+def _command() -> Any:
+    """Build the tree of commands once. Typer reads the signature of every command at each call."""
+    return typer.main.get_command(main.app)
+
+
 class Shell:
     """Runs commands in this process."""
 
@@ -35,8 +43,10 @@ class Shell:
 
     def __call__(self, *arguments: object) -> Done:
         self._capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main.run([str(argument) for argument in arguments])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(main, "app", _command())
+            with pytest.raises(SystemExit) as caught:
+                main.run([str(argument) for argument in arguments])
         captured = self._capsys.readouterr()
         assert isinstance(caught.value.code, int)
         return Done(caught.value.code, captured.out, captured.err)

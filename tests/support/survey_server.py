@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import ssl
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -23,6 +20,7 @@ from lapwing.survey.web_app import CONTENT_SECONDS, create_app
 from lapwing.web.connections import ConnectionLimits
 from lapwing.web.serving import serve
 from support.collecting import DIGEST, SIZE, private_key, small
+from support.forking import Program
 
 PUBLIC = {"name": "test", "title": "A test", "report_size": SIZE, "questions": []}
 
@@ -63,15 +61,10 @@ class Process:
                     serialization.NoEncryption(),
                 )
             )
-        order = json.dumps({"where": self.where, "key": str(key), "port": self.port, **self.more})
+        order = {"where": self.where, "key": str(key), "port": self.port, **self.more}
         self.log = self.folder / "server.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "support.survey_server", order],
-                stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )  # fmt: skip
-        assert self.process.stdout is not None
+        self.log.touch()
+        self.process = Program(main, order, log=self.log)
         self.address = self.process.stdout.readline().decode().strip()
         assert self.address, self.log.read_text()
         _, self.port = self.host_and_port  # whoever comes back finds it there
@@ -89,7 +82,6 @@ class Process:
 
     def _wait(self) -> None:
         self.process.wait(60)
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
     @property
@@ -145,17 +137,13 @@ def main(order: dict[str, Any]) -> None:
     service = SurveyService(store, BlindSigningKey.load(order["key"]), DIGEST, SIZE, small, rule)
     tls = {name: Path(order[name]) for name in ("certificate", "tls_key") if name in order}
     patience = order.get("patience", CONTENT_SECONDS)
-    serve(
-        create_app(service, PUBLIC, has_tls=bool(tls), patience=patience),
-        limits=ConnectionLimits(**order.get("limits", {})),
-        host="127.0.0.1",
-        port=order.get("port", 0),
-        certificate=tls.get("certificate"),
-        key=tls.get("tls_key"),
-        ready=lambda address: print(address, flush=True),
-    )
-
-
-if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        main(json.loads(sys.argv[1]))
+        serve(
+            create_app(service, PUBLIC, has_tls=bool(tls), patience=patience),
+            limits=ConnectionLimits(**order.get("limits", {})),
+            host="127.0.0.1",
+            port=order.get("port", 0),
+            certificate=tls.get("certificate"),
+            key=tls.get("tls_key"),
+            ready=lambda address: print(address, flush=True),
+        )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +18,7 @@ from lapwing.survey.report_store import read_all_reports
 from lapwing.survey.service import open_report_store
 from lapwing.survey.survey_file import load
 from lapwing.web.serving import serve
+from support.forking import Program
 
 EVERY_KIND = """
 [survey]
@@ -157,12 +155,7 @@ class Site:
         self._spare = [new_invitation() for _ in range(60)]
         opened.service.reports.admit(self._spare)
         opened.service.close()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "support.survey_site", str(self.file), str(self.port)],
-            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )  # fmt: skip
-        assert self.process.stdout is not None
+        self.process = Program(main, self.file, self.port)
         self.address = self.process.stdout.readline().decode().strip()
         assert self.address
         self.port = int(self.address.strip("/").rpartition(":")[2])
@@ -171,7 +164,6 @@ class Site:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(60)
-        assert self.process.stdout is not None
         self.process.stdout.close()
 
     def invitation(self) -> str:
@@ -195,11 +187,12 @@ class Site:
             store.close()
 
 
-if __name__ == "__main__":
+def main(file: Path, port: int) -> None:
+    """The process itself."""
     with suppress(KeyboardInterrupt):
         serve(
-            Watched(open_survey(sys.argv[1]).app(), Path(sys.argv[1]).with_name("asked")),  # type: ignore[arg-type]
+            Watched(open_survey(file).app(), file.with_name("asked")),  # type: ignore[arg-type]
             host="127.0.0.1",
-            port=int(sys.argv[2]),
+            port=port,
             ready=lambda address: print(address, flush=True),
         )

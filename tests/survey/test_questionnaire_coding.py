@@ -23,6 +23,7 @@ from lapwing.survey.questionnaire import (
     decimal_text,
     spell,
 )
+from support.cases import each
 
 COLOURS = ("red", "green", "blue")
 HALF_HOURS = NumberScale(Fraction(-1), Fraction(2), Fraction(1, 2), no_answer=True)
@@ -103,7 +104,7 @@ def test_words_are_letters_of_five_bits() -> None:
     assert len(ALPHABET) == 30
 
 
-@pytest.mark.parametrize(
+@each(
     ("coding", "answer", "expected"),
     [
         (OneOf(COLOURS, no_answer=True), "pink", "must be one of: red, green, blue"),

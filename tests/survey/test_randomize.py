@@ -15,6 +15,7 @@ from lapwing.errors import BadValue
 from lapwing.survey.offered import offered_question
 from lapwing.survey.randomize import ByteCoins, randomize
 from lapwing.survey.randomizers import ODDS, from_recipe
+from support.cases import each
 from support.coins import SMALL, law_of, leaves, most_coins, weight
 from survey import make_vectors
 
@@ -108,16 +109,16 @@ def test_an_answer_that_does_not_exist_is_refused(answer: Any) -> None:
         randomize(from_recipe({"kind": "choice", "options": 5, "favoured": ODDS // 2}), answer, ByteCoins())
 
 
-@pytest.mark.parametrize("place", range(len(VECTORS["questions"])))
+@each("place", range(len(VECTORS["questions"])))
 def test_the_vectors_hold(place: int) -> None:
     found = VECTORS["questions"][place]
     randomizer = from_recipe(found["question"]["recipe"])
-    for each in found["throws"]:
-        source = Given(bytes.fromhex(each["coins"]))
-        message = randomize(randomizer, int(each["answer"]), ByteCoins(source.take))
-        assert message.hex() == each["message"]
+    for thrown in found["throws"]:
+        source = Given(bytes.fromhex(thrown["coins"]))
+        message = randomize(randomizer, int(thrown["answer"]), ByteCoins(source.take))
+        assert message.hex() == thrown["message"]
         assert source.left == b""
-        assert randomizer.probability(int(each["answer"]), message) > 0
+        assert randomizer.probability(int(thrown["answer"]), message) > 0
 
 
 def test_the_vectors_are_what_their_script_makes() -> None:

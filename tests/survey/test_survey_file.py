@@ -30,6 +30,7 @@ from lapwing.survey.survey_file import (
     SurveyTable,
     load,
 )
+from support.cases import each
 
 HEAD = """\
 [survey]
@@ -182,7 +183,7 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file() -> None:
     assert found[5].endswith('Did you mean "choice"?')
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "expected"),
     [
         ("", "1: survey: is missing"),
@@ -267,7 +268,7 @@ def test_mistakes_about_the_survey(text: str, expected: str) -> None:
     assert any(found.startswith(expected) for found in mistakes(text)), mistakes(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "keys", "expected"),
     [
         ("yes_no", "no_answer = 1", "9: no_answer: must be true or false"),

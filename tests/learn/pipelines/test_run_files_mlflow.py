@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mlflow.telemetry import get_telemetry_client
-from mlflow.tracking import MlflowClient
 
 from lapwing.errors import Unavailable
 from lapwing.learn.pipelines.model_card import model_card
@@ -17,6 +15,9 @@ from lapwing.learn.pipelines.pipeline_file import load_pipeline
 from lapwing.learn.pipelines.run_files import load_model, log_to_mlflow, write_outputs
 from lapwing.learn.pipelines.training import train
 from lapwing.learn.stream import Stream
+
+if TYPE_CHECKING:  # a second, for every worker that runs other tests
+    from mlflow.tracking import MlflowClient
 
 
 @pytest.fixture
@@ -27,6 +28,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def logged(store: str, run: str) -> tuple[Any, MlflowClient]:
+    from mlflow.tracking import MlflowClient  # noqa: PLC0415
+
     client = MlflowClient(tracking_uri=store)
     return client.get_run(run).data, client
 
@@ -74,6 +77,8 @@ def test_mlflow_is_told_to_tell_nobody(store: str, monkeypatch: pytest.MonkeyPat
     with pytest.raises(KeyError):
         log_to_mlflow({}, {}, store)
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+    from mlflow.telemetry import get_telemetry_client  # noqa: PLC0415
+
     assert get_telemetry_client() is None
 
 

@@ -15,6 +15,7 @@ from lapwing.ledger.accountant import replay as module
 from lapwing.ledger.accountant.balance import LOST, MOVED, OPEN
 from lapwing.ledger.accountant.replay import ANSWERED, FAILED, NOTHING, Replay
 from lapwing.ledger.entry import encode
+from support.cases import each
 from support.histories import COUNT, History, long_history
 from support.replayed import found, read, small
 from support.replays import held_of, outcome_of, spent_of
@@ -266,7 +267,7 @@ BROKEN: dict[str, tuple[Callable[[History], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", BROKEN)
+@each("rule", BROKEN)
 def test_each_rule_that_is_broken_is_found(rule: str) -> None:
     breaking, what = BROKEN[rule]
     history = long_history()

@@ -12,6 +12,7 @@ from lapwing.parties.protocols.protocol import LARGEST_VALUE, OpenedSum, Protoco
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
 from lapwing.parties.protocols.secret_sharing import FIELD, FreshCoins
 from lapwing.parties.simulation import SimulatedRun, run_in_memory
+from support.cases import each
 from support.rehearsals import rehearsed, setting_of, values_of
 
 
@@ -29,8 +30,8 @@ def assert_opened(setting: Setting, rehearsal: SimulatedRun, contributors: tuple
     assert opened.values.tolist() == sum(values[i] for i in contributors).tolist()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("letter", PROTOCOLS)
-@pytest.mark.parametrize("members", [1, 2, 3, 10])
+@each("letter", PROTOCOLS)
+@each("members", [1, 2, 3, 10])
 def test_everybody_opens_the_sum(letter: str, members: int) -> None:
     setting = setting_of(members, feared(letter, members))
     rehearsal = rehearsed(letter, setting)
@@ -38,8 +39,8 @@ def test_everybody_opens_the_sum(letter: str, members: int) -> None:
     assert all(isinstance(outcome, OpenedSum) for outcome in rehearsal.outcomes)
 
 
-@pytest.mark.parametrize("letter", PROTOCOLS)
-@pytest.mark.parametrize("members", [1, 2, 3, 10])
+@each("letter", PROTOCOLS)
+@each("members", [1, 2, 3, 10])
 def test_traffic_is_what_is_posted(letter: str, members: int) -> None:
     setting = setting_of(members, feared(letter, members), length=7)
     planned = PROTOCOLS[letter].traffic(setting)
@@ -74,7 +75,7 @@ def test_an_impossible_setting_is_not_observed() -> None:
         PROTOCOLS["C"].observe(setting_of(2, 1), [])
 
 
-@pytest.mark.parametrize(
+@each(
     ("letter", "losses", "late", "contributors"),
     [
         ("A", {4: 0}, {}, (0, 1, 2, 3)),
@@ -161,7 +162,7 @@ def test_nothing_is_posted_after_a_stop(letter: str) -> None:
     assert [len(said.posts) for said in rehearsal.rounds][1:] == [0] * (len(rehearsal.rounds) - 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("letter", "members", "coalition", "losses", "possible"),
     [
         ("A", 3, 2, 0, True),

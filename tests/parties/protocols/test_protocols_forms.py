@@ -12,6 +12,7 @@ from lapwing.parties.protocols.protocol import Heard, Ints, Post, Protocol, Prot
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.protocols.secret_sharing import FreshCoins
 from lapwing.parties.simulation import run_in_memory
+from support.cases import each
 from support.rehearsals import rehearsed, setting_of, values_of
 from support.views import view
 
@@ -57,8 +58,8 @@ def test_a_public_part_of_another_form_is_refused_by_the_number_of_its_sender(le
             protocols[0].post(at + 1)
 
 
-@pytest.mark.parametrize(("letter", "at"), [("B", 1), ("C", 0), ("D", 1)])
-@pytest.mark.parametrize("bad", [None, b"", *BAD])
+@each(("letter", "at"), [("B", 1), ("C", 0), ("D", 1)])
+@each("bad", [None, b"", *BAD])
 def test_a_private_part_of_another_form_is_refused_by_the_number_of_its_sender(
     letter: str, at: int, bad: bytes | None
 ) -> None:

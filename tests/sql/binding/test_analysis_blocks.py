@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lapwing.sql.binding.analysis import block_of_code
 from lapwing.sql.expression import Moment
 from lapwing.sql.relation import blocks_of, scans_of
+from support.cases import each
 from support.clinic import asked, by_month, clinic_catalog, day
 
 COHORTS = clinic_catalog()
@@ -17,7 +18,7 @@ ALL = None
 JANUARY = (2026 - 1970) * 12
 
 
-@pytest.mark.parametrize(
+@each(
     ("where", "blocks"),
     [
         ("cohort = 3", {3}),
@@ -55,7 +56,7 @@ def test_a_condition_at_the_scan_narrows(where: str, blocks: set[int] | None) ->
     assert found == (None if blocks is None else frozenset(blocks))
 
 
-@pytest.mark.parametrize(
+@each(
     ("sql", "blocks"),
     [
         ("SELECT COUNT(*) FROM visits v JOIN wards w USING (ward) WHERE v.cohort = 3", {3}),

@@ -15,6 +15,7 @@ from lapwing.sql.binding.functions import is_like
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.expression import Apply, Constant, Expression, Kind, Moment, Op, Reference, Text, Truth
 from lapwing.sql.truncated.render_expression import WRITTEN, ExpressionWriter
+from support.cases import each
 from support.clinic import asked
 from support.growing_texts import GROWING
 from support.private_tables import whole
@@ -123,7 +124,7 @@ def _call(op: Op) -> Apply:
     return Apply(op, tuple(args), result, parameters.get(op))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("op", sorted(WRITTEN, key=str))
+@each("op", sorted(WRITTEN, key=str))
 def test_no_spelling_names_an_argument_or_adds_terms_more_often_than_is_counted(op: Op) -> None:
     for spelling in SPELLINGS:
         sql = ExpressionWriter(spelling, {"@": "@", "#": "#"}).plain(_call(op))

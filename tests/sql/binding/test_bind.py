@@ -15,6 +15,7 @@ from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate
 from lapwing.sql.expression import Choice, Numeric, Text
 from lapwing.sql.policy import Column, UnitBy
 from lapwing.sql.relation import UNIT
+from support.cases import each
 from support.clinic import asked, by_month, clinic_catalog
 from support.evaluated import evaluated
 
@@ -84,7 +85,7 @@ GOOD: list[tuple[str, int, dict[str, int], list[int | None]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sql", "rows", "parts", "keys"), GOOD, ids=[good[0][:70] for good in GOOD])
+@each(("sql", "rows", "parts", "keys"), GOOD)
 def test_a_question_comes_to_parts_with_known_reach(
     sql: str, rows: int, parts: dict[str, int], keys: list[int | None]
 ) -> None:

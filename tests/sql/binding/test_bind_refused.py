@@ -10,6 +10,7 @@ import pytest
 from lapwing.errors import BadParameter
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
+from support.cases import each
 from support.clinic import asked, clinic_catalog
 from support.slowly import slow
 from support.sql_grammar import question
@@ -132,7 +133,7 @@ BAD: list[tuple[str, str, str]] = [  # text, construct, instead
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sql", "construct", "instead"), BAD, ids=[bad[0][:80] for bad in BAD])
+@each(("sql", "construct", "instead"), BAD)
 def test_a_refusal_names_the_construct_and_what_to_write(sql: str, construct: str, instead: str) -> None:
     with pytest.raises(Refused, match=f"(?i){construct}") as caught:
         asked(sql, CATALOG)

@@ -25,6 +25,7 @@ from lapwing.sql.expression import (
     Text,
     Truth,
 )
+from support.cases import each
 from support.evaluated import evaluated
 from support.small_kinds import KINDS, bound, equal, meaning, require_within, rows_over
 
@@ -147,7 +148,7 @@ def test_texts_of_columns_and_declared_values_are_equal_by_text() -> None:
         assert evaluated(expression, row) == equal(meaning(row["w"], KINDS["w"]), row["name"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("sql", "words"),
     [
         ("w = 'Z'", "'Z' is not a declared value"),

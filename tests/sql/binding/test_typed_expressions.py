@@ -17,6 +17,7 @@ from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.binding.typed_expressions import added, apply, number, with_kind
 from lapwing.sql.expression import Apply, Constant, Expression, Numeric, Op, Reference, Truth
 from support.arithmetic import Made, numbers, row_of
+from support.cases import each
 from support.small_kinds import (
     KINDS,
     and_,
@@ -153,7 +154,7 @@ CASES: list[tuple[str, str | tuple[str, ...], Callable[..., Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sql", "names", "expected"), CASES, ids=[case[0] for case in CASES])
+@each(("sql", "names", "expected"), CASES)
 def test_each_operation_means_what_sql_says_within_its_bounds(
     sql: str, names: str | tuple[str, ...], expected: Callable[..., Any]
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.sql.policy_file import load_policy
+from support.cases import each
 from support.policy_files import (
     GOOD,
     HEAD,
@@ -16,7 +17,7 @@ from support.policy_files import (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("declared", "expected"),
     [
         ("", "10: tables.visits.columns.c: says nothing about its values. Write one of: values"),
@@ -100,7 +101,7 @@ def test_a_wrong_column_is_told_what_to_write(declared: str, expected: str) -> N
     assert expected in complaint(declared)
 
 
-@pytest.mark.parametrize(
+@each(
     ("before", "after", "expected"),
     [
         ('name = "visits"', "", "1: dataset.name: is missing. Write name ="),
@@ -234,7 +235,7 @@ def test_a_mistake_is_told_with_its_line_and_what_to_write(before: str, after: s
     assert expected in "\n".join(mistakes(GOOD.replace(before, after, 1)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("more", "expected"),
     [
         (

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers import KINDS, ODDS, PrefixResponse, Randomizer, from_recipe
+from support.cases import each
 from support.randomizers import SMALL
 
 GOOD: dict[str, dict[str, Any]] = {}
@@ -91,7 +92,7 @@ HOSTILE: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("recipe", HOSTILE, ids=range(len(HOSTILE)))
+@each("recipe", HOSTILE)
 def test_hostile_recipes_are_refused(recipe: object) -> None:
     with pytest.raises(BadParameter):
         from_recipe(recipe)

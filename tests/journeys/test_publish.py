@@ -23,7 +23,7 @@ def _run(folder: Path, kill_after: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("after", [1, 9])
+@pytest.mark.parametrize("after", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_resumed_verified_and_run_again(after: int, tmp_path: Path) -> None:
     write_town(tmp_path)
     assert _run(tmp_path, after).returncode == -signal.SIGKILL

@@ -343,7 +343,8 @@ def close(file: SurveyFile, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"reports": state.reports, "invitations": admitted, "signed": used, "closed": True})
         return
-    print(f"Closed, with {state.reports:,} reports. Of {admitted:,} invitations {used:,} were used.")
+    reports = "1 report" if state.reports == 1 else f"{state.reports:,} reports"
+    print(f"Closed, with {reports}. Invitations used: {used:,} of {admitted:,}.")
 
 
 @contextmanager

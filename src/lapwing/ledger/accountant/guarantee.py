@@ -59,8 +59,8 @@ def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
         f"in {count} {_pair(*guarantee_in_periods(epsilon, delta, count))}" for count in counts
     )
     words = (
-        "Protected is a person in one period. Who has rows in k of them is protected by "
-        f"(kε, δ·(e^(kε) − 1)/(e^ε − 1)) only{each and ': '}{each}."
+        "This protects a person in one period. A person with rows in k periods has only the weaker promise "
+        f"(kε, δ·(e^(kε) − 1)/(e^ε − 1)){each and ': '}{each}."
     )
     return words if end is None else f"{words} Nothing is promised from k = {end} on."
 

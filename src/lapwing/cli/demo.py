@@ -5,7 +5,6 @@ Everything happens in temporary folders, with real noise, real ledgers and real 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,12 +16,12 @@ from lapwing import Answer, Dataset, LapwingError, OverBudget
 from lapwing import open as open_dataset
 from lapwing.cli.console import console, heading, indented, points, table
 from lapwing.cli.demo_parties import tell_party
+from lapwing.cli.demo_publish import tell_publish
 from lapwing.cli.query import show_answer
 from lapwing.core.exact import short
 from lapwing.errors import MissingExtra
 from lapwing.examples import clinic
 from lapwing.examples.rides import ARRIVING, PIPELINES, RIDES_POLICY, write_rides
-from lapwing.examples.town import TOWN_CENSUS, TOWN_PEOPLE, TOWN_ROWS, write_town
 from lapwing.examples.visits import write_visits
 from lapwing.survey import Respondent, Survey, shuffled_epsilon
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lapwing.learn import Stream
-    from lapwing.publish import PublishedBundle
 
 _TRUTH = "truth (only because\nthis data is invented)"
 BY_WARD = "SELECT ward, COUNT(*) AS visits, AVG(stay) AS days FROM visits GROUP BY ward"
@@ -204,41 +202,6 @@ def _run(stream: Stream, folder: Path, name: str, *, show: bool) -> None:
         predicted = load_model(files["model"]).predict({"distance": [10]})[0]
         with console() as out:
             indented(out, f"The model says of a ride of 10 km: {predicted:.1f} minutes (the truth is 25).")
-
-
-def tell_publish() -> None:
-    """Publish invented rows and the census of a town, and let a stranger verify both."""
-    from lapwing.publish import Publication, PublishedBundle, verify_bundle
-
-    with TemporaryDirectory(prefix="lapwing-demo-") as name, clinic.state_in(Path(name, "state")):
-        folder = Path(name)
-        write_town(folder)
-        with console() as out:
-            heading(out, "Publishing: a table of invented rows, and a census of three levels")
-            indented(out, f"A town of {TOWN_PEOPLE:,} people (invented), ε 6 for life.")
-        for file in (TOWN_ROWS, TOWN_CENSUS):
-            bundle = folder / Path(file).stem
-            with Publication.open(folder / file, analyst="the demo") as release:
-                release.dataset.tell = lambda _: None
-                manifest = release.run(bundle)
-            verified = verify_bundle(bundle, key=manifest["key"])
-            with console() as out:
-                points(out, _published(PublishedBundle(bundle), verified.rows, verified.findings))
-
-
-def _published(bundle: PublishedBundle, rows: int | None, findings: Sequence[str]) -> list[str]:
-    privacy = bundle.manifest["privacy"]
-    if bundle.is_census:
-        found = bundle.count({"life": "old"}, level="district", area="district 2")
-        what, counted = "census", "people of 65 or more in district 2"
-    else:
-        found, what, counted = bundle.count({"work": "retired"}), "rows", "retired people"
-    verdict = "; ".join(findings) or "nothing differs"
-    return [
-        f"{what}: {rows:,} invented rows at ε {privacy['epsilon']}; {counted}: {found.value:,.0f} "
-        f"({found.low:,.0f} to {found.high:,.0f}).",
-        f"Verified by a stranger, with the ledger's public key alone: {verdict}.",
-    ]
 
 
 def _show_clinic(out: Console, story: clinic.DemoStory) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.budget import Terms
 from lapwing.core.exact import least_from
 from lapwing.core.losses import Concentrated, Loss, Relation
 from lapwing.errors import BadParameter
@@ -112,7 +113,8 @@ class BoundRelease:
 
     def _admitted_by_policy(self) -> Callable[[Loss], bool]:
         """Return a function that tells whether new accounts with the policy's terms admit a loss."""
-        declared = policy_ledger.declared_terms(self.dataset.policy, self.dataset.analyst)
+        budgets = policy_ledger.declared_budgets(self.dataset.policy, self.dataset.analyst)
+        declared = [Terms.of(epsilon, delta) for epsilon, delta in budgets]
         return lambda loss: all(
             terms.after(terms.nothing_spent, terms.price(loss)) is not None for terms in declared
         )

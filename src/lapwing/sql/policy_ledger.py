@@ -31,7 +31,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from lapwing.config.values import checked_label, is_postgres
-from lapwing.core.budget import Terms
 from lapwing.core.exact import short
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
@@ -247,11 +246,11 @@ def quota_label(policy: Policy, analyst: str) -> str:
     return f"{account_label(policy)}: quota of {analyst}"
 
 
-def declared_terms(policy: Policy, analyst: str) -> list[Terms]:
-    """Return the terms of the accounts that a question of the analyst will be charged to."""
+def declared_budgets(policy: Policy, analyst: str) -> list[tuple[Fraction, Fraction]]:
+    """Return ε and δ of each account that a question of the analyst will be charged to."""
     own = analyst if analyst in policy.quotas else EVERYBODY_ELSE
     quotas = [] if quota_of(policy, analyst) is None else [policy.quotas[own]]
-    return [Terms.of(epsilon, delta) for epsilon, delta in ((policy.epsilon, policy.delta), *quotas)]
+    return [(policy.epsilon, policy.delta), *quotas]
 
 
 def quota_of(policy: Policy, analyst: str) -> str | None:

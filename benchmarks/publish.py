@@ -59,7 +59,13 @@ RACES = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")
 RHO = Fraction(128, 100)
 QUERIES: tuple[Query, ...] = ((), (0,), (1,), (0, 1))
 OURS = ((4, 0, 0, 1), (32, 1, 1, 2), (6, 3, 2, 5), (18, 6, 4, 12), (3, 6, 2, 20))  # hundredths of ρ 1
-CELLS_ALONE = ((4, 0, 0, 1), (32, 1, 1, 2), (6, 3, 2, 5), (18, 6, 4, 12), (0, 0, 0, 31))
+# The levels' shares of the Bureau's 2020 redistricting file (4,099ths without the nation's 104), each level
+# divided as ours is, and blocks measured by cells alone.
+BUREAU_LEVELS = (1440, 447, 687, 1256, 165)
+BUREAU = tuple(
+    tuple(128 * level / sum(BUREAU_LEVELS) * part / sum(ours) for part in ours)
+    for level, ours in zip(BUREAU_LEVELS, (*OURS[:-1], (0, 0, 0, 1)), strict=True)
+)
 CLASSES = ((0, 0), (1, 10), (11, 50), (51, 200), (201, 10**9))
 
 
@@ -193,7 +199,7 @@ def census(folder: Path, runs: int) -> None:
     epsilon = float(zcdp_to_epsilon(RHO, Fraction(1, 10**6)))
     people = f"{len(counts):,} blocks, {counts.sum():,} people"
     print(f"\nRhode Island, {people}, ρ {float(RHO)}: ε {epsilon:.2f} at δ 1e-6")
-    for name, shares in (("these shares", OURS), ("blocks by cells alone", CELLS_ALONE)):
+    for name, shares in (("these shares", OURS), ("the Bureau's levels, blocks by cells alone", BUREAU)):
         _census_of(name, spine, truth, shares=shares, runs=runs)
     facts = no_facts(spine, len(RACES) * 2)
     empty = truth[-1].sum(axis=(1, 2)) == 0
@@ -206,7 +212,7 @@ def _census_of(
     spine: Spine,
     truth: list[Wholes],
     *,
-    shares: Sequence[Sequence[int]],
+    shares: Sequence[Sequence[float]],
     runs: int,
     facts: SpineFacts | None = None,
 ) -> None:

@@ -22,7 +22,7 @@ def test_an_account_is_as_it_was_opened(home: Home) -> None:
 def test_an_account_cannot_be_opened_again_with_another_budget(home: Home) -> None:
     ledger = home.create()
     open_account(ledger)
-    with pytest.raises(BadParameter, match="caps never change"):
+    with pytest.raises(BadParameter, match="budgets never change"):
         open_account(ledger, epsilon=10)
     assert ledger.account("visits").terms.epsilon == 1
 

@@ -18,7 +18,10 @@ from lapwing.core.randomized_response import RandomizedResponse
 
 ERROR = 1e-9  # false-alarm rate of every verdict below
 ONE, NONE = Fraction(1), Fraction(0)
-SLOW_TO_DRAW = {"exponential", "permute-and-flip", "noisy max", "above threshold", "median", "greatest"}
+SLOW_TO_DRAW = {
+    "exponential", "permute-and-flip", "noisy max", "above threshold", "median", "greatest",
+    "publish: a chosen marginal (tree, adaptive)",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)

@@ -41,9 +41,8 @@ fast test-all: export PYTHONDONTWRITEBYTECODE =
 test: $(READY) browser
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
-# Four on two processors: while one waits for a server or a sync, another works.
 fast:
-	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 
 test-all: lint browser
 	$(BIN)/pytest -n 3 --dist worksteal

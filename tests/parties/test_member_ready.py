@@ -177,7 +177,14 @@ class TestAtTheRelay:
             for raw in (*raws, again, east):
                 raw.cut()
 
-    @pytest.mark.parametrize("said", [None, 1, PROTOCOL_VERSION + 1, "2", True])
+    @pytest.mark.parametrize(
+        "said",
+        [
+            None,
+            PROTOCOL_VERSION + 1,
+            *(pytest.param(one, marks=pytest.mark.slow) for one in (1, "2", True)),
+        ],
+    )
     def test_another_version_is_told_so_before_anything_else(self, three: Flock, said: object) -> None:
         with relay_in_thread(three.table, three.keys[0], folder=three.root):
             north = Raw(three, three.keys[0], watch=True)

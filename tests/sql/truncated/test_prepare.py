@@ -67,8 +67,15 @@ def test_the_copy_is_the_coded_table(policy: Policy) -> None:
     assert copied(made, *NAMES) == coded_rows(policy, *NAMES)
 
 
-@pytest.mark.parametrize("primary_key", [(), ("code", "note")])
-@pytest.mark.parametrize("blocks", [None, BlockRule("unit", cohorts=3)])
+@pytest.mark.parametrize(
+    ("primary_key", "blocks"),
+    [
+        ((), BlockRule("unit", cohorts=3)),
+        (("code", "note"), None),
+        pytest.param((), None, marks=pytest.mark.slow),
+        pytest.param(("code", "note"), BlockRule("unit", cohorts=3), marks=pytest.mark.slow),
+    ],
+)
 def test_ten_batches_in_any_order_give_what_preparing_once_gives(
     tmp_path: Path, primary_key: tuple[str, ...], blocks: BlockRule | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,7 +233,7 @@ class Work:
 
     @property
     def charged(self) -> int:
-        """How many steps were charged, by this process and by earlier ones."""
+        """The number of steps that were charged, by this process and by earlier ones."""
         return charging.charged_steps(self._held)
 
     def are_charged(self, losses: Sequence[Loss]) -> bool:
@@ -255,7 +255,7 @@ class Work:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the work was settled."""
+        """True if the work was settled."""
         return charging.is_settled(self._held)
 
     def settle(self, *, stopping_was_decided_from_released_values: bool) -> None:

@@ -55,7 +55,7 @@ Progress = Callable[[str, float], None]  # what is done now, and the share of it
 
 @dataclass(frozen=True, slots=True)
 class PublicationPlan:
-    """What a release will publish, cost, and be off by. Nothing was read or charged for it.
+    """A plan of a release: its columns, price and expected errors. Nothing was read or charged for it.
 
     `errors` has, for each level of a census and each query, the expected absolute error of one number. For
     a synthetic table it has the expected error of one count of a single column.
@@ -81,7 +81,7 @@ class PublicationPlan:
 
     @property
     def fits(self) -> bool:
-        """Whether the release can be made. One that was charged before costs nothing more."""
+        """True if the release can be made. One that was charged before costs nothing more."""
         return self.state not in {ENDED, STALE} and (
             self.state is not None or self.rho <= self.rho_that_fits
         )

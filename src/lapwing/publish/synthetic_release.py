@@ -61,8 +61,8 @@ Wholes = NDArray[np.int64]
 class SyntheticTable:
     """Invented rows, the model and the measurements behind them, and marginals that only check them.
 
-    `bounds` has the greatest L1 errors of marginals that were not measured, at 95 % confidence. Only the
-    run that measured knows them. `note` is a sentence if there are fewer rows than the model estimates,
+    `bounds` has the greatest L1 errors of marginals that were not chosen in the last round, at 95 %
+    confidence. Only the run that measured knows them. `note` is a sentence if there are fewer rows than the model estimates,
     else empty.
     """
 

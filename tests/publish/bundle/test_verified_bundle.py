@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from lapwing.core.exact import short_up
 from lapwing.errors import BadParameter
 from lapwing.examples.town import TOWN_CENSUS, write_town
 from lapwing.ledger.keys import LedgerKeys
@@ -21,6 +22,7 @@ from lapwing.publish import Publication, verify_bundle
 from lapwing.publish.bundle import bundle_contents, verified_bundle
 from lapwing.publish.bundle.data_tables import files_of
 from lapwing.publish.bundle.manifest import MANIFEST, signed_message
+from lapwing.publish.bundle.privacy_page import exact_text
 from lapwing.publish.release_file import load_release
 from support.published import BUNDLES, copied_bundle, town
 
@@ -308,3 +310,11 @@ def test_one_column_with_missing_values_is_the_same_in_both_files(tmp_path: Path
     (tmp_path / "release.toml").write_bytes((town() / "rows" / "release.toml").read_bytes())
     contents = verified_bundle._Contents(tmp_path, load_release(tmp_path / "release.toml"), {}, ())
     assert contents.table("rows") == (table, [])
+
+
+def test_small_numbers_of_an_honest_bundle_are_read() -> None:
+    """A δ of 1e-70 and an ε with an exponent are no reason to refuse a bundle."""
+    assert exact_text(f"1/{10**70}") == Fraction(1, 10**70)
+    assert verified_bundle._DECIMAL.fullmatch(short_up(Fraction(123456, 10**12), 9))
+    with pytest.raises(ValueError, match="short positive fraction"):
+        exact_text("0")

@@ -16,7 +16,7 @@ from lapwing.publish.models.marginal_source import choosing_cost, measuring_cost
 from lapwing.publish.release_file import ReleasePlanFile
 from lapwing.sql.expression import Numeric
 
-_EXACT = re.compile(r"0*[1-9][0-9]{0,60}(/0*[1-9][0-9]{0,60})?")
+_EXACT = re.compile(r"0*[1-9][0-9]{0,400}(/0*[1-9][0-9]{0,400})?")
 NEIGHBOURS = "data sets in which one {unit} more or less has its rows"
 
 

@@ -74,7 +74,7 @@ class PublishedBundle:
 
     @property
     def is_census(self) -> bool:
-        """Whether the bundle has census tables, and not invented rows."""
+        """True if the bundle has census tables, and not invented rows."""
         return bool(self.manifest["method"] == CENSUS)
 
     def count(

@@ -75,7 +75,7 @@ STATED = {"unit", "neighbours", "rows_per_unit", "rho", "epsilon", "delta", "fac
 MOST_TABLE_ROWS = 60_000_000
 TIES = Fraction(2, 1000)  # the share of rows that whole tables may place differently on another processor
 _LEVEL = re.compile(rf"{TABLES}/[A-Za-z_][A-Za-z0-9_]*\.(csv|parquet)")
-_DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
+_DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?(e-?[0-9]{1,2})?")
 _MALFORMED = (
     BadFile, BadParameter, LookupError, TypeError, ValueError, ArithmeticError, AssertionError,
     AttributeError, RecursionError, MemoryError, OSError, pa.ArrowException,
@@ -236,7 +236,7 @@ def _loss(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Contents:
-    """What the files of a bundle say."""
+    """The release file, the measurements and the columns that are in a bundle."""
 
     place: Path
     file: ReleasePlanFile

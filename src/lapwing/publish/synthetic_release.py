@@ -62,8 +62,8 @@ class SyntheticTable:
     """Invented rows, the model and the measurements behind them, and marginals that only check them.
 
     `bounds` has the greatest L1 errors of marginals that were not chosen in the last round, at 95 %
-    confidence. Only the run that measured knows them. `note` is a sentence if there are fewer rows than the model estimates,
-    else empty.
+    confidence. Only the run that measured knows them. `note` is a sentence if there are fewer rows than the
+    model estimates, else empty.
     """
 
     rows: Wholes

@@ -44,6 +44,7 @@ from lapwing.core.exact import (
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import Concentrated, GaussianNoise, checked_delta, checked_epsilon
 from lapwing.core.noise import discrete_gaussian
+from lapwing.core.observed import observed
 from lapwing.core.spread import BITS, checked_confidence, least_width, miss_of_each
 from lapwing.core.values import whole_values
 from lapwing.errors import BadParameter, BadValue
@@ -72,6 +73,7 @@ class _GaussianTerms:
         if self.l2_squared < 1:
             raise BadParameter("l2_squared", "must be at least 1: whole numbers differ by 1 or more")
 
+    @observed
     def sample(self, values: ArrayLike) -> NDArray[np.int64]:
         """Return the values with fresh noise. Charge the loss first; a second call is a second use.
 

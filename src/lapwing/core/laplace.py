@@ -30,6 +30,7 @@ from lapwing.core.exact import Number, ball, exact, least_where, precision, roun
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import LARGEST_EPSILON, LaplaceNoise, checked_epsilon
 from lapwing.core.noise import discrete_laplace, polya_share
+from lapwing.core.observed import observed
 from lapwing.core.spread import BITS, checked_confidence, least_width, miss_of_each
 from lapwing.core.values import whole_values
 from lapwing.errors import BadParameter
@@ -118,6 +119,7 @@ class Laplace(_LaplaceTerms):
         units = least_where(stays_within, 0, int(LARGEST_EPSILON * EPSILON_UNIT))
         return cls.for_epsilon(Fraction(units, EPSILON_UNIT), l1=l1)
 
+    @observed
     def sample(self, values: ArrayLike) -> NDArray[np.int64]:
         """Return the values with fresh noise. Charge the loss first; a second call is a second use."""
         checked = whole_values(values)
@@ -182,6 +184,7 @@ class LaplaceShares(_LaplaceTerms):
             at_1 = part * q * (q * q).hypgeom_2f1(part, part + 1, 2)
             return Fraction(round_up(self.l1 * (at_0 / at_1).log(), EPSILON_UNIT), EPSILON_UNIT)
 
+    @observed
     def sample(self, values: ArrayLike) -> NDArray[np.int64]:
         """Return the values with one fresh share each. Charge the loss before each call.
 

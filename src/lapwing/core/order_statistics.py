@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from lapwing.core.exact import Number, exact, inside_unit, log_up, set_fields, whole
 from lapwing.core.losses import BoundedRange, Relation, checked_epsilon
 from lapwing.core.noise import exponential_choice, uniform_int
+from lapwing.core.observed import observed
 from lapwing.core.spread import score_gap
 from lapwing.core.values import LARGEST_SCORE, LARGEST_VALUE, whole_numbers
 from lapwing.errors import BadParameter, BadValue
@@ -187,6 +188,7 @@ class Quantile(_RankChoice):
         f = self.fraction
         return self.rows * (Fraction(1) if self.relation is Relation.REPLACE else max(f, 1 - f))
 
+    @observed
     def sample_counts(self, points: ArrayLike, counts: ArrayLike) -> int:
         """Return a grid point for values that are already counted: counts[i] rows have points[i]."""
         runs = RankRuns.of(points, counts, self.first, self.last)
@@ -269,6 +271,7 @@ class Extreme(_RankChoice):
         """The wanted rank m: about m rows reach the answer, if there are that many."""
         return _rank(2 * self.rows / self.epsilon, (self.last - self.first + 1) / self.miss)
 
+    @observed
     def sample_counts(self, points: ArrayLike, counts: ArrayLike) -> int:
         """Return a grid point for values that are already counted: counts[i] rows have points[i]."""
         runs = RankRuns.of(points, counts, self.first, self.last)

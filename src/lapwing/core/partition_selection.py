@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
@@ -16,6 +16,7 @@ from lapwing.core.exact import Number, Real, ball, least_where, lower, precision
 from lapwing.core.exact_sampling import exp_neg
 from lapwing.core.losses import Approximate, checked_delta, checked_epsilon
 from lapwing.core.noise import bernoulli_near
+from lapwing.core.observed import observed
 from lapwing.core.spread import BITS, checked_confidence
 from lapwing.core.values import whole_numbers
 from lapwing.errors import BadParameter, BadValue
@@ -118,17 +119,19 @@ class PartitionSelection:
         if not isinstance(counts, Mapping):
             raise BadValue("counts must map each key to the number of distinct units that hold it")
         keys = list(counts)
-        mask = self.decide(np.array([counts[key] for key in keys], dtype=object))
+        mask = self.decide(np.array([counts[key] for key in keys], dtype=object), keys=keys)
         shown = [key for key, kept in zip(keys, mask, strict=True) if kept]
         try:
             return sorted(shown)  # type: ignore[type-var]
         except TypeError:  # keys of several types
             return sorted(shown, key=repr)
 
-    def decide(self, counts: ArrayLike) -> NDArray[np.bool_]:
+    @observed
+    def decide(self, counts: ArrayLike, *, keys: Sequence[object] = ()) -> NDArray[np.bool_]:
         """Return whether each key may be shown. Only the names of shown keys are private output.
 
-        The mask itself is not: its length reveals how many keys there are.
+        The mask itself is not: its length reveals how many keys there are. `keys` has the names of the
+        keys for an observer (`lapwing.core.observed`), and decides nothing.
         """
         first, last = self._turns()
         held = np.clip(whole_numbers(counts), 0, last + 1)

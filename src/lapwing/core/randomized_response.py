@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from lapwing.core.exact import Number, Real, ball, exact, log_up, precision, real, set_fields, whole
 from lapwing.core.losses import Pure, checked_epsilon
 from lapwing.core.noise import bernoulli, uniform_int
+from lapwing.core.observed import observed
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter, BadValue
 
@@ -99,6 +100,7 @@ class RandomizedResponse:
 
         return real(probability, guard=64)
 
+    @observed
     def sample(self, answers: ArrayLike) -> NDArray[np.int64]:
         """Return one report per answer; answers are 0 .. options - 1."""
         true = self._checked(answers, "answers")

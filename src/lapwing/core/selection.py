@@ -20,6 +20,7 @@ from lapwing.core.laplace import noise_width
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import LARGEST_EPSILON, BoundedRange, Pure, checked_epsilon
 from lapwing.core.noise import bernoulli_exp, discrete_laplace, exponential_choice, uniform_int
+from lapwing.core.observed import observed, observed_call
 from lapwing.core.process_bound import ProcessBound
 from lapwing.core.spread import BITS, checked_confidence, least_width, score_gap
 from lapwing.core.values import whole_scores, whole_values
@@ -79,6 +80,7 @@ class Exponential(ScoredChoice):
         """The loss of one use."""
         return BoundedRange(self.epsilon)
 
+    @observed
     def sample(self, scores: ArrayLike) -> int:
         """Return the index of the chosen candidate. Scores are whole numbers, one per candidate."""
         return int(exponential_choice(whole_scores(scores), self.rate)[0])
@@ -113,6 +115,7 @@ class PermuteAndFlip(ScoredChoice):
         """The loss of one use."""
         return Pure(self.epsilon)
 
+    @observed
     def sample(self, scores: ArrayLike) -> int:
         """Return the index of the chosen candidate. All coins are drawn, also after a head."""
         wholes = whole_scores(scores)
@@ -168,6 +171,7 @@ class NoisyMax:
         """The loss of one use."""
         return Pure(self.epsilon)
 
+    @observed
     def sample(self, scores: ArrayLike) -> int:
         """Return the index of the winner."""
         checked = whole_values(scores)
@@ -307,7 +311,9 @@ class AboveThresholdSession(ProcessBound):
         with self._asking:  # two threads must not share the last yes
             if not self._yeses_left:
                 raise SessionOver("the last yes was given; start (and pay for) a new session")
-            noisy = asked + int(discrete_laplace(self._terms.question_scale, 1)[0])
-            above = noisy >= self._noisy_threshold
+            above = observed_call(self._terms, lambda: self._is_above(asked), value=asked)
             self._yeses_left -= above
             return above
+
+    def _is_above(self, value: int) -> bool:
+        return value + int(discrete_laplace(self._terms.question_scale, 1)[0]) >= self._noisy_threshold

@@ -47,6 +47,7 @@ from lapwing.core.noise import (
     random_bytes,
     uniform_int,
 )
+from lapwing.core.observed import is_observed, observed_call
 from lapwing.core.process_bound import ProcessBound
 from lapwing.errors import BadValue, SessionOver
 from lapwing.learn.sgd.sensitivity import GradientSensitivity
@@ -167,14 +168,14 @@ class StepNoise(ProcessBound):
 
     def __init__(self, mechanism: Gaussian, *, steps: int) -> None:
         super().__init__()
-        self._sigma, self.size, self._left = mechanism.sigma, mechanism.dimension, steps
+        self.mechanism, self._left = mechanism, steps
         self._starts: NDArray[np.int32] | None = None
         self._table: Tensor | None = None  # the starts, on the device of the last call
 
     def lots(self) -> Iterator[NDArray[np.float64]]:
         """Yield fresh noise for one step, in lots. Each lot overwrites the last."""
         self._begin()
-        return discrete_gaussian_lots(self._sigma, self.size)
+        return discrete_gaussian_lots(self.mechanism.sigma, self.mechanism.dimension)
 
     def on(self, device: torch.device) -> Tensor:
         """Return fresh noise for one step on a device.
@@ -182,12 +183,12 @@ class StepNoise(ProcessBound):
         If there is a table, only random words are sent there.
         """
         self._begin()
-        found = torch.empty(self.size, dtype=torch.float64, device=device)
-        for start in range(0, self.size, AT_ONCE):
+        found = torch.empty(self.mechanism.dimension, dtype=torch.float64, device=device)
+        for start in range(0, self.mechanism.dimension, AT_ONCE):
             part = found[start : start + AT_ONCE]
-            coded = discrete_gaussian_lookup(self._sigma, len(part))
+            coded = discrete_gaussian_lookup(self.mechanism.sigma, len(part))
             if coded is None:
-                drawn = [lot.copy() for lot in discrete_gaussian_lots(self._sigma, len(part))]
+                drawn = [lot.copy() for lot in discrete_gaussian_lots(self.mechanism.sigma, len(part))]
                 part.copy_(torch.from_numpy(np.concatenate(drawn)))
                 continue
             if self._starts is not coded.starts or self._table is None or self._table.device != device:
@@ -216,8 +217,10 @@ def release_noisy_sum(
     sums: Tensor, grid: GradientSensitivity, noise: StepNoise, *, divided_by: int
 ) -> Tensor:
     """Return the noisy sum, divided by a public number. `sums` is overwritten where possible."""
-    if sums.shape != (noise.size,):
+    if sums.shape != (noise.mechanism.dimension,):
         raise BadValue("the sum is not of the form that was priced")
+    if is_observed():
+        return _release_observed(sums, grid, noise, divided_by=divided_by)
     if sums.device.type == "cuda":  # other devices may lack double precision
         return release_on_gpu(sums, grid, noise, divided_by=divided_by)
     numbers = sums.cpu()
@@ -229,6 +232,17 @@ def release_noisy_sum(
         part[:] = np.add(drawn, round_to_grid(part, grid), out=drawn)
         part *= share
     return numbers.to(sums.device)
+
+
+def _release_observed(
+    sums: Tensor, grid: GradientSensitivity, noise: StepNoise, *, divided_by: int
+) -> Tensor:
+    """Return the same for an observer, which sees the whole numbers before noise."""
+    wholes = round_to_grid(sums.cpu().double().numpy(), grid).astype(np.int64)
+    drawn = np.concatenate([lot.copy() for lot in noise.lots()]).astype(np.int64)
+    noisy = observed_call(noise.mechanism, lambda: wholes + drawn, values=wholes)
+    share = float(grid.step / divided_by)
+    return (torch.from_numpy(np.asarray(noisy, dtype=np.float64)) * share).to(sums.device, sums.dtype)
 
 
 def release_on_gpu(sums: Tensor, grid: GradientSensitivity, noise: StepNoise, *, divided_by: int) -> Tensor:

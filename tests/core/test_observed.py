@@ -1,0 +1,93 @@
+"""An observer sees every mechanism's input, may decide its output, and is gone afterwards."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lapwing.core.gaussian import Gaussian, GaussianShares
+from lapwing.core.laplace import Laplace, LaplaceShares
+from lapwing.core.losses import Relation
+from lapwing.core.observed import is_observed, observing
+from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
+from support.streams import SeededStream
+
+LAPLACE = Laplace.for_epsilon(1, l1=1)
+MEDIAN = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
+KEYS = PartitionSelection.for_budget(1, "0.01", keys=1)
+CALLS: list[tuple[Any, Any, dict[str, Any]]] = [
+    (LAPLACE, lambda m: m.sample([3, 4]), {"values": [3, 4]}),
+    (LaplaceShares.for_epsilon(1, l1=1, of=2), lambda m: m.sample([3]), {"values": [3]}),
+    (Gaussian.for_rho(1, l2_squared=1, dimension=1), lambda m: m.sample([3]), {"values": [3]}),
+    (
+        GaussianShares.for_rho(1, l2_squared=1, dimension=1, of=2),
+        lambda m: m.sample(values=[3]),
+        {"values": [3]},
+    ),
+    (Exponential.for_epsilon(1, sensitivity=1), lambda m: m.sample([1, 2]), {"scores": [1, 2]}),
+    (PermuteAndFlip.for_epsilon(1, sensitivity=1), lambda m: m.sample([1, 2]), {"scores": [1, 2]}),
+    (NoisyMax.for_epsilon(1, sensitivity=1), lambda m: m.sample([1, 2]), {"scores": [1, 2]}),
+    (MEDIAN, lambda m: m.sample_counts([1, 2], [5, 6]), {"points": [1, 2], "counts": [5, 6]}),
+    (
+        Extreme.for_epsilon(1, greatest=True, first=0, last=3, rows=1),
+        lambda m: m.sample_counts([1], [9]),
+        {"points": [1], "counts": [9]},
+    ),
+    (KEYS, lambda m: m.decide([1, 2], keys=["a", "b"]), {"counts": [1, 2], "keys": ["a", "b"]}),
+    (RandomizedResponse.two_coins(), lambda m: m.sample([1]), {"answers": [1]}),
+    (
+        AboveThreshold.for_epsilon(1, sensitivity=1, positives=1),
+        lambda m: m.start(0).ask(7),
+        {"value": 7},
+    ),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "call", "inputs"), CALLS)
+def test_an_observer_sees_every_input_and_decides_the_output(
+    mechanism: Any, call: Any, inputs: dict[str, Any]
+) -> None:
+    seen: list[tuple[Any, dict[str, Any]]] = []
+
+    def observer(observed: Any, given: dict[str, Any], _draw: Any) -> Any:
+        seen.append((observed, given))
+        return True
+
+    with observing(observer):
+        assert call(mechanism) is True
+    assert seen == [(mechanism, inputs)]
+
+
+def test_an_observer_that_draws_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    for is_seen in (False, True):
+        monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(1))
+        if is_seen:
+            with observing(lambda _mechanism, _inputs, draw: draw()):
+                drawn.append(LAPLACE.sample(np.zeros(100, np.int64)))
+        else:
+            drawn.append(LAPLACE.sample(np.zeros(100, np.int64)))
+    assert np.array_equal(drawn[0], drawn[1])
+
+
+def test_an_observer_is_for_one_thread_and_one_block() -> None:
+    elsewhere: list[bool] = []
+
+    def fail() -> None:
+        with observing(lambda *_: 7):
+            assert is_observed()
+            other = threading.Thread(target=lambda: elsewhere.append(is_observed()))
+            other.start()
+            other.join()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert elsewhere == [False]
+    assert not is_observed()

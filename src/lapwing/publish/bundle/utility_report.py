@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from html import escape
 from itertools import combinations
 
 import numpy as np
 
+from lapwing.plots.html_page import bar, grid, note, page, section
 from lapwing.publish.bundle.data_tables import best_interval, half_width
 from lapwing.publish.census.census_release import BoundCensus, CensusTables, expected_errors
 from lapwing.publish.measured.published_column import PublishedColumn
@@ -22,53 +23,6 @@ from lapwing.publish.synthetic_release import SyntheticTable
 MOST_CELLS_DRAWN = 40
 MOST_LISTED = 30
 SIZE_CLASSES = ((0, 0), (1, 10), (11, 100), (101, 1000), (1001, 10_000), (10_001, None))
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0
-1rem; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-table { border-collapse: collapse; font-size: .9rem; } .wide { overflow-x: auto; }
-th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } tr + tr td { border-top: 1px solid #eee; }
-.bar { background: #0072B2; height: .55rem; } .other { background: #D55E00; } .note { color: #666; }
-td.bars { width: 45%; min-width: 8rem; } td.bars div { min-width: 1px; }
-"""
-
-
-def page(title: str, sections: Iterable[str]) -> bytes:
-    """Return a whole page."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{''.join(sections)}</body></html>\n"
-    ).encode()
-
-
-def section(title: str, *parts: str) -> str:
-    """Return a heading and what follows it."""
-    return f"<h2>{escape(title)}</h2>{''.join(parts)}"
-
-
-def note(text: str) -> str:
-    """Return a paragraph."""
-    return f'<p class="note">{escape(text)}</p>'
-
-
-def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bars: int | None = None) -> str:
-    """Return a table of texts. The column `bars` holds HTML that was made here."""
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="bars">{cell}</td>' if place == bars else f"<td>{escape(cell)}</td>"
-            for place, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
-    top = "".join(f"<th>{escape(head)}</th>" for head in heads)
-    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
-
-
-def _bar(share: float, kind: str = "bar") -> str:
-    return f'<div class="{kind}" style="width:{100 * min(max(share, 0.0), 1.0):.1f}%"></div>'
 
 
 def names_of(clique: Clique) -> str:
@@ -195,10 +149,10 @@ def _column(place: int, column: PublishedColumn, table: SyntheticTable) -> str:
     most = max(float(counts.max()), 0.0 if best is None else float(best.counts.max()), 1.0)
     rows = []
     for cell in range(min(column.size, MOST_CELLS_DRAWN)):
-        drawn = _bar(counts[cell] / most)
+        drawn = bar(counts[cell] / most)
         texts = [column.label(cell), f"{counts[cell]:,}", ""]
         if best is not None:
-            drawn += _bar(best.counts[cell] / most, "bar other")
+            drawn += bar(best.counts[cell] / most, "bar other")
             texts[2] = f"{best.counts[cell]:,.0f} ± {width:,.0f}"
         rows.append((*texts, drawn))
     heads = ("value", "rows (blue)", "measured (orange)", "")
@@ -226,7 +180,7 @@ def _expected(census: BoundCensus, rho: Fraction) -> str:
     errors = expected_errors(census, rho)
     most = max(max(level.values()) for level in errors)
     rows = [
-        (f"{level}: {query}", f"{len(nodes):,}", f"{error:,.2f}", _bar(error / most))
+        (f"{level}: {query}", f"{len(nodes):,}", f"{error:,.2f}", bar(error / most))
         for level, nodes, found in zip(census.spine.levels, census.spine.nodes, errors, strict=True)
         for query, error in found.items()
     ]
@@ -253,7 +207,7 @@ def _by_size(census: BoundCensus, tables: CensusTables) -> str:
             relative = float(np.mean(widths[here] / np.maximum(totals[here], 1)))
             shown = f"± {float(widths[here].mean()):,.1f}"
             rows.append(
-                (f"{name}, {span} rows", f"{int(here.sum()):,}", shown, f"{relative:.1%}", _bar(relative))
+                (f"{name}, {span} rows", f"{int(here.sum()):,}", shown, f"{relative:.1%}", bar(relative))
             )
     text = (
         "The interval of an area's total beside its size (as published). A full bar: the interval is as "

@@ -1,0 +1,238 @@
+"""Audits: run the stages of cases, cheapest first, and report what was found.
+
+Claim    if every audited claim is true, an audit reports a violation with probability at most `error`.
+Because  replay and exact comparisons have no chance in them. All sampled stages and canaries of an audit
+         share `error` equally (a union bound), and each keeps within its part.
+Test     tests/audit/test_audit_run.py
+
+An audit never says that something is private. It says that no violation was found, and the smallest ε that
+each stage could have shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.stages.self_check import CaughtBug, check_itself
+from lapwing.errors import BadParameter, LapwingError, MissingExtra
+
+WITH_CHANCE = (Stage.SAMPLED, Stage.CANARIES)
+EXACT_STAGES = (Stage.REPLAY, Stage.EXACT)
+ALL_STAGES = tuple(Stage)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """The results of one case.
+
+    Args:
+        case: The claim that was audited.
+        stages: The results, in the order in which the stages ran. The first violation is the last result.
+        seconds: The time that the case took.
+        command: A command that repeats the audit of this case.
+    """
+
+    case: AuditCase
+    stages: tuple[StageResult, ...]
+    seconds: float
+    command: str
+
+    @property
+    def witness(self) -> Witness | None:
+        """The violation; None if there was none."""
+        return next((one.witness for one in self.stages if one.witness is not None), None)
+
+    @property
+    def unable(self) -> tuple[str, ...]:
+        """The stages that could not run, each with its reason."""
+        found = [f"{one.stage.value}: {one.unable}" for one in self.stages if one.unable]
+        return tuple(found) if self.stages else ("no stage of this case was asked for",)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        case = self.case
+        return {
+            "name": case.name,
+            "family": case.family.value,
+            "epsilon": float(case.epsilon),
+            "delta": float(case.delta),
+            "seconds": round(self.seconds, 3),
+            "command": self.command,
+            "stages": [_stage_json(one) for one in self.stages],
+        }
+
+
+def _stage_json(one: StageResult) -> dict[str, Any]:
+    witness = one.witness
+    return {
+        "stage": one.stage.value,
+        "checks": one.checks,
+        "claimed": one.claimed,
+        "measured": one.measured,
+        "could_show": one.could_show,
+        "unable": one.unable or None,
+        "notes": list(one.notes),
+        "witness": None
+        if witness is None
+        else {
+            "pair": witness.pair,
+            "event": witness.event,
+            "numbers": dict(witness.numbers),
+            "at_least": witness.at_least,
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """The results of an audit, with the self-check that shows that its stages can catch anything.
+
+    Args:
+        cases: The results of the cases.
+        self_check: The planted bugs, and whether they were caught.
+        error: The greatest probability of a false alarm.
+        started: When the audit began (UTC).
+        version: The version of Lapwing.
+    """
+
+    cases: tuple[CaseResult, ...]
+    self_check: tuple[CaughtBug, ...]
+    error: float
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    version: str = ""
+
+    @property
+    def violations(self) -> tuple[CaseResult, ...]:
+        """The cases whose claim is false."""
+        return tuple(one for one in self.cases if one.witness is not None)
+
+    @property
+    def incomplete(self) -> tuple[CaseResult, ...]:
+        """The cases with a stage that could not run. They did not pass."""
+        return tuple(one for one in self.cases if one.unable and one.witness is None)
+
+    @property
+    def missed(self) -> tuple[CaughtBug, ...]:
+        """The planted bugs that were not caught: then the audit itself is worth nothing."""
+        return tuple(one for one in self.self_check if not one.caught)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything ran, no violation was found, and the self-check caught every planted bug."""
+        return bool(self.cases) and not (self.violations or self.incomplete or self.missed)
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        if self.missed:
+            names = ", ".join(one.name for one in self.missed)
+            return f"The audit failed its self-check: it did not catch {names}. Do not rely on it."
+        if self.violations:
+            names = ", ".join(one.case.name for one in self.violations)
+            return f"Violation found: {names}."
+        if self.incomplete:
+            names = ", ".join(one.case.name for one in self.incomplete)
+            return f"Not passed: some stages could not run ({names}). No violation was found by the others."
+        return "No violation found. That is no proof: see what each stage could have shown."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "error": self.error,
+            "started": self.started.isoformat(timespec="seconds"),
+            "version": self.version,
+            "self_check": [one.to_json() for one in self.self_check],
+            "cases": [one.to_json() for one in self.cases],
+        }
+
+
+Progress = Callable[[int, int, str], None]
+
+
+def run_audit(
+    cases: Sequence[AuditCase],
+    budget: StageBudget | None = None,
+    *,
+    stages: Iterable[Stage] = ALL_STAGES,
+    commands: Mapping[str, str] | None = None,
+    progress: Progress = lambda _done, _of, _what: None,
+) -> AuditReport:
+    """Audit cases, and check that the stages catch planted bugs.
+
+    Args:
+        cases: The claims.
+        budget: The seconds of sampling and the error, of all cases together.
+        stages: The stages to run, of those that a case has.
+        commands: For each case's name, the command that repeats it.
+        progress: Called before each case with its number, the number of cases, and its name.
+
+    Returns:
+        The report. Look at `passed` and `verdict`.
+
+    Raises:
+        BadParameter: If there are no cases, or the limits are out of range.
+    """
+    from lapwing import __version__
+
+    whole = budget or StageBudget()
+    if not cases:
+        raise BadParameter("cases", "there is nothing to audit")
+    if not (whole.seconds > 0 and 0 < whole.error < 1):
+        raise BadParameter("seconds", "must be above 0, and the error strictly between 0 and 1")
+    wanted = tuple(stages)
+    chances = sum(stage in case.stages for case in cases for stage in wanted if stage in WITH_CHANCE)
+    each = replace(whole, seconds=whole.seconds / max(chances, 1), error=whole.error / max(chances, 1))
+    started = datetime.now(UTC)
+    progress(0, len(cases) + 1, "self-check")
+    caught = check_itself(each)
+    results = []
+    for number, case in enumerate(cases):
+        progress(number + 1, len(cases) + 1, case.name)
+        results.append(run_case(case, each, wanted, (commands or {}).get(case.name, "")))
+    progress(len(cases) + 1, len(cases) + 1, "")
+    return AuditReport(tuple(results), tuple(caught), whole.error, started, __version__)
+
+
+def run_case(
+    case: AuditCase, budget: StageBudget, stages: Iterable[Stage] = ALL_STAGES, command: str = ""
+) -> CaseResult:
+    """Run the stages of one case, cheapest first. The first violation ends it."""
+    begun, results = time.perf_counter(), []
+    wanted = set(stages)
+    for stage in Stage:
+        if stage in wanted and stage in case.stages:
+            results.append(_run_stage(case, stage, budget))
+            if results[-1].witness is not None:
+                break
+    return CaseResult(
+        case,
+        tuple(results),
+        time.perf_counter() - begun,
+        command or f'lapwing audit mechanism "{case.name}"',
+    )
+
+
+def _run_stage(case: AuditCase, stage: Stage, budget: StageBudget) -> StageResult:
+    """Run one stage. An error inside it is a reason why it could not run, and never counts as passed."""
+    try:
+        result = case.stages[stage](budget)
+    except MissingExtra as missing:
+        return StageResult(stage, 0, float(case.epsilon), unable=str(missing))
+    except BadParameter:
+        raise
+    except LapwingError as error:
+        return StageResult(stage, 0, float(case.epsilon), unable=str(error))
+    except Exception as error:  # its text is safe to show: all data is generated
+        return StageResult(
+            stage, 0, float(case.epsilon), unable=f"it failed with {type(error).__name__}: {error}"
+        )
+    if not result.checks and result.witness is None and not result.unable:
+        return replace(result, unable="it compared nothing")
+    return result

@@ -1,0 +1,126 @@
+"""The report of an audit as one HTML page without scripts: claimed bounds beside measured ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from lapwing.audit.audit_run import AuditReport, CaseResult
+from lapwing.audit.case import Stage, StageResult
+from lapwing.core.exact import short
+from lapwing.plots.html_page import bar, grid, note, page, section
+
+MEASURES = {
+    Stage.REPLAY: "inputs of all mechanisms on neighbouring data, against their declared sensitivity",
+    Stage.EXACT: "all probabilities under both inputs: the true ε, without chance",
+    Stage.SAMPLED: "outputs were drawn; the true ε is at least the measured one, up to the error",
+    Stage.CANARIES: "one training run; the true ε is at least the measured one, up to the error",
+}
+
+
+def shown_epsilon(value: float | None) -> str:
+    """Return an ε in words; "–" if there is none."""
+    return "–" if value is None else short(round(value, 4))
+
+
+def outcome_of(result: StageResult) -> str:
+    """Return the result of a stage in a few words."""
+    if result.witness is not None:
+        return "VIOLATION"
+    return f"could not run: {result.unable}" if result.unable else "no violation found"
+
+
+def html_report(report: AuditReport) -> bytes:
+    """Return the page."""
+    caught = sum(one.caught for one in report.self_check)
+    seconds = sum(one.seconds for one in report.cases)
+    facts = (
+        f"Audited {len(report.cases)} claims with Lapwing {report.version} on "
+        f"{report.started:%Y-%m-%d %H:%M} UTC, in {seconds:.0f} s. If every claim is true, this audit "
+        f"reports a violation with probability at most {short(report.error)}."
+    )
+    parts = [
+        f"<p><strong>{escape(report.verdict)}</strong></p>",
+        note(facts),
+        *_violations(report),
+        section(
+            "Claimed and measured",
+            note(
+                "Blue is the claimed ε, orange the largest ε that a stage found. Orange must not be longer."
+            ),
+            grid(
+                (
+                    "claim",
+                    "stage",
+                    "result",
+                    "claimed ε",
+                    "measured ε",
+                    "would have shown",
+                    "comparisons",
+                    "",
+                ),
+                [row for one in report.cases for row in _rows(one)],
+                bars=7,
+            ),
+        ),
+        section(
+            "What the stages do", grid(("stage", "it compares"), [(s.value, MEASURES[s]) for s in Stage])
+        ),
+        section(
+            "Self-check",
+            note(
+                f"{caught} of {len(report.self_check)} planted bugs were caught. A bug that is not caught "
+                "would make this report worthless, and is a failure."
+            ),
+            grid(
+                ("planted bug", "stage", "result"),
+                [
+                    (one.name, one.stage.value, "caught" if one.caught else "NOT CAUGHT")
+                    for one in report.self_check
+                ],
+            ),
+        ),
+        *_notes(report),
+    ]
+    return page("Privacy audit", parts)
+
+
+def _violations(report: AuditReport) -> Iterator[str]:
+    for one in report.violations:
+        witness = one.witness
+        assert witness is not None
+        rows = [("inputs", witness.pair), ("what shows it", witness.event)]
+        if witness.at_least is not None:
+            claim = f"ε {shown_epsilon(float(one.case.epsilon))}"
+            rows.append(("true ε", f"at least {shown_epsilon(witness.at_least)}, claimed {claim}"))
+        rows += [(name, str(value)) for name, value in witness.numbers.items()]
+        rows.append(("to repeat it", one.command))
+        yield section(f"Violation: {one.case.name}", grid(("", ""), rows))
+
+
+def _rows(one: CaseResult) -> Iterator[tuple[str, ...]]:
+    for place, result in enumerate(one.stages):
+        measured = result.measured or 0.0
+        most = max(result.claimed, measured) or 1.0
+        drawn = bar(result.claimed / most) + (bar(measured / most, "bar other") if measured else "")
+        yield (
+            one.case.name if not place else "",
+            result.stage.value,
+            outcome_of(result),
+            shown_epsilon(result.claimed),
+            shown_epsilon(result.measured),
+            shown_epsilon(result.could_show),
+            f"{result.checks:,}",
+            drawn,
+        )
+
+
+def _notes(report: AuditReport) -> Iterator[str]:
+    rows = [
+        (one.case.name, result.stage.value, line)
+        for one in report.cases
+        for result in one.stages
+        for line in result.notes
+    ]
+    if rows:
+        yield section("Notes", grid(("claim", "stage", "note"), rows))

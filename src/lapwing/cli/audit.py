@@ -1,0 +1,309 @@
+"""`lapwing audit`: try to break a privacy claim. Nothing is charged, and no private row is read.
+
+The library is imported where it is used: `lapwing --help` must not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from lapwing.cli.console import (
+    AsJson,
+    ExampleFolder,
+    console,
+    heading,
+    new_file,
+    os_errors_told,
+    pairs,
+    print_json,
+    print_written,
+    table,
+    warning,
+    working,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lapwing.audit.audit_run import AuditReport, CaseResult
+    from lapwing.audit.case import AuditCase
+
+app = typer.Typer(
+    help="Try to break a privacy claim. Nothing is charged, and no private row is read.",
+    no_args_is_help=True,
+)
+NOT_PASSED = 1
+Seconds = Annotated[float, typer.Option(help="Time for drawing samples, of the whole audit.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", help="Write a report without scripts into this new file.")
+]
+WithoutSampling = Annotated[
+    bool, typer.Option("--exact-only", help="Only replay and exact probabilities: no chance in the result.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Try a few settings of each claim instead of all.")]
+
+
+def _run(
+    cases: Sequence[AuditCase],
+    command: str | None,
+    *,
+    seconds: float,
+    exact_only: bool,
+    quick: bool,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, run_audit
+    from lapwing.audit.case import StageBudget
+
+    budget = StageBudget(seconds=seconds, is_thorough=not quick)
+    with working("Auditing") as progress:
+        report = run_audit(
+            cases,
+            budget,
+            stages=EXACT_STAGES if exact_only else ALL_STAGES,
+            commands={case.name: command for case in cases} if command else {},
+            progress=lambda done, of, _: progress(done, of),
+        )
+    if html is not None:
+        from lapwing.audit.report import html_report
+
+        with new_file(html, option="--html") as file:
+            file.write(html_report(report))
+    if as_json:
+        print_json(report.to_json())
+    else:
+        show_report(report)
+    if not report.passed:
+        raise typer.Exit(NOT_PASSED)
+
+
+def show_report(report: AuditReport) -> None:
+    """Show what was audited, what was found, and what each stage could have shown."""
+    from lapwing.audit.report import outcome_of, shown_epsilon
+
+    rows = [
+        (
+            one.case.name if not place else "",
+            result.stage.value,
+            Text(outcome_of(result), style="" if result.holds else "bold"),
+            shown_epsilon(result.claimed),
+            shown_epsilon(result.measured),
+            shown_epsilon(result.could_show),
+        )
+        for one in report.cases
+        for place, result in enumerate(one.stages)
+    ]
+    with console() as out:
+        heads = ("claim", "stage", "result", "claimed ε", "found ε", "would have shown")
+        out.print(table(*heads, right=(3, 4, 5), rows=rows))
+        for one in report.violations:
+            _show_witness(out, one)
+        if len(report.cases) == 1:
+            for result in report.cases[0].stages:
+                for line in result.notes:
+                    out.print(Text(f"  {result.stage.value}: {line}", style="dim"))
+        caught = len(report.self_check) - len(report.missed)
+        out.print(f"Self-check: {caught} of {len(report.self_check)} planted bugs caught.")
+        if report.passed:
+            out.print(report.verdict)
+        else:
+            warning(out, report.verdict)
+
+
+def _show_witness(out: Console, one: CaseResult) -> None:
+    from lapwing.audit.report import shown_epsilon
+
+    witness = one.witness
+    assert witness is not None
+    heading(out, f"Violation: {one.case.name}")
+    rows = [("inputs", witness.pair), ("what shows it", witness.event)]
+    if witness.at_least is not None:
+        claim = shown_epsilon(float(one.case.epsilon))
+        rows.append(("true ε", f"at least {shown_epsilon(witness.at_least)}, where {claim} is claimed"))
+    rows += [(name, str(value)) for name, value in witness.numbers.items()]
+    rows.append(("to repeat it", one.command))
+    pairs(out, rows)
+
+
+def _named(name: str) -> list[AuditCase]:
+    """Return the registry's cases of this name, or of this mechanism."""
+    from lapwing.audit.registry import cases
+    from lapwing.errors import BadParameter
+
+    known = cases()
+    wanted = name.casefold()
+    by_name = [case for case in known if case.name.casefold() == wanted]
+    if by_name:
+        return by_name
+    titles = {
+        case.name: {getattr(one, "__name__", str(one)).casefold() for one in case.covers} for case in known
+    }
+    covering = [case for case in known if wanted in titles[case.name]]
+    if covering:
+        return covering
+    names = [case.name for case in known] + sorted({one for found in titles.values() for one in found})
+    near = get_close_matches(name, names, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise BadParameter(
+        "name", f"there is no claim called {name!r}: {hint}`lapwing audit list` names all claims of Lapwing"
+    )
+
+
+@app.command()
+def example(folder: ExampleFolder = Path(".")) -> None:
+    """Write a file with three private counts to audit. Each claims ε = 1, and one of them is right."""
+    from lapwing.examples.own_functions import OWN_FUNCTIONS, write_own_functions
+
+    with os_errors_told():
+        names, is_new = write_own_functions(folder)
+    print_written(names, is_new=is_new)
+    for function in ("right", "narrow_noise", "float_noise"):
+        print(f"  lapwing audit mechanism {folder / OWN_FUNCTIONS}:{function} --epsilon 1 --seconds 5")
+
+
+@app.command("list")
+def list_claims(*, as_json: AsJson = False) -> None:
+    """List all claims in the registry, with the stages that try to break them."""
+    from lapwing.audit.registry import cases
+
+    rows = [
+        (case.family.value, case.name, ", ".join(stage.value for stage in case.stages)) for case in cases()
+    ]
+    if as_json:
+        print_json([{"family": f, "name": n, "stages": s.split(", ")} for f, n, s in rows])
+        return
+    with console() as out:
+        out.print(table("family", "claim", "stages", rows=rows))
+
+
+@app.command()
+def mechanism(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A claim or mechanism of Lapwing, or module:function of your own."
+        ),
+    ],
+    *,
+    epsilon: Annotated[str | None, typer.Option(help="The ε that your own function claims.")] = None,
+    delta: Annotated[str, typer.Option(help="The δ that your own function claims.")] = "0",
+    data: Annotated[
+        Path | None, typer.Option(help="A JSON file with pairs of neighbouring inputs for your function.")
+    ] = None,
+    memory: Annotated[int, typer.Option(help="Memory limit of your function, in MB.")] = 2048,
+    seconds: Seconds = 60.0,
+    exact_only: WithoutSampling = False,
+    quick: Quick = False,
+    html: Html = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a mechanism of Lapwing, or a function of your own: (data, size) -> outputs."""
+    from lapwing.errors import BadParameter
+
+    if ":" in name and not name.startswith(("survey:", "publish:")):
+        from lapwing.audit.function_audit import case_of_function
+
+        if epsilon is None:
+            raise BadParameter("epsilon", "give the ε that the function claims: --epsilon 1")
+        with os_errors_told():
+            found = [case_of_function(name, epsilon=epsilon, delta=delta, data=data, memory_mb=memory)]
+        command = f"lapwing audit mechanism {quote(name)} --epsilon {epsilon} --delta {delta}"
+        if data is not None:
+            command += f" --data {quote(str(data))}"
+    else:
+        if epsilon is not None or data is not None:
+            raise BadParameter("epsilon", "is for functions of your own; claims of Lapwing have theirs")
+        found, command = _named(name), None
+    _run(
+        found, command, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
+    )  # fmt: skip
+
+
+@app.command("all")
+def audit_all(
+    *,
+    seconds: Seconds = 300.0,
+    exact_only: WithoutSampling = False,
+    quick: Quick = False,
+    html: Html = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit every claim of Lapwing."""
+    from lapwing.audit.registry import cases
+
+    _run(cases(), None, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json)
+
+
+@app.command()
+def query(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="The question.")],
+    *,
+    epsilon: Annotated[str, typer.Option(help="The ε that the question would spend.")] = "1",
+    seconds: Seconds = 60.0,
+    exact_only: WithoutSampling = False,
+    quick: Quick = False,
+    html: Html = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a question: replay it on generated neighbours of the policy's tables."""
+    from lapwing.audit.query_audit import case_of_query
+
+    with os_errors_told():
+        found = case_of_query(policy, sql, epsilon=epsilon)
+    command = f"lapwing audit query {quote(str(policy))} {quote(sql)} --epsilon {epsilon}"
+    _run(
+        [found], command, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
+    )  # fmt: skip
+
+
+def _audit_of_file(name: str, module: str, builder: str, what: str, text: str) -> None:
+    """Add a command that audits one file, through the function `builder` of `lapwing.audit.<module>`."""
+
+    @app.command(name, help=text)
+    def audit_file(
+        path: Annotated[Path, typer.Argument(metavar="FILE", help=what)],
+        *,
+        seconds: Seconds = 60.0,
+        exact_only: WithoutSampling = False,
+        quick: Quick = False,
+        html: Html = None,
+        as_json: AsJson = False,
+    ) -> None:
+        with os_errors_told():
+            found = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
+        command = f"lapwing audit {name} {quote(str(path))}"
+        _run(
+            [found], command, seconds=seconds, exact_only=exact_only, quick=quick, html=html,
+            as_json=as_json,
+        )  # fmt: skip
+
+
+for words in (
+    (
+        "survey", "survey_audit", "case_of_survey", "The survey file.",
+        "Audit a survey: the exact probabilities of all messages of every question.",
+    ),
+    (
+        "party", "party_audit", "case_of_consortium", "The consortium file.",
+        "Audit a consortium: all that a coalition of its members sees, exactly.",
+    ),
+    (
+        "train", "training_audit", "case_of_pipeline", "The pipeline file.",
+        "Audit a pipeline: replay its training and validation on generated rows, and guess canaries.",
+    ),
+    (
+        "publish", "publishing_audit", "case_of_release", "The release file.",
+        "Audit a release: replay its measurements on generated rows.",
+    ),
+):  # fmt: skip
+    _audit_of_file(*words)

@@ -301,9 +301,9 @@ def comparable(value: Any) -> Any:
     """Return a result as plain values that can be compared, also arrays, NaN and dataclasses."""
     match value:
         case np.ndarray():
-            if value.dtype == object:
-                return ("array", value.shape, comparable(value.reshape(-1).tolist()))
-            return ("array", value.dtype.str, value.shape, value.tobytes())
+            is_plain = value.dtype != object
+            content = value.tobytes() if is_plain else comparable(value.reshape(-1).tolist())
+            return ("array", value.dtype.str, value.shape, content)
         case dict():
             return ("dict", [(key, comparable(one)) for key, one in value.items()])
         case list() | tuple():

@@ -1,7 +1,7 @@
 """Generated people of a policy, and neighbours among them: two sets of people that differ by one.
 
-All values follow from the policy, from places and from a hash. Nothing is drawn, and no private row is read.
-So an audit finds the same each time.
+All values follow from the policy, from places and from a hash. No private row is read, nothing is drawn, and
+an audit finds the same each time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sources of generated people: files that are read, coded and ranked as the policy's own data would be.
 
 Claim    an audit reads no private row, and reads generated rows by the code that reads private ones.
-Because  a copy of the policy names Parquet files in a temporary folder instead of its sources. `Reader` then
+Because  a copy of the policy names Parquet files in a temporary folder instead of its sources. `Reader`
          opens, codes, ranks and truncates them as always. The policy's own sources are never opened.
 Test     tests/audit/test_generated_sources.py
 
@@ -10,11 +10,13 @@ Generated sources are Parquet files with ids as texts, whatever the policy's own
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 import pyarrow as pa
@@ -60,7 +62,8 @@ class GeneratedSources:
 
     def __init__(self, policy: Policy, public: Mapping[str, PublicTable]) -> None:
         self.policy, self.public = policy, public
-        self._folder = TemporaryDirectory(prefix="lapwing-audit-")
+        self._folder = Path(mkdtemp(prefix="lapwing-audit-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._readers: dict[tuple[Any, ...], Reader] = {}
         self._neighbours: list[NeighbourPeople] = []  # kept, so that an id() stays that of its people
 
@@ -80,7 +83,7 @@ class GeneratedSources:
         """
         key = (id(people), is_reversed, from_source)
         if key not in self._readers:
-            folder = Path(self._folder.name) / str(len(self._readers))
+            folder = self._folder / str(len(self._readers))
             folder.mkdir()
             policy = stored_people(self.policy, people, folder, is_reversed=is_reversed)
             if has_blocks_by_arrival(policy):
@@ -94,7 +97,7 @@ class GeneratedSources:
         """Close all readers and remove the files."""
         while self._readers:
             self._readers.popitem()[1].close()
-        self._folder.cleanup()
+        self._remove()
 
 
 def stored_people(policy: Policy, people: People, folder: Path, *, is_reversed: bool = False) -> Policy:

@@ -9,15 +9,10 @@ Test     tests/audit/test_query_audit.py
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
-from lapwing.audit.generated_people import NeighbourPeople
+from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult
 from lapwing.audit.generated_sources import GeneratedSources, People
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.exact import Number
@@ -99,7 +94,10 @@ def query_case(
     add = release or (lambda planned, exact: add_noise(planned.shares, exact))
     return AuditCase(
         name, Family.AGGREGATE, covers, plan.cost.epsilon, plan.cost.delta,
-        {Stage.REPLAY: query_replay(plan, sources, add)},
+        {
+            Stage.REPLAY: query_replay(plan, sources, add),
+            Stage.SAMPLED: query_sampled(plan, sources, add),
+        },
     )  # fmt: skip
 
 
@@ -156,24 +154,44 @@ class ReadNumbers:
         return self._found[key]
 
 
-def most_distant(
-    plan: Plan, sources: GeneratedSources, pairs: list[NeighbourPeople]
-) -> tuple[list[ExactGrouping], list[ExactGrouping]]:
-    """Return the numbers of the pair of neighbours that the query moves most."""
-    numbers = ReadNumbers(plan, sources)
-    both = [(numbers.of(pair.one)[1], numbers.of(pair.other)[1]) for pair in pairs if not pair.is_equal]
-    return max(both, key=lambda pair: _moved(*pair))
+def query_sampled(
+    plan: Plan,
+    sources: GeneratedSources,
+    release: Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]],
+) -> RunStage:
+    """Return the stage that draws answers on the neighbours that the query moves most."""
+
+    def run(budget: StageBudget) -> StageResult:
+        from lapwing.audit.stages.sampled import SampledPair, sampled_stage  # noqa: PLC0415 (when it runs)
+
+        numbers = ReadNumbers(plan, sources)
+        pair = max(
+            (one for one in sources.neighbours(is_thorough=False) if not one.is_equal),
+            key=lambda one: _moved(numbers.of(one.one)[1], numbers.of(one.other)[1]),
+        )
+
+        def draws(people: People) -> Callable[[int], list[object]]:
+            exact = numbers.of(people)[1]
+            return lambda size: [_output(release(plan, exact)) for _ in range(size)]
+
+        pairs = [SampledPair(pair.description, draws(pair.one), draws(pair.other))]
+        return sampled_stage(pairs, plan.cost.epsilon, plan.cost.delta)(budget)
+
+    return run
 
 
-def _moved(one: list[ExactGrouping], other: list[ExactGrouping]) -> Fraction:
-    return sum((abs(_size(mine) - _size(its)) for mine, its in zip(one, other, strict=True)), Fraction(0))
+def _moved(one: list[ExactGrouping], other: list[ExactGrouping]) -> int:
+    """Return how far numbers and counted codes move, over all declared groups and new keys."""
+
+    def size(found: ExactGrouping) -> int:
+        rows = sum(int(spectrum.rows.sum()) for spectrum in found.spectra)
+        return rows + sum(abs(int(value)) for value in found.values.reshape(-1).tolist())
+
+    return sum(abs(size(mine) - size(its)) for mine, its in zip(one, other, strict=True))
 
 
-def _size(found: ExactGrouping) -> Fraction:
-    return Fraction(int(np.abs(found.values).sum()) if found.values.size else 0)
-
-
-def noisy_row(found: list[NoisyGrouping]) -> NDArray[np.int64]:
-    """Return all noisy numbers of an answer in one row."""
-    arrays = [np.asarray(part) for one in found for part in (*one.parts, *one.codes.values())]
-    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+def _output(noisy: list[NoisyGrouping]) -> object:
+    """Return an answer as one output: its keys where they are selected, else its numbers."""
+    if any(one.keys is not None for one in noisy):
+        return [str(key) for one in noisy for key in one.keys or ()]
+    return [int(value) for one in noisy for part in (*one.parts, *one.codes.values()) for value in part]

@@ -18,7 +18,7 @@ from lapwing.sql.truncated.open_sources import private_tables
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 PEOPLE = 7
-QUICK = 6  # neighbours of a quick audit
+QUICK = 7  # neighbours of a quick audit
 MOST_ROWS = 4000  # of one generated person in one table
 NOBODIES = (None, "", "  ")
 Row = Mapping[str, Any]
@@ -107,7 +107,7 @@ def _missing(column: Column, place: int) -> Any:
 
 
 def _rare(column: Column, place: int) -> Any:
-    """Return as many different values as there are: texts that nobody else has, and other groups."""
+    """Return as many different values as there are: texts that one person has or nobody, and other groups."""
     codes = codes_of(column.kind)
     if codes is None:
         return f"lapwing rare {place}"
@@ -138,9 +138,9 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
         ),
         NeighbourPeople("nobody, and one person with the greatest values", (), alone),
         joins("as many rows as count, without values (NULL, NaN)", _missing),
+        joins("values beyond all bounds, and values that are not declared", _far_beyond, times=2),
         joins("as many rows as count, each at the least value", _lowest),
         joins("as many rows as count, at the least and the greatest value in turn", _in_turn),
-        joins("values beyond all bounds, and values that are not declared", _far_beyond, times=2),
         joins("one row", ordinary("one row"), times=0, more=1),
         joins("no row", ordinary("no row"), times=0),
         NeighbourPeople("nobody, and one person with one row", (), one),
@@ -162,11 +162,15 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
 
 
 def _crowd(policy: Policy) -> Iterator[GeneratedPerson]:
-    """Yield the people of both neighbours. The first has more rows than count, the others have few."""
+    """Yield the people of both neighbours. The first has more rows than count, the others have few.
+
+    The last alone has two rare keys: one more person with them makes two people.
+    """
     for number in range(PEOPLE):
         who = f"P{number}"
         times, more = (1, 3) if number == 0 else (0, number % 4)
-        yield _person(policy, who, ordinary(who), times=times, more=more)
+        pick = _rare if number == PEOPLE - 1 else ordinary(who)
+        yield _person(policy, who, pick, times=times, more=more)
 
 
 def _person(policy: Policy, who: str, pick: Pick, *, times: int = 1, more: int = 0) -> GeneratedPerson:

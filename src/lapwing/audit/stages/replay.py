@@ -232,7 +232,9 @@ class _Replays:
         if found.is_within and not (pair.is_equal and found.found):
             return None
         numbers |= {"found": str(found.found), "declared": "0" if pair.is_equal else str(found.declared)}
-        return Witness(pair.description, f"{found.what} of the inputs exceeds the declared one", numbers)
+        return Witness(
+            pair.description, f"the inputs are farther apart than declared: {found.what}", numbers
+        )
 
     def _loss(self, pair: ReplayPair, run: RecordedRun) -> Witness | None:
         loss = (self.compose or self._sequential)(run.calls)

@@ -107,7 +107,7 @@ def _missing(column: Column, place: int) -> Any:
 
 
 def _rare(column: Column, place: int) -> Any:
-    """Return as many different values as there are: texts that one person has or nobody, and other groups."""
+    """Return as many different values as there are: texts that one or nobody has, and other groups."""
     codes = codes_of(column.kind)
     if codes is None:
         return f"lapwing rare {place}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_statements_are_noted_without_the_folder_of_generated_files() -> None:
     policy = POLICIES["people"]
     sources = GeneratedSources(policy, {"wards": WARDS})
     people = sources.neighbours(is_thorough=False)[0].one
-    engine = sources.reader(people).engine
+    engine: Any = sources.reader(people).engine
     assert isinstance(engine, WatchedEngine)
     sources.reader(people).exact(bind("SELECT COUNT(*) FROM visits", Catalog(policy, sources.public)))
     assert engine.statements

@@ -31,6 +31,7 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_budget
 from lapwing.sql.plan import Plan
 from lapwing.sql.policy_file import load_policy
+from lapwing.sql.relation import Scan
 from lapwing.sql.truncated.truncated_table import TruncatedTable
 
 QUICKLY = StageBudget(is_thorough=False)
@@ -70,7 +71,7 @@ def test_nothing_is_charged_or_written_and_no_private_row_is_read(policy: Path) 
     (policy.parent / "visits.parquet").write_bytes(b"neither rows nor a schema")
     before = digests(policy.parent)
     case = case_of_query(policy, SUM, epsilon="0.5")
-    assert (case.epsilon, case.delta) == (Fraction(1, 2), 0)
+    assert (case.epsilon, case.delta) == (Fraction(1, 2), Fraction(0))
     found = case.stages[Stage.REPLAY](StageBudget())
     assert found.holds, found.witness
     assert found.notes[1] == "largest distance: 1 of the declared one"
@@ -96,7 +97,7 @@ def test_bad_queries_and_options_are_refused(policy: Path) -> None:
         (SUM, {"rows": 0}),
     ):
         with pytest.raises(LapwingError):
-            case_of_query(policy, sql, **options)  # type: ignore[arg-type]
+            case_of_query(policy, sql, **options)
 
 
 # Planted errors
@@ -168,6 +169,7 @@ def test_rows_beyond_the_contribution_bound_are_found() -> None:
     def all_rows(plan: Plan) -> Plan:
         question = plan.question
         assert question.rows == 3
+        assert isinstance(question.source, Scan)
         return replace(plan, question=replace(question, source=replace(question.source, rows=4)))
 
     witness = violation("SELECT COUNT(*) FROM visits", sources=sources, change=all_rows)

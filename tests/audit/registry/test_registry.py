@@ -12,7 +12,7 @@ from lapwing.audit import cases
 from lapwing.publish.release_file import METHODS
 from lapwing.survey import randomizers
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[3]
 PACKAGE = Path(randomizers.__file__).parent
 ALL = [
     value

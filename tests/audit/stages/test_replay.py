@@ -1,0 +1,299 @@
+"""A replay lets adaptive steps see the same answers, and finds what differs by more than was declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lapwing.audit.case import StageBudget, StageResult, Witness
+from lapwing.audit.stages.replay import ReplayPair, comparable, recorded_run, replay_stage, sequential
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Concentrated, Loss, Pure, Relation, SequentialComposition
+from lapwing.core.order_statistics import Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.selection import AboveThreshold, Exponential
+
+ONE = Fraction(1)
+COUNT = Laplace.for_epsilon(1, l1=1)
+KEYS = PartitionSelection.for_budget(1, "1e-6", keys=1)
+MEDIAN = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=2)
+Rows = list[int]
+
+
+def replayed(
+    run: Callable[[Any], Any], one: Any, other: Any, charged: Loss = COUNT.loss, **options: Any
+) -> StageResult:
+    is_equal = options.pop("is_equal", False)
+    pair = ReplayPair("these two", lambda: run(one), lambda: run(other), is_equal)
+    return replay_stage([pair], charged, epsilon=ONE, **options)(StageBudget())
+
+
+def violation(*args: Any, **options: Any) -> Witness:
+    found = replayed(*args, **options)
+    assert found.witness is not None
+    assert not found.holds
+    assert found.witness.pair == "these two"
+    return found.witness
+
+
+def test_a_private_count_holds_and_says_what_it_compared() -> None:
+    found = replayed(lambda rows: int(COUNT.sample([len(rows)])[0]), [1, 2], [1, 2, 3])
+    assert found.holds
+    assert (found.checks, found.claimed, found.could_show) == (3, 1.0, 1.0)
+    assert found.notes == (
+        "1 pairs, 1 calls of mechanisms compared",
+        "largest distance: 1 of the declared one",
+    )
+
+
+def test_a_distance_beyond_the_declared_one_is_told_with_its_call() -> None:
+    def total(rows: Rows) -> None:
+        COUNT.sample([len(rows)])
+        COUNT.sample([sum(rows)])
+
+    found = violation(total, [1, 2], [1, 2, 3], sequential_of(COUNT, COUNT))
+    assert found.event == "the inputs are farther apart than declared: L1"
+    assert (found.numbers["call"], found.numbers["found"], found.numbers["declared"]) == (2, "3", "1")
+
+
+def sequential_of(*mechanisms: Any) -> Loss:
+    return SequentialComposition(tuple(mechanism.loss for mechanism in mechanisms))
+
+
+def test_adaptive_steps_see_the_answers_of_the_first_run() -> None:
+    """The second question depends on the first answer, which is far apart on these two inputs."""
+    choose = Exponential.for_epsilon(1, sensitivity=1)
+
+    def search(rows: Rows) -> int:
+        noisy = int(COUNT.sample([len(rows)])[0])
+        return choose.sample([sum(row < noisy for row in rows), sum(row >= noisy for row in rows)])
+
+    for _ in range(20):
+        assert replayed(search, [1, 5, 9], [1, 5, 9, 9], sequential_of(COUNT, choose)).holds
+
+
+def test_a_result_that_is_no_function_of_the_outputs_is_found() -> None:
+    def with_size(rows: Rows) -> tuple[Any, int]:
+        return COUNT.sample([len(rows)]), len(rows)
+
+    assert "results differ" in violation(with_size, [1], [1, 2]).event
+
+
+@pytest.mark.parametrize("side", ["one", "other"])
+def test_a_call_that_only_one_input_has_is_found(side: str) -> None:
+    def when_there(rows: Rows) -> None:
+        COUNT.sample([len(rows)])
+        if len(rows) > 1:
+            COUNT.sample([0])
+
+    inputs = ([1, 2], [1]) if side == "one" else ([1], [1, 2])
+    found = violation(when_there, *inputs, sequential_of(COUNT, COUNT))
+    assert found.event == f"only the run on the {side} input has this call"
+    assert found.numbers["call"] == 2
+
+
+def test_noise_that_depends_on_the_data_is_found() -> None:
+    def own_scale(rows: Rows) -> None:
+        Laplace.for_epsilon(1, l1=len(rows)).sample([len(rows)])
+
+    assert violation(own_scale, [1], [1, 2]).event == "the mechanisms of the two runs differ"
+
+
+def test_an_error_is_an_outcome() -> None:
+    def fails(rows: Rows) -> None:
+        COUNT.sample([len(rows)])
+        if 7 in rows:
+            raise ValueError("there is a 7")
+
+    assert "there is a 7" in str(violation(fails, [1], [1, 7]).numbers["other"])
+    assert replayed(fails, [7], [7, 7]).holds  # the same on both
+
+
+def test_a_step_that_is_charged_once_and_taken_twice_is_found() -> None:
+    def twice(rows: Rows) -> float:
+        return float(np.mean([COUNT.sample([len(rows)])[0] for _ in range(2)]))
+
+    found = violation(twice, [1], [1, 2])
+    assert found.event == "the losses of all calls add up to more than what is charged"
+    assert (found.numbers["cost"], found.numbers["added up"], found.numbers["charged"]) == ("ε", 2.0, 1.0)
+    assert replayed(twice, [1], [1, 2], sequential_of(COUNT, COUNT)).holds
+
+
+def test_gaussian_noise_is_not_covered_by_a_pure_charge() -> None:
+    noise = Gaussian(Fraction(10), ONE, 1)
+
+    def count(rows: Rows) -> None:
+        noise.sample([len(rows)])
+
+    rho = noise.loss.concentrated.rho
+    assert violation(count, [1], [1, 2], Pure(Fraction(10))).numbers["cost"] == "ε"
+    assert replayed(count, [1], [1, 2], Concentrated(rho)).holds
+    short = violation(count, [1], [1, 2], Concentrated(rho * Fraction(999, 1000)))
+    assert str(short.numbers["cost"]).startswith("Rényi value at order ")
+
+
+def test_sums_that_are_exactly_the_charge_hold() -> None:
+    """Intervals of a sum may be rounded up by a unit more than the same value as one number."""
+    noise = Gaussian(Fraction(10), Fraction(4), 1)
+
+    def thrice(rows: Rows) -> None:
+        for _ in range(3):
+            noise.sample([len(rows)])
+
+    assert replayed(thrice, [1], [1, 2], Concentrated(3 * noise.loss.concentrated.rho)).holds
+
+
+def test_a_charge_step_by_step_must_cover_the_calls_too() -> None:
+    def steps(rows: Rows) -> list[Loss]:
+        COUNT.sample([len(rows)])
+        COUNT.sample([len(rows)])
+        return [COUNT.loss]
+
+    whole = Pure(Fraction(5))
+    assert replayed(steps, [1], [1, 2], whole).holds
+    found = violation(
+        steps, [1], [1, 2], whole, stepwise=lambda losses: SequentialComposition(tuple(losses))
+    )
+    assert found.numbers["charged step by step"] == 1.0
+
+
+def test_calls_on_disjoint_groups_share_one_loss_and_one_distance() -> None:
+    def medians(groups: list[Rows]) -> list[int]:
+        return [MEDIAN.sample(rows) for rows in groups]
+
+    def all_groups(mechanism: object) -> str | None:
+        return "groups" if mechanism is MEDIAN else None
+
+    here, there = [[1, 2], [5]], [[1, 2, 3], [5, 6]]
+    assert replayed(medians, here, there, MEDIAN.loss, share=all_groups).holds
+    assert "add up to more" in violation(medians, here, there, MEDIAN.loss).event
+    third = violation(medians, here, [[1, 2, 3], [5, 6, 7]], MEDIAN.loss, share=all_groups)
+    assert (third.numbers["found"], third.numbers["declared"]) == ("3", "2")
+
+
+def test_losses_can_be_composed_in_another_way() -> None:
+    def twice(rows: Rows) -> None:
+        COUNT.sample([len(rows)])
+        COUNT.sample([len(rows)])
+
+    seen: list[int] = []
+
+    def one_loss(calls: Any) -> Loss:
+        seen.append(len(calls))
+        assert sequential(calls).pure == 2
+        return COUNT.loss
+
+    assert replayed(twice, [1], [1, 2], compose=one_loss).holds
+    assert seen == [2]
+
+
+class TestSelections:
+    """Keys are the same on both inputs: none, then all that both have."""
+
+    def by_key(self, rows: list[str]) -> list[tuple[str, int]]:
+        counts = {key: rows.count(key) for key in sorted(set(rows))}
+        shown = KEYS.sample(counts)
+        return (
+            list(zip(shown, COUNT.sample([counts[key] for key in shown]).tolist(), strict=True))
+            if shown
+            else []
+        )
+
+    def test_hold_although_only_one_input_has_a_key(self) -> None:
+        found = replayed(self.by_key, ["a", "b"], ["a", "b", "rare"], sequential_of(KEYS, COUNT))
+        assert found.holds
+        assert found.notes[0] == "1 pairs, 3 calls of mechanisms compared"  # the second time with noise
+
+    def test_are_found_if_keys_are_shown_without_them(self) -> None:
+        def all_keys(rows: list[str]) -> dict[str, int]:
+            return {key: int(COUNT.sample([rows.count(key)])[0]) for key in sorted(set(rows))}
+
+        found = violation(all_keys, ["a"], ["a", "rare"], sequential_of(COUNT, COUNT))
+        assert found.event == "only the run on the other input has this call"
+
+    def test_are_found_if_a_unit_has_more_keys_than_declared(self) -> None:
+        found = violation(self.by_key, ["a"], ["a", "b", "c"], sequential_of(KEYS, COUNT))
+        assert found.event == "the inputs are farther apart than declared: changed keys"
+
+    def test_are_found_if_a_unit_counts_more_than_once(self) -> None:
+        found = violation(self.by_key, ["a"], ["a", "a", "a"], sequential_of(KEYS, COUNT))
+        assert found.event == "the inputs are farther apart than declared: move of one key's count"
+
+    def test_see_a_number_that_is_too_far_behind_them(self) -> None:
+        def sums(rows: list[str]) -> None:
+            counts = dict.fromkeys(rows, 1)
+            if KEYS.sample(counts):
+                COUNT.sample([len(rows)])
+
+        assert violation(sums, ["a"], ["a", "a", "a"], sequential_of(KEYS, COUNT)).numbers["found"] == "2"
+
+
+def test_equal_inputs_must_give_equal_values() -> None:
+    def first(rows: Rows) -> None:
+        COUNT.sample([rows[0] % 2])
+
+    assert replayed(first, [1, 2], [2, 1]).holds
+    found = violation(first, [1, 2], [2, 1], is_equal=True)
+    assert (found.numbers["found"], found.numbers["declared"]) == ("1", "0")
+
+
+def test_questions_of_a_session_may_be_forced() -> None:
+    above = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
+
+    def until(rows: Rows) -> int:
+        session = above.start(10)
+        for asked in range(50):
+            if session.ask(len(rows) + asked):
+                return asked
+        return -1
+
+    for _ in range(10):  # all questions of a session share one loss, and each may move by Δ
+        assert replayed(until, [1], [1, 2], above.loss, compose=lambda _: above.loss).holds
+
+
+def test_pairs_may_be_made_for_the_budget() -> None:
+    def pairs(budget: StageBudget) -> list[ReplayPair]:
+        one = ReplayPair("one", lambda: COUNT.sample([1]), lambda: COUNT.sample([2]))
+        return [one] * (3 if budget.is_thorough else 1)
+
+    told: list[str] = []
+    stage = replay_stage(pairs, COUNT.loss, epsilon=ONE)
+    assert stage(StageBudget()).checks == 9
+    assert stage(StageBudget(is_thorough=False, progress=told.append)).checks == 3
+    assert told == ["replay: one"]
+
+
+def test_without_pairs_nothing_is_said_to_hold() -> None:
+    found = replay_stage([], COUNT.loss, epsilon=ONE)(StageBudget())
+    assert (found.holds, found.checks, found.could_show) == (False, 0, None)
+    assert found.unable == "no pair was given"
+
+
+def test_pairs_that_move_nothing_are_told() -> None:
+    found = replayed(lambda _: COUNT.sample([0]), 1, 2)
+    assert "do not test the distances" in found.notes[1]
+
+
+def test_what_is_recorded_is_not_changed_later() -> None:
+    values = np.array([1, 2])
+
+    def reuses() -> None:
+        COUNT.sample(values)
+        values[:] = 9
+
+    (call,) = recorded_run(reuses).calls
+    assert call.inputs["values"].tolist() == [1, 2]
+
+
+def test_results_are_compared_to_the_last_bit() -> None:
+    nan = float("nan")
+    assert comparable([nan, {"a": np.array([1.0, nan])}]) == comparable([nan, {"a": np.array([1.0, nan])}])
+    assert comparable(np.array([1, 2])) != comparable(np.array([1.0, 2.0]))
+    assert comparable(np.array([1 << 70], dtype=object)) != comparable(np.array([1 << 71], dtype=object))
+    assert comparable(COUNT) != comparable(Laplace.for_epsilon(2, l1=1))
+    assert comparable({"a": 1, "b": 2}) != comparable({"b": 2, "a": 1})  # an order may tell something

@@ -1,0 +1,86 @@
+"""Generated people are read by the code that reads private ones, and are neighbours as they say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lapwing.audit.generated_people import QUICK, neighbours
+from lapwing.audit.generated_sources import GeneratedSources, WatchedEngine
+from lapwing.audit.registry.aggregates import FORMS, WARDS, built_in_policy
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+
+POLICIES = {form: built_in_policy(form) for form in FORMS}
+
+
+@pytest.mark.parametrize("form", POLICIES)
+def test_neighbours_differ_by_one_person_or_not_at_all(form: str) -> None:
+    policy = POLICIES[form]
+    found = neighbours(policy)
+    assert len({pair.description for pair in found}) == len(found) > QUICK
+    for pair in found:
+        here, there = [Counter(person.id for person in side) for side in (pair.one, pair.other)]
+        assert not here - there
+        more = [who for who in there - here if who is not None and who.strip()]
+        assert len(more) == (0 if pair.is_equal else 1), pair.description
+
+
+def test_they_are_the_same_each_time() -> None:
+    assert repr(neighbours(POLICIES["people"])) == repr(neighbours(POLICIES["people"]))
+
+
+def test_rows_of_a_sliced_person_lie_in_one_period() -> None:
+    """Where a person in one period is the unit, a neighbour differs in one period."""
+    for pair in neighbours(POLICIES["periods"]):
+        for person in pair.other:
+            assert len({row["admitted"] for row in person.rows["visits"]}) <= 1
+
+
+def test_what_is_read_is_truncated_coded_and_without_nobody() -> None:
+    policy = POLICIES["people"]
+    sources = GeneratedSources(policy, {"wards": WARDS})
+    catalog = Catalog(policy, sources.public)
+    question = bind("SELECT COUNT(*), COUNT(cost), COUNT(DISTINCT who), SUM(stay) FROM visits", catalog)
+    read = {}
+    for pair in sources.neighbours(is_thorough=True):
+        for side, is_reversed in ((pair.one, False), (pair.other, pair.is_reversed)):
+            reader = sources.reader(side, is_reversed=is_reversed)
+            read[pair.description, len(side)] = [
+                int(value) for value in reader.exact(question)[0].values[0]
+            ]
+    folder = sources._folder
+    sources.close()
+    assert not folder.exists()
+
+    def moved(words: str) -> list[int]:
+        (lower, higher) = [read[key] for key in sorted(read) if words in key[0]]
+        return [b - a for a, b in zip(lower, higher, strict=True)]
+
+    assert moved("each at the greatest value") == [3, 3, 1, 3 * 60]
+    assert moved("many more rows")[::2] == [3, 1]
+    assert moved("without values") == [3, 0, 1, 0]
+    assert moved("beyond all bounds")[:3] == [3, 3, 1]
+    assert moved("which belong to nobody") == [0, 0, 0, 0]
+    assert moved("but for a space") == [3, 3, 1, 3 * 60]
+    assert moved("but for a capital")[::2] == [3, 1]
+
+
+def test_statements_are_noted_without_the_folder_of_generated_files() -> None:
+    policy = POLICIES["people"]
+    sources = GeneratedSources(policy, {"wards": WARDS})
+    people = sources.neighbours(is_thorough=False)[0].one
+    engine: Any = sources.reader(people).engine
+    assert isinstance(engine, WatchedEngine)
+    sources.reader(people).exact(bind("SELECT COUNT(*) FROM visits", Catalog(policy, sources.public)))
+    assert engine.statements
+    assert all(str(sources._folder) not in statement for statement in engine.statements)
+    sources.close()
+
+
+def test_files_that_do_not_exist_are_not_missed() -> None:
+    """The built-in policy names files of no folder: only generated ones are opened."""
+    assert not Path(POLICIES["people"].tables["visits"].source.location).parent.exists()

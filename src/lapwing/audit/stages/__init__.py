@@ -1,0 +1,1 @@
+"""The stages of an audit: each is one way to attack a claim."""

@@ -8,10 +8,13 @@ from lapwing.audit.laws.choice_laws import (
     above_threshold,
     courses,
     exponential,
+    extreme,
     keep_probabilities,
+    keys_shown,
     noisy_max,
     permute_and_flip,
     quantile,
+    randomized_response,
 )
 from lapwing.audit.laws.decimals import LARGEST_TAIL, SLACK, Law, Rational, dec, exp, ln, middle, precise
 from lapwing.audit.laws.distances import (
@@ -24,7 +27,18 @@ from lapwing.audit.laws.distances import (
     renyi,
     total,
 )
-from lapwing.audit.laws.noise_laws import gaussian, independent, laplace, laplace_at_least, shifts
+from lapwing.audit.laws.noise_laws import (
+    gaussian,
+    gaussian_shares,
+    independent,
+    laplace,
+    laplace_at_least,
+    laplace_shares,
+    moved,
+    shifted_pair,
+    shifts,
+    summed,
+)
 
 __all__ = [
     "LARGEST_TAIL",
@@ -40,20 +54,28 @@ __all__ = [
     "excess",
     "exp",
     "exponential",
+    "extreme",
     "gathered",
     "gaussian",
+    "gaussian_shares",
     "independent",
     "keep_probabilities",
+    "keys_shown",
     "laplace",
     "laplace_at_least",
+    "laplace_shares",
     "ln",
     "log_ratio",
     "middle",
+    "moved",
     "noisy_max",
     "permute_and_flip",
     "precise",
     "quantile",
+    "randomized_response",
     "renyi",
+    "shifted_pair",
     "shifts",
+    "summed",
     "total",
 ]

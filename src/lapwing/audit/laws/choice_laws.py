@@ -15,7 +15,7 @@ from itertools import permutations
 from lapwing.audit.laws.decimals import Law, Rational, dec, exp, precise
 from lapwing.audit.laws.noise_laws import laplace_at_least
 
-_NATS = 70  # e^-70 is below 1e-30
+_NATS = 90  # e^-90 is below 1e-39
 
 # Choices among candidates
 
@@ -77,6 +77,30 @@ def quantile(values: Sequence[int], fraction: Rational, first: int, last: int, r
     return {first + i: law[i] for i in range(len(scores))}
 
 
+@precise
+def extreme(
+    values: Sequence[int], rank: int, first: int, last: int, rate: Rational, *, greatest: bool
+) -> Law:
+    """Return the law of a greatest (or least) value: y has weight exp(-rate * distance).
+
+    The distance is that from `rank` to the ranks that y holds, counted from the top (or from below).
+    """
+    inside = [min(max(value, first), last) for value in values]
+    scores = []
+    for y in range(first, last + 1):
+        beyond = sum(x > y if greatest else x < y for x in inside)
+        scores.append(-max(beyond - rank, rank - beyond - inside.count(y), 0))
+    law = exponential(scores, rate)
+    return {first + i: law[i] for i in range(len(scores))}
+
+
+@precise
+def randomized_response(answer: int, options: int, truth: Decimal) -> Law:
+    """Return the law of a report: the answer with probability `truth`, else one of the other options."""
+    other = (1 - truth) / (options - 1)
+    return {option: truth if option == answer else other for option in range(options)}
+
+
 # Above-threshold
 
 
@@ -135,3 +159,14 @@ def keep_probabilities(epsilon: Rational, delta: Rational, up_to: int) -> list[D
         before = keep[-1]
         keep.append(min(e * before + d, 1 - (1 - before - d) / e, Decimal(1)))
     return keep
+
+
+@precise
+def keys_shown(keep: Sequence[Decimal]) -> Law:
+    """Return the law of the set of keys that are shown, if each is kept with its own probability."""
+    law: dict[tuple[int, ...], Decimal] = {(): Decimal(1)}
+    for key, p in enumerate(keep):
+        shown = {(*kept, key): probability * p for kept, probability in law.items()}
+        hidden = {kept: probability * (1 - p) for kept, probability in law.items()}
+        law = hidden | shown
+    return {kept: probability for kept, probability in law.items() if probability}

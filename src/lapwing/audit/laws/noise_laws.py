@@ -12,8 +12,13 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from operator import mul
 
-from lapwing.audit.laws.decimals import Law, Rational, exp, precise
+from lapwing.audit.laws.decimals import Law, Rational, dec, exp, precise
+
+# Shares of Laplace noise are listed up to e^-74, as sums of products down to e^-140.
+_SHARE_NATS = 74
+_SHARE_TERM_NATS = 70
 
 
 def shifts(dimension: int, l1: int) -> Iterator[tuple[int, ...]]:
@@ -78,3 +83,67 @@ def gaussian(sigma: Rational, centre: int, low: int, high: int) -> Law:
     """Return the law of centre + noise on low .. high. The rest, which must be small, is left out."""
     whole = _gaussian_total(sigma)
     return {k: _gaussian_weight(sigma, abs(k - centre)) / whole for k in range(low, high + 1)}
+
+
+@precise
+def summed(law: Law, count: int) -> Law:
+    """Return the law of the sum of `count` independent whole numbers with this law."""
+    total: dict[int, Decimal] = {0: Decimal(1)}
+    for _ in range(count):
+        longer: dict[int, Decimal] = {}
+        for one, p in total.items():
+            for other, q in law.items():
+                longer[one + other] = longer.get(one + other, Decimal(0)) + p * q
+        total = longer
+    return total
+
+
+def moved(law: Law, distance: int) -> Law:
+    """Return the law of an outcome plus `distance`."""
+    return {outcome + distance: probability for outcome, probability in law.items()}
+
+
+def shifted_pair(law: Law, distance: int) -> tuple[Law, Law]:
+    """Return the laws of noise, and of noise plus `distance`, on the outcomes that both list.
+
+    The ends that only one of them lists are left out: they must be small.
+    """
+    other = moved(law, distance)
+    both = [outcome for outcome in law if outcome in other]
+    return {outcome: law[outcome] for outcome in both}, {outcome: other[outcome] for outcome in both}
+
+
+# Shares of noise
+
+
+@cache
+@precise
+def _polya(scale: Rational, part: Fraction, terms: int) -> list[Decimal]:
+    """Return P[0], P[1], ... of a Polya variable: binomial(k + part - 1, k) (1 - q)^part q^k."""
+    q = exp(Fraction(-1) / scale)
+    law = [((1 - q).ln() * dec(part)).exp()]
+    for k in range(1, terms):
+        law.append(law[-1] * q * dec((k + part - 1) / k))
+    return law
+
+
+@cache
+@precise
+def laplace_shares(scale: Rational, of: int, present: int) -> Law:
+    """Return the law of a sum of `present` shares, of which `of` make one discrete Laplace noise.
+
+    A share is the difference of two Polya variables with 1/of. Less than 1e-30 is left out.
+    """
+    part = Fraction(present, of)
+    reach = math.ceil(scale * (_SHARE_NATS + 8 * math.ceil(part))) + 2
+    terms = math.ceil(scale * _SHARE_TERM_NATS) + 2
+    one_side = _polya(scale, part, terms + reach)
+    half = [sum(map(mul, one_side[k : k + terms], one_side), Decimal(0)) for k in range(reach + 1)]
+    return {k: half[abs(k)] for k in range(-reach, reach + 1)}
+
+
+@cache
+@precise
+def gaussian_shares(sigma: Rational, present: int, reach: int) -> Law:
+    """Return the law of a sum of `present` discrete Gaussian noises, each of them within `reach` of 0."""
+    return summed(gaussian(sigma, 0, -reach, reach), present)

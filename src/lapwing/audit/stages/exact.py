@@ -31,7 +31,6 @@ from lapwing.core.budget import (
     EPSILON_UNIT,
     FIRST_ORDER,
     NEVER,
-    Charge,
     default_orders,
     price,
 )
@@ -82,89 +81,97 @@ class ExactPair:
                 raise BadParameter(name, "has a tail, so both laws must list the same outcomes")
 
 
-_Bound = tuple[str, Decimal, Decimal, Fraction]  # its name, what is allowed, what is true, ε of the event
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """All bounds of one claim and one loss. Each has its name, and the allowed value.
+
+    Args:
+        epsilons: The ε that is allowed, with its name and the δ beside it.
+        renyi: The Rényi value that is allowed, with its name and order.
+        curve: The δ that is allowed, with its ε.
+    """
+
+    epsilons: tuple[tuple[str, Fraction, Fraction], ...]
+    renyi: tuple[tuple[str, Decimal, int], ...]
+    curve: tuple[tuple[Decimal, Fraction], ...]
+
+
+@lru_cache(maxsize=256)
+def _promise(loss: Loss, epsilon: Fraction, delta: Fraction, orders: tuple[int, ...]) -> _Promise:
+    """Return what a claim, a loss and its charge at these orders promise."""
+    costs = price(loss, orders).costs
+    delta0 = Fraction(costs[DELTA0], DELTA_UNIT)
+    epsilons = [("claimed ε", epsilon, delta)]
+    pairs = [(epsilon, delta)]
+    if loss.pure is not None:
+        epsilons.append(("pure ε of the loss", loss.pure, loss.delta0))
+    if costs[EPSILON] < NEVER:
+        charged = Fraction(costs[EPSILON], EPSILON_UNIT), delta0 + Fraction(costs[DELTA], DELTA_UNIT)
+        epsilons.append(("charged ε", *charged))
+        pairs.append(charged)
+    priced = zip(orders, costs[FIRST_ORDER:], strict=True)
+    values = {order: Fraction(cost, EPSILON_UNIT) for order, cost in priced if cost < NEVER}
+    renyi: list[tuple[str, Decimal, int]] = []
+    if not delta0:
+        for order, value in values.items():
+            renyi.append(("charged Rényi value", dec(value), order))
+            promised = loss.renyi(Fraction(order))
+            if promised is not None:
+                renyi.append(("Rényi value of the loss", _above(promised), order))
+    curve = []
+    for at in (multiple * epsilon for multiple in CURVE):
+        allowed = [delta_of_pure(*pair, at) for pair in pairs]
+        # Rényi values are those of the remainder, beside δ₀.
+        allowed += [dec(delta0) + delta_of_renyi(order, value, at) for order, value in values.items()]
+        curve.append((min(allowed), at))
+    return _Promise(tuple(epsilons), tuple(renyi), tuple(curve))
 
 
 @dataclass(frozen=True, slots=True)
 class _Violation:
-    """One bound that does not hold, and by how much."""
+    """One bound that does not hold: its name, the allowed and the true value, and the ε of the event."""
 
     bound: str
     allowed: Decimal
     found: Decimal
-    at: Fraction  # the ε at which the event is shown
+    at: Fraction
 
 
 class _Judged:
-    """One direction of a pair, beside the charge of its loss."""
+    """One direction of a pair, beside what is promised."""
 
-    def __init__(self, pair: ExactPair, *, backwards: bool, charge: Charge) -> None:
+    def __init__(self, pair: ExactPair, *, backwards: bool, promise: _Promise) -> None:
         one, other = (pair.other, pair.one) if backwards else (pair.one, pair.other)
-        self.pair, self.charge, self.backwards = pair, charge, backwards
+        self.pair, self.promise, self.backwards = pair, promise, backwards
         self.direction = Direction(one, other)
-        self.tail = max(1 - total(one), Decimal(0))
-        self.tail = self.tail if self.tail > _ROUNDING else Decimal(0)
+        left = 1 - total(one)
+        self.tail = left if left > _ROUNDING else Decimal(0)
+        self.epsilon = self._epsilon_at(pair.delta)
         self.checks = 0
 
-    @property
-    def epsilon(self) -> Decimal:
-        """The true ε at the claimed δ. Outcomes that were left out count as δ."""
-        return self._epsilon_at(self.pair.delta)
-
     def _epsilon_at(self, delta: Fraction) -> Decimal:
-        d = dec(delta)
-        return self.direction.epsilon_at(max(d - self.tail, Decimal(0)))
+        """Return the true ε at δ. Outcomes that were left out count as δ."""
+        return self.direction.epsilon_at(max(dec(delta) - self.tail, Decimal(0)))
 
     def violation(self) -> _Violation | None:
         """Return the first bound that does not hold; None if all do. Count the comparisons."""
-        for bound, allowed, found, at in self._bounds():
+        for broken in self._compared():
             self.checks += 1
-            if found > allowed + SLACK:
-                return _Violation(bound, allowed, found, at)
+            if broken.found > broken.allowed + SLACK:
+                return broken
         return None
 
-    def _bounds(self) -> Iterator[_Bound]:
-        """Yield each bound: its name, the allowed value, the true value, and the ε of the event."""
-        pair, loss = self.pair, self.pair.loss
-        yield f"claimed ε at δ = {float(pair.delta):g}", dec(pair.epsilon), self.epsilon, pair.epsilon
-        if loss.pure is not None:
-            name = f"pure ε of the loss, beside δ₀ = {float(loss.delta0):g}"
-            yield name, dec(loss.pure), self._epsilon_at(loss.delta0), loss.pure
-        costs = self.charge.costs
-        delta0 = Fraction(costs[DELTA0], DELTA_UNIT)
-        charged: tuple[Fraction, Fraction] | None = None
-        if costs[EPSILON] < NEVER:
-            charged = Fraction(costs[EPSILON], EPSILON_UNIT), delta0 + Fraction(costs[DELTA], DELTA_UNIT)
-            yield "charged ε at the charged δ", dec(charged[0]), self._epsilon_at(charged[1]), charged[0]
-        values = self._charged_renyi()
-        if not costs[DELTA0]:
-            yield from self._renyi_bounds(values)
-        yield from self._curve(charged, delta0, values)
-
-    def _charged_renyi(self) -> dict[int, Fraction]:
-        """Return the charged Rényi value at each order that has one."""
-        costs = zip(self.charge.orders, self.charge.costs[FIRST_ORDER:], strict=True)
-        return {order: Fraction(cost, EPSILON_UNIT) for order, cost in costs if cost < NEVER}
-
-    def _renyi_bounds(self, values: dict[int, Fraction]) -> Iterator[_Bound]:
-        for order, value in values.items():
-            found = self.direction.renyi(order)
-            yield f"charged Rényi value at order {order}", dec(value), found, ZERO
-            promised = self.pair.loss.renyi(Fraction(order))
-            if promised is not None:
-                yield f"Rényi value of the loss at order {order}", _above(promised), found, ZERO
-
-    def _curve(
-        self, charged: tuple[Fraction, Fraction] | None, delta0: Fraction, values: dict[int, Fraction]
-    ) -> Iterator[_Bound]:
-        for multiple in CURVE:
-            at = multiple * self.pair.epsilon
-            allowed = [delta_of_pure(self.pair.epsilon, self.pair.delta, at)]
-            if charged is not None:
-                allowed.append(delta_of_pure(*charged, at))
-            # Rényi values are those of the remainder, beside δ₀.
-            allowed += [dec(delta0) + delta_of_renyi(order, value, at) for order, value in values.items()]
-            yield f"δ at ε = {float(at):g}", min(allowed), self.direction.excess(at) + self.tail, at
+    def _compared(self) -> Iterator[_Violation]:
+        """Yield each bound with the true value."""
+        for name, allowed, delta in self.promise.epsilons:
+            found = self._epsilon_at(delta)
+            yield _Violation(f"{name} at δ = {float(delta):g}", dec(allowed), found, allowed)
+        values = {order: self.direction.renyi(order) for order in {each[2] for each in self.promise.renyi}}
+        for name, bound, order in self.promise.renyi:
+            yield _Violation(f"{name} at order {order}", bound, values[order], ZERO)
+        for bound, at in self.promise.curve:
+            found = self.direction.excess(at) + self.tail
+            yield _Violation(f"δ at ε = {float(at):g}", bound, found, at)
 
     @precise
     def witness(self, broken: _Violation) -> Witness:
@@ -174,7 +181,6 @@ class _Judged:
         shown = ", ".join(map(str, outcomes[:_OUTCOMES_SHOWN]))
         more = len(outcomes) - _OUTCOMES_SHOWN
         event = f"the outcome is one of: {shown}{f' and {more} more' if more > 0 else ''}"
-        true = self.epsilon
         return Witness(
             pair=f"{self.pair.description} (P: the {first} input, Q: the {second} one)",
             event=f"{broken.bound}: {event}",
@@ -187,7 +193,7 @@ class _Judged:
                 "claimed ε": float(self.pair.epsilon),
                 "claimed δ": float(self.pair.delta),
             },
-            at_least=float(true) if true > dec(self.pair.epsilon) + SLACK else None,
+            at_least=float(self.epsilon) if self.epsilon > dec(self.pair.epsilon) + SLACK else None,
         )
 
 
@@ -217,9 +223,9 @@ def compare_exactly(
     for pair in pairs:
         budget.progress(f"exact: {pair.description}")
         count += 1
-        charge = price(pair.loss, orders)
+        promise = _promise(pair.loss, pair.epsilon, pair.delta, orders)
         for backwards in (False, True):
-            judged = _Judged(pair, backwards=backwards, charge=charge)
+            judged = _Judged(pair, backwards=backwards, promise=promise)
             broken = judged.violation()
             checks += judged.checks
             true = judged.epsilon

@@ -16,7 +16,18 @@ from lapwing.audit.laws.choice_laws import (
     quantile,
     randomized_response,
 )
-from lapwing.audit.laws.decimals import LARGEST_TAIL, SLACK, Law, Rational, dec, exp, ln, middle, precise
+from lapwing.audit.laws.decimals import (
+    LARGEST_TAIL,
+    SLACK,
+    Law,
+    Rational,
+    certain,
+    dec,
+    exp,
+    ln,
+    middle,
+    precise,
+)
 from lapwing.audit.laws.distances import (
     delta_of_pure,
     delta_of_renyi,
@@ -46,6 +57,7 @@ __all__ = [
     "Law",
     "Rational",
     "above_threshold",
+    "certain",
     "courses",
     "dec",
     "delta_of_pure",

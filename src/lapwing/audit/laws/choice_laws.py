@@ -48,15 +48,16 @@ def permute_and_flip(scores: Sequence[Rational], rate: Rational) -> Law:
 def noisy_max(scores: Sequence[int], scale: Rational) -> Law:
     """Return the law of the greatest score after Laplace noise on each. Of equal ones, the first wins."""
     reach = math.ceil(scale * _NATS) + 2 * (max(scores) - min(scores))
+    tails = _laplace_tails(scale, reach + max(scores) - min(scores) + 1)
     law: dict[Hashable, Decimal] = {}
     for i, score in enumerate(scores):
         law[i] = Decimal(0)
         for value in range(min(scores) - reach, max(scores) + reach + 1):
             noise = value - score
-            wins = laplace_at_least(scale, noise) - laplace_at_least(scale, noise + 1)
+            wins = tails[noise] - tails[noise + 1]
             for j, other in enumerate(scores):
                 if j != i:  # those before i must stay below, those after may tie
-                    wins *= 1 - laplace_at_least(scale, value - other + (j > i))
+                    wins *= 1 - tails[value - other + (j > i)]
             law[i] += wins
     return law
 

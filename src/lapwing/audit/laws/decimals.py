@@ -65,3 +65,11 @@ def middle(ball: arb) -> Decimal:
     if not ball.rel_accuracy_bits() > _NARROW_BITS:
         raise BadParameter("ball", f"must be known to more than {_NARROW_BITS} bits")
     return Decimal(ball.str(60, radius=False))
+
+
+def certain(ball: arb) -> Decimal:
+    """Return the middle of a narrow ball, or of one that is exactly 0 or 1."""
+    for whole in (0, 1):
+        if ball.is_exact() and ball == whole:
+            return Decimal(whole)
+    return middle(ball)

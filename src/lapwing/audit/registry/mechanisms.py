@@ -375,7 +375,8 @@ def _extreme_pairs(setting: tuple[Fraction, bool, int, Fraction]) -> Iterator[Ex
         first, second = (
             laws.extreme(data, rank, _FIRST, _LAST, rate, greatest=greatest) for data in (one, other)
         )
-        name = f"{'greatest' if greatest else 'least'}, ε = {epsilon}, {rows} rows: {_short(one)}; {_short(other)}"
+        kind = "greatest" if greatest else "least"
+        name = f"{kind}, ε = {epsilon}, {rows} rows: {_short(one)}; {_short(other)}"
         yield ExactPair(name, first, second, mechanism.loss, epsilon)
 
 

@@ -1,0 +1,85 @@
+"""The cases of the protocols A to D and the local one: exact views of all coalitions, and draws.
+
+Small fields are enumerated, at ε = 1. In the local model each row is randomized by itself, so its case is
+also that of the row's randomized response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
+from lapwing.audit.protocol_views import CLAIM, ViewedSetting, view_stage
+from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
+from lapwing.core.laplace import LaplaceShares
+from lapwing.parties.protocols.protocol import Setting
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.simulation import run_in_memory
+
+# Members, t, losses and modulus: quick ones, and those of a thorough audit besides.
+_QUICK = {
+    "A": [(2, 1, 0, 3), (3, 1, 1, 5)],
+    "B": [(2, 1, 0, 3), (3, 1, 0, 5)],
+    "C": [(3, 1, 0, 5)],
+    "D": [(2, 1, 0, 3)],
+    "L": [(2, 1, 0, 3)],
+}
+_MORE = {
+    "A": [(3, 2, 0, 5), (4, 3, 0, 5)],
+    "B": [(3, 2, 0, 5), (3, 1, 1, 5)],
+    "C": [(3, 1, 1, 5)],
+    "D": [(3, 1, 1, 5)],
+    "L": [(3, 2, 0, 5)],
+}
+
+
+def _settings(letter: str) -> Callable[[StageBudget], list[ViewedSetting]]:
+    def chosen(budget: StageBudget) -> list[ViewedSetting]:
+        shapes = _QUICK[letter] + (_MORE[letter] if budget.is_thorough else [])
+        return [ViewedSetting(PROTOCOLS[letter], *shape) for shape in shapes]
+
+    return chosen
+
+
+def _opened(letter: str, value: int) -> Draw:
+    """Return draws of an opened sum of three members, less the noise of the one in the coalition."""
+    kind = PROTOCOLS[letter]
+
+    def draw(size: int) -> NDArray[np.int64]:
+        setting = Setting(members=3, coalition=1, losses=0, length=size)
+        shares = LaplaceShares.for_epsilon(CLAIM, l1=1, of=kind.honest(setting))
+        truths = [np.full(size, value), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)]
+        noised = [shares.sample(truth) for truth in truths]
+        run = run_in_memory(kind, setting, noised)
+        return run.opened.values - noised[2]
+
+    return draw
+
+
+def protocol_cases() -> list[AuditCase]:
+    """Return the cases of all protocols."""
+    return [
+        AuditCase(
+            name=f"protocol {letter}: {kind.name}",
+            family=Family.PROTOCOL,
+            covers=(kind,),
+            epsilon=CLAIM,
+            delta=0 * CLAIM,
+            stages={
+                Stage.EXACT: view_stage(_settings(letter)),
+                Stage.SAMPLED: sampled_stage(
+                    [
+                        SampledPair(
+                            "opened sums; one value is 0 or 1", _opened(letter, 0), _opened(letter, 1)
+                        )
+                    ],
+                    CLAIM,
+                    0 * CLAIM,
+                ),
+            },
+        )
+        for letter, kind in PROTOCOLS.items()
+    ]

@@ -1,0 +1,174 @@
+"""The cases of all survey randomizers: each message under all pairs of answers, and draws.
+
+Exact laws come from `Randomizer.probability`, message by message. The draws are messages as they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
+from lapwing.audit.message_laws import message_pairs
+from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
+from lapwing.survey.randomizers import (
+    BitwiseResponse,
+    DuchiResponse,
+    FrequencyOracle,
+    HadamardResponse,
+    HybridResponse,
+    KaryResponse,
+    PrefixResponse,
+    ProjectiveResponse,
+    Randomizer,
+    SquareWave,
+    SubsetSelection,
+    UnaryEncoding,
+    WindowResponse,
+)
+
+ONE = Fraction(1)
+EPSILONS = tuple(Fraction(text) for text in ("1", "4", "1/5", "2", "8"))
+QUICK = 1  # ε of an audit that is not thorough
+_PROBABILITIES, _QUICK_PROBABILITIES = 20_000, 2_000  # computed for each randomizer
+_Make = Callable[[Fraction], list[Randomizer]]
+
+
+def _case(name: str, make: _Make, example: Randomizer, draws: SampledPair) -> AuditCase:
+    """Return the case of one kind of randomizer: `make` gives those of an ε, `example` is the case's."""
+    claimed = example.loss.epsilon
+
+    def pairs(budget: StageBudget) -> Iterator[ExactPair]:
+        most = _PROBABILITIES if budget.is_thorough else _QUICK_PROBABILITIES
+        yield from message_pairs(example, name, most=most)
+        for epsilon in EPSILONS if budget.is_thorough else EPSILONS[:QUICK]:
+            for randomizer in make(epsilon):
+                yield from message_pairs(randomizer, f"{name}, ε = {epsilon}", most=most)
+
+    return AuditCase(
+        name=name,
+        family=Family.RANDOMIZER,
+        covers=(type(example),),
+        epsilon=claimed,
+        delta=Fraction(0),
+        stages={
+            Stage.EXACT: exact_stage(pairs, epsilon=claimed),
+            Stage.SAMPLED: sampled_stage([draws], claimed, Fraction(0)),
+        },
+    )
+
+
+def _messages(randomizer: Randomizer, answer: int) -> Draw:
+    """Return draws of messages as they are sent, a row of bytes each."""
+    return lambda size: randomizer.encode(randomizer.sample(np.full(size, answer))).astype(np.int64)
+
+
+def _words(randomizer: PrefixResponse, word: int, suspected: int = 0) -> Draw:
+    """Return draws of whether each message supports the suspected word, and its level.
+
+    There are too many messages to see one of them twice.
+    """
+
+    def draw(size: int) -> NDArray[np.int64]:
+        rows = randomizer.sample(np.full(size, word))
+        seen = rows[:, 0].astype(np.int64) * 2
+        for place, inner in enumerate(randomizer.inner):
+            prefix = int(randomizer.part_answers(np.array([suspected]), place)[0])
+            oracle: FrequencyOracle = inner
+            seen[rows[:, 0] == place] += oracle.membership(randomizer.messages_of(rows, place), prefix)
+        return seen
+
+    return draw
+
+
+def _sent(name: str, make: _Make, example: Randomizer, one: int, other: int) -> AuditCase:
+    draws = SampledPair(
+        f"answers {one} and {other}", _messages(example, one), _messages(example, other)
+    )  # fmt: skip
+    return _case(name, make, example, draws)
+
+
+def _none(epsilon: Fraction) -> list[Randomizer]:
+    del epsilon
+    return []
+
+
+def _prefix_examples(epsilon: Fraction) -> list[Randomizer]:
+    return [
+        PrefixResponse(2, (1,), (HadamardResponse.for_epsilon(epsilon, options=32),)),
+        PrefixResponse(1, (1,), (ProjectiveResponse.for_epsilon(epsilon, options=32),)),
+        PrefixResponse.for_epsilon(epsilon, letters=4),
+    ]
+
+
+def _windows(epsilon: Fraction) -> list[Randomizer]:
+    return [
+        SquareWave.for_epsilon(epsilon, steps=12, none=True),
+        WindowResponse.with_width(epsilon, steps=3, stride=5, width=9, none=False),
+        WindowResponse.with_width(epsilon, steps=4, stride=2, width=5, none=True),
+    ]
+
+
+def _hybrid(epsilon: Fraction, steps: int, *, none: bool, odds: int) -> HybridResponse:
+    window = WindowResponse.with_width(epsilon, steps=steps, stride=2, width=5, none=none)
+    return HybridResponse(odds, window, DuchiResponse.for_epsilon(epsilon, steps=steps, none=none))
+
+
+def randomizer_cases() -> list[AuditCase]:
+    """Return the cases of all survey randomizers: any two answers of one respondent."""
+    words = PrefixResponse.for_epsilon(1, letters=2, levels=(1, 2))
+    drawn_words = SampledPair("words 0 and 1023", _words(words, 0), _words(words, 1023))
+    return [
+        _sent("survey: two coins", _none, KaryResponse.two_coins(), 0, 1),
+        _sent(
+            "survey: one of several",
+            lambda e: [KaryResponse.for_epsilon(e, options=k) for k in (2, 3, 20)],
+            KaryResponse.for_epsilon(1, options=5), 0, 3,
+        ),
+        _sent(
+            "survey: subset",
+            lambda e: [SubsetSelection.for_epsilon(e, options=k) for k in (3, 9, 40)],
+            SubsetSelection.for_epsilon(1, options=6), 0, 5,
+        ),
+        _sent(
+            "survey: unary",
+            lambda e: [UnaryEncoding.for_epsilon(e, options=k) for k in (2, 6, 50)],
+            UnaryEncoding.for_epsilon(1, options=4), 0, 3,
+        ),
+        _sent(
+            "survey: Hadamard",
+            lambda e: [HadamardResponse.for_epsilon(e, options=k) for k in (3, 20, 1000)],
+            HadamardResponse.for_epsilon(1, options=7), 0, 6,
+        ),
+        _sent(
+            "survey: projective",
+            lambda e: [ProjectiveResponse.for_epsilon(e, options=k) for k in (6, 40, 1000)],
+            ProjectiveResponse.for_epsilon(1, options=13), 0, 12,
+        ),
+        _sent(
+            "survey: bits",
+            lambda e: [BitwiseResponse.for_epsilon(e, options=k) for k in (1, 4, 30)],
+            BitwiseResponse.for_epsilon(1, options=3), 0, 7,
+        ),
+        _sent("survey: square wave", _windows, SquareWave.for_epsilon(1, steps=6, none=False), 0, 6),
+        _sent(
+            "survey: no answer",
+            _none,
+            WindowResponse.with_width(1, steps=4, stride=2, width=5, none=True), 5, 0,
+        ),
+        _sent(
+            "survey: Duchi",
+            lambda e: [DuchiResponse.for_epsilon(e, steps=9, none=none) for none in (False, True)],
+            DuchiResponse.for_epsilon(1, steps=4, none=False), 0, 4,
+        ),
+        _sent(
+            "survey: hybrid",
+            lambda e: [_hybrid(e, 3, none=True, odds=3 << 46), _hybrid(e, 2, none=False, odds=1 << 46)],
+            _hybrid(ONE, 4, none=False, odds=1 << 47), 0, 4,
+        ),
+        _case("survey: prefixes", _prefix_examples, words, drawn_words),
+    ]  # fmt: skip

@@ -13,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.audit.attack import Case, Draw
+from lapwing.audit.case import AuditCase, Family, Stage
+from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.core.gaussian import Gaussian, GaussianShares
 from lapwing.core.laplace import Laplace, LaplaceShares
 from lapwing.core.losses import Relation
@@ -42,6 +43,7 @@ from lapwing.survey.randomizers import (
 NONE = Fraction(0)
 ONE = Fraction(1)
 DELTA = Fraction(1, 100)
+_FAMILIES = {"survey: ": Family.RANDOMIZER, "publish: ": Family.PUBLISHING}
 Mechanism = TypeVar("Mechanism")
 Input = TypeVar("Input")
 
@@ -55,9 +57,12 @@ def _case(
     *,
     epsilon: Fraction = ONE,
     delta: Fraction = NONE,
-) -> Case:
+) -> AuditCase:
     """Return the case of a mechanism on two neighbouring inputs."""
-    return Case(name, type(mechanism), epsilon, delta, draw_on(mechanism, one), draw_on(mechanism, other))
+    pair = SampledPair(f"{one} and {other}", draw_on(mechanism, one), draw_on(mechanism, other))
+    family = next((kind for start, kind in _FAMILIES.items() if name.startswith(start)), Family.MECHANISM)
+    stages = {Stage.SAMPLED: sampled_stage([pair], epsilon, delta)}
+    return AuditCase(name, family, (type(mechanism),), epsilon, delta, stages)
 
 
 def _vector(mechanism: Laplace, values: list[int]) -> Draw:
@@ -133,12 +138,12 @@ def _words(randomizer: PrefixResponse, word: int, suspected: int = 0) -> Draw:
     return draw
 
 
-def cases() -> list[Case]:
+def cases() -> list[AuditCase]:
     """Return all cases, each at ε = 1 (or ln 3)."""
     return [*_of_mechanisms(), *_of_randomizers(), *_of_releases()]
 
 
-def _of_randomizers() -> list[Case]:
+def _of_randomizers() -> list[AuditCase]:
     """Return the cases of the local model: any two answers of one respondent."""
     window = WindowResponse.with_width(1, steps=4, stride=2, width=5, none=False)
     duchi = DuchiResponse.for_epsilon(1, steps=4, none=False)
@@ -165,7 +170,7 @@ def _of_randomizers() -> list[Case]:
     ]
 
 
-def _of_releases() -> list[Case]:
+def _of_releases() -> list[AuditCase]:
     """Return the cases of publishing: a person with K rows, all in one cell, is there or not."""
     rows = 3
     sigma = Gaussian.for_budget(1, DELTA, l2_squared=rows**2, dimension=1).sigma
@@ -192,7 +197,7 @@ def _of_releases() -> list[Case]:
     ]  # fmt: skip
 
 
-def _of_mechanisms() -> list[Case]:
+def _of_mechanisms() -> list[AuditCase]:
     laplace, vector = Laplace.for_epsilon(1, l1=1), Laplace.for_epsilon(1, l1=3)
     gaussian = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
     laplace_shares = LaplaceShares.for_epsilon(1, l1=1, of=3)

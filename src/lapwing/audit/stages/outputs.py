@@ -61,6 +61,7 @@ class Pool:
         tokens: The keys (elements) of each output; None if no output is a collection.
         is_other: Whether an output was drawn on the second input.
         chooses: Whether an output is in the half that chooses events. The rest is fresh.
+        nans: The number of outputs with NaN in them.
     """
 
     exact: Codes
@@ -69,6 +70,7 @@ class Pool:
     tokens: list[tuple[str, ...]] | None
     is_other: NDArray[np.bool_]
     chooses: NDArray[np.bool_]
+    nans: int
 
 
 def pooled(one: Outputs, other: Outputs) -> Pool:
@@ -81,12 +83,13 @@ def pooled(one: Outputs, other: Outputs) -> Pool:
     if isinstance(both, np.ndarray):
         rows = both[order]
         kinds = np.zeros(2 * size, dtype=np.int64)
-        return Pool(_equal_rows(rows), rows, kinds, None, is_other, chooses)
+        nans = int(np.isnan(rows).any(axis=1).sum())
+        return Pool(_equal_rows(rows), rows, kinds, None, is_other, chooses, nans)
     mixed = [both[place] for place in order]
     texts = [canonical(value) for value in mixed]
     return Pool(
         _equal_texts(texts), _numbers(mixed, chooses), _equal_texts([kind_of(value) for value in mixed]),
-        _tokens(mixed), is_other, chooses,
+        _tokens(mixed), is_other, chooses, sum(kind_of(value) == "NaN" for value in mixed),
     )  # fmt: skip
 
 

@@ -29,8 +29,8 @@ from lapwing.core.noise import bernoulli, uniform_int
 from lapwing.errors import BadValue
 
 Draw = Callable[[int], Outputs]
-_MOST_DRAWS = 2_000_000
-_QUICK_DRAWS = 20_000
+MOST_DRAWS = 2_000_000
+QUICK_DRAWS = 20_000
 _LEAST_DRAWS = 64
 _CALLS = 8  # the draws on each input come from so many calls of different sizes
 _ROUNDING = 1e-9  # of ε, for floats
@@ -72,6 +72,7 @@ class SampledVerdict:
     draws: int
     families: tuple[str, ...]
     events: tuple[CountedEvent, ...]
+    nans: int
 
     @property
     def at_least(self) -> float:
@@ -88,6 +89,14 @@ class SampledVerdict:
         """The event that contradicts the claim most; None if no event does."""
         worst = max(self.events, key=lambda event: event.at_least - event.epsilon)
         return worst if worst.is_violation else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The number of draws on each input (None: what the time allows), and the number of calls for them."""
+
+    draws: int | None
+    calls: int
 
 
 def attack_pair(
@@ -131,13 +140,25 @@ def sampled_stage(
     *,
     curve: Sequence[tuple[Number, Number]] = (),
     families: Mapping[str, Family] = FAMILIES,
-    most_draws: int = _MOST_DRAWS,
+    draws: int | None = None,
+    calls: int = _CALLS,
 ) -> RunStage:
-    """Return the stage that attacks the claim on all pairs, within the budget's time and error."""
+    """Return the stage that attacks the claim on all pairs, within the budget's time and error.
+
+    Args:
+        pairs: The draws on pairs of neighbouring inputs.
+        epsilon: The claimed ε.
+        delta: The claimed δ.
+        curve: Further claimed points (ε, δ).
+        families: The families of events, by name.
+        draws: The number of draws on each input; None if the time of a pilot decides.
+        calls: The number of calls, of different sizes, from which the draws on an input come.
+    """
     points = _points(epsilon, delta, curve)
+    limits = _Limits(draws and max(draws, _LEAST_DRAWS) // 4 * 4, calls)
 
     def run(budget: StageBudget) -> StageResult:
-        return _run(tuple(pairs), points, families, budget, most_draws)
+        return _run(tuple(pairs), points, families, budget, limits)
 
     return run
 
@@ -151,7 +172,7 @@ def _run(
     points: Sequence[Pair],
     families: Mapping[str, Family],
     budget: StageBudget,
-    most_draws: int,
+    limits: _Limits,
 ) -> StageResult:
     claimed = float(points[0][0])
     each = budget.error / len(pairs)
@@ -159,50 +180,60 @@ def _run(
     notes: list[str] = []
     for place, pair in enumerate(pairs, 1):
         budget.progress(f"sampled: pair {place} of {len(pairs)}")
-        draws = _affordable(pair, budget, len(pairs), most_draws)
+        draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls)
         if _largest(draws // 2, points[0], each / 4) <= claimed:
             why = (
                 f"{draws:,} draws on each input ({pair.description}) could not contradict ε = {claimed:g}, "
                 "even without any noise: allow more seconds"
             )
             return StageResult(Stage.SAMPLED, 0, claimed, unable=why)
-        outputs, seconds = _drawn(pair, draws)
+        outputs, seconds = _drawn(pair, draws, limits.calls)
         verdict = _judged(pair, outputs, points, each, families)
         verdicts.append(verdict)
-        notes.append(_times(pair, draws, seconds))
+        notes += _told(pair, verdict, seconds)
         if not verdict.holds:
             break
     return _result(verdicts, points, budget, len(pairs), notes)
 
 
-def _times(pair: SampledPair, draws: int, seconds: tuple[float, float]) -> str:
-    one, other = (f"{1e6 * time_of / draws:.3g} µs" for time_of in seconds)
-    return (
-        f"{pair.description}: {draws:,} draws on each input; one output took {one} and {other} "
+def _told(pair: SampledPair, verdict: SampledVerdict, seconds: tuple[float, float]) -> list[str]:
+    one, other = (f"{1e6 * time_of / verdict.draws:.3g} µs" for time_of in seconds)
+    notes = [
+        f"{pair.description}: {verdict.draws:,} draws on each input; one output took {one} and {other} "
         "(times are reported, not judged)"
-    )
+    ]
+    if verdict.nans:
+        notes.append(f"{pair.description}: {verdict.nans:,} outputs have NaN, which counts as an outcome")
+    return notes
 
 
-def _affordable(pair: SampledPair, budget: StageBudget, pairs: int, most_draws: int) -> int:
-    """Return the number of draws on each input, from the time of a pilot whose outputs are thrown away."""
-    most = min(most_draws, _MOST_DRAWS if budget.is_thorough else _QUICK_DRAWS)
-    seconds = budget.seconds / pairs
-    size, start = 16, time.monotonic()
-    while True:
+def _affordable(pair: SampledPair, budget: StageBudget, pairs: int, calls: int) -> int:
+    """Return the number of draws on each input, from the times of a pilot whose outputs are thrown away.
+
+    A call is taken to cost a fixed time and a time for each draw.
+    """
+    most = MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
+    seconds, start = budget.seconds / pairs, time.monotonic()
+    times: list[tuple[int, float]] = []
+    for size in (1, 4, 64, 1024, 16_384):
         begin = time.monotonic()
         pair.one(size)
         pair.other(size)
-        rate = size / max(time.monotonic() - begin, 1e-9)
-        if size >= most or time.monotonic() - start > 0.05 * seconds:
+        times.append((size, time.monotonic() - begin))
+        if size >= most or time.monotonic() - start > 0.25 * seconds:
             break
-        size = min(4 * size, most)
-    left = max(seconds - (time.monotonic() - start), 0.0)
-    return int(max(min(most, 0.7 * left * rate), _LEAST_DRAWS)) // 4 * 4
+    # The first call may make tables; it counts only if there is no other.
+    (fewer, quick), (more, slow) = times[min(1, len(times) - 1)], times[-1]
+    each = (slow - quick) / (more - fewer) if more > fewer and slow > 1.2 * quick else slow / more
+    left = seconds - (time.monotonic() - start) - calls * max(quick - fewer * each, 0.0)
+    return int(max(min(most, 0.7 * max(left, 0.0) / max(each, 1e-9)), _LEAST_DRAWS)) // 4 * 4
 
 
-def _drawn(pair: SampledPair, size: int) -> tuple[tuple[Outputs, Outputs], tuple[float, float]]:
+def _drawn(
+    pair: SampledPair, size: int, calls: int = _CALLS
+) -> tuple[tuple[Outputs, Outputs], tuple[float, float]]:
     """Return `size` outputs on each input, by calls of different sizes in a random order of the inputs."""
-    cuts = np.unique(uniform_int(1, size, min(_CALLS, size // 2) - 1))
+    cuts = np.unique(uniform_int(1, size, min(calls, size // 2) - 1))
     sizes = np.diff([0, *cuts, size])
     parts: tuple[list[Outputs], list[Outputs]] = ([], [])
     seconds = [0.0, 0.0]
@@ -250,7 +281,11 @@ def _judged(
                     )
                 )  # fmt: skip
     return SampledVerdict(
-        (float(points[0][0]), float(points[0][1])), len(outputs[0]), tuple(codes), tuple(events)
+        (float(points[0][0]), float(points[0][1])),
+        len(outputs[0]),
+        tuple(codes),
+        tuple(events),
+        pool.nans,
     )
 
 

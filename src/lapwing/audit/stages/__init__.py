@@ -1,1 +1,1 @@
-"""The stages of an audit: each tries to break a claim in its own way."""
+"""The stages of an audit: ways to attack a claim, cheapest first."""

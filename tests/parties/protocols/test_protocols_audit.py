@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lapwing.audit.coalition_views import view
 from lapwing.audit.stages.sampled import Draw, SampledPair, attack_pair
 from lapwing.core.gaussian import GaussianShares
 from lapwing.core.laplace import LaplaceShares
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.simulation import SimulatedRun, run_in_memory
-from support.views import view
 
 ERROR = 1e-9
 DRAWS = 24_000

@@ -1,0 +1,482 @@
+"""The cases of all mechanisms: exact laws at twenty settings on the worst neighbours, and draws.
+
+The laws take the parameters with which a mechanism draws (its scale, σ, rate or probabilities), and the
+claim is the loss that it charges. So a wrong parameter shows exactly, and a wrong sampler in the draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.audit import laws
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
+from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
+from lapwing.core.gaussian import Gaussian, GaussianShares
+from lapwing.core.laplace import Laplace, LaplaceShares
+from lapwing.core.losses import Pure, Relation
+from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
+
+NONE = Fraction(0)
+ONE = Fraction(1)
+DELTA = Fraction(1, 100)
+BITS = 256
+QUICK = 3  # settings of an audit that is not thorough
+# Gaussian laws are listed as far as Rényi values at this order need, and e^-144 beyond.
+_LARGEST_ORDER = 72
+_DEVIATIONS = 17
+Setting = TypeVar("Setting")
+_Pairs = Callable[[Setting], Iterator[ExactPair]]
+
+
+def _case(
+    name: str,
+    kind: type,
+    settings: Sequence[Setting],
+    pairs: _Pairs[Setting],
+    draws: list[SampledPair],
+    *,
+    epsilon: Fraction = ONE,
+    delta: Fraction = NONE,
+) -> AuditCase:
+    """Return the case of a mechanism. The first setting is the one that the case claims."""
+
+    def chosen(budget: StageBudget) -> Iterator[ExactPair]:
+        for setting in settings if budget.is_thorough else settings[:QUICK]:
+            yield from pairs(setting)
+
+    return AuditCase(
+        name=name,
+        family=Family.MECHANISM,
+        covers=(kind,),
+        epsilon=epsilon,
+        delta=delta,
+        stages={
+            Stage.EXACT: exact_stage(chosen, epsilon=epsilon, delta=delta),
+            Stage.SAMPLED: sampled_stage(draws, epsilon, delta),
+        },
+    )
+
+
+def _sampled(
+    description: str, draw_on: Callable[[Any, Any], Draw], mechanism: Any, one: Any, other: Any
+) -> SampledPair:
+    """Return draws of one mechanism on two neighbouring inputs."""
+    return SampledPair(description, draw_on(mechanism, one), draw_on(mechanism, other))
+
+
+def _numbers(*texts: str) -> list[Fraction]:
+    return [Fraction(text) for text in texts]
+
+
+# Laplace noise
+
+
+def _laplace_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
+    """Yield the laws of one vector and of its neighbours at the whole L1 distance."""
+    epsilon, l1, dimension = setting
+    mechanism = Laplace.for_epsilon(epsilon, l1=l1)
+    for shift in product(range(l1 + 1), repeat=dimension):
+        if sum(shift) == l1 and list(shift) == sorted(shift, reverse=True):
+            one, other = (
+                laws.independent(
+                    *(laws.laplace(mechanism.scale, d * moved, 0, d) for d in shift if d)
+                )
+                for moved in (0, 1)
+            )  # fmt: skip
+            name = f"Laplace, ε = {epsilon}, L1 = {l1}: zeros, and {shift}"
+            yield ExactPair(name, one, other, mechanism.loss, epsilon)
+
+
+def _vector(mechanism: Laplace, values: list[int]) -> Draw:
+    return lambda size: mechanism.sample(values * size).reshape(size, len(values))
+
+
+def _laplace() -> AuditCase:
+    epsilons = _numbers("1", "0.1", "3", "0.01", "8")
+    settings = [(e, l1, dim) for l1, dim in ((1, 1), (2, 2), (3, 2), (5, 3)) for e in epsilons]
+    draws = [
+        _sampled("a count of 0 or 1", _vector, Laplace.for_epsilon(1, l1=1), [0], [1]),
+        _sampled("(0, 0) or (1, 2)", _vector, Laplace.for_epsilon(1, l1=3), [0, 0], [1, 2]),
+    ]
+    return _case("Laplace", Laplace, settings, _laplace_pairs, draws)
+
+
+def _laplace_share_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
+    """Yield the laws of sums in which the honest shares are all, one more, or one fewer than planned."""
+    epsilon, l1, of = setting
+    shares = LaplaceShares.for_epsilon(epsilon, l1=l1, of=of)
+    for present in (of, of + 1):
+        one, other = laws.shifted_pair(laws.laplace_shares(shares.scale, of, present), l1)
+        name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {present} honest of {of}: sums of 0 and {l1}"
+        yield ExactPair(name, one, other, shares.loss, epsilon)
+    if of > 1:
+        fewer = shares.loss_with(of - 1)
+        one, other = laws.shifted_pair(laws.laplace_shares(shares.scale, of, of - 1), l1)
+        name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {of - 1} honest of {of}: sums of 0 and {l1}"
+        yield ExactPair(name, one, other, Pure(fewer), fewer)
+
+
+def _opened(shares: LaplaceShares | GaussianShares, value: int) -> Draw:
+    """Return draws of an opened sum without the coalition's own shares: only the honest members' remain."""
+
+    def draw(size: int) -> NDArray[np.int64]:
+        each = shares if isinstance(shares, LaplaceShares) else replace(shares, dimension=size)
+        others = [each.sample(np.zeros(size, dtype=np.int64)) for _ in range(shares.of - 1)]
+        return each.sample(np.full(size, value)) + sum(others)
+
+    return draw
+
+
+def _laplace_shares() -> AuditCase:
+    epsilons = _numbers("1", "3", "1/2", "8", "1/4")
+    settings = [(e, l1, of) for l1, of in ((1, 3), (1, 2), (2, 4), (1, 7)) for e in epsilons]
+    shares = LaplaceShares.for_epsilon(1, l1=1, of=3)
+    draws = [_sampled("opened sums of 0 and 1", _opened, shares, 0, 1)]
+    return _case("Laplace shares", LaplaceShares, settings, _laplace_share_pairs, draws)
+
+
+# Gaussian noise
+
+
+def _reach(sigma: Fraction, distance: int) -> int:
+    return int(_DEVIATIONS * sigma) + _LARGEST_ORDER * distance + 2
+
+
+def _gaussian_pairs(setting: tuple[Fraction, Fraction, int, int]) -> Iterator[ExactPair]:
+    """Yield the laws at the whole L2 distance: in one coordinate, and the same in several.
+
+    A shift by (1, ..., 1) shows in the sum of the coordinates alone, so the law of the sum is enough.
+    """
+    epsilon, delta, squared, dimension = setting
+    mechanism = Gaussian.for_budget(epsilon, delta, l2_squared=squared, dimension=dimension)
+    distance = int(squared**0.5)
+    reach = _reach(mechanism.sigma, distance)
+    one, other = (laws.gaussian(mechanism.sigma, c, -reach, reach + distance) for c in (0, distance))
+    name = f"Gaussian, ε = {epsilon}, δ = {delta}, L2² = {squared}: 0 and {distance}"
+    yield ExactPair(name, one, other, mechanism.loss, epsilon, delta)
+    if dimension == squared > 1:
+        sums = laws.gaussian_shares(mechanism.sigma, dimension, _reach(mechanism.sigma, 1))
+        one, other = laws.shifted_pair(sums, dimension)
+        name = f"Gaussian, ε = {epsilon}, δ = {delta}, L2² = {squared}: zeros, and {dimension} ones"
+        yield ExactPair(name, one, other, mechanism.loss, epsilon, delta)
+
+
+def _gaussian_draw(mechanism: Gaussian, value: int) -> Draw:
+    # One sample of many coordinates is as many samples of one: the noises are independent.
+    return lambda size: replace(mechanism, dimension=size).sample(np.full(size, value))
+
+
+def _gaussian() -> AuditCase:
+    millionth = Fraction(1, 10**6)
+    budgets = [(ONE, DELTA), (ONE, millionth), (Fraction(4), millionth), (Fraction(1, 4), DELTA)]
+    budgets.append((Fraction(8), Fraction(1, 10**12)))
+    shapes = ((1, 1), (4, 1), (2, 2), (3, 3))
+    settings = [(e, d, squared, dim) for squared, dim in shapes for e, d in budgets]
+    mechanism = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
+    draws = [_sampled("a count of 0 or 1", _gaussian_draw, mechanism, 0, 1)]
+    return _case("Gaussian", Gaussian, settings, _gaussian_pairs, draws, delta=DELTA)
+
+
+def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
+    """Yield the laws of sums of exactly the planned honest shares, and of one more."""
+    epsilon, delta, of = setting
+    shares = GaussianShares.for_budget(epsilon, delta, l2_squared=1, dimension=1, of=of)
+    for present in (of, of + 1):
+        sums = laws.gaussian_shares(shares.sigma, present, _reach(shares.sigma, 1) // present + 20)
+        one, other = laws.shifted_pair(sums, 1)
+        name = f"Gaussian shares, ε = {epsilon}, δ = {delta}, {present} honest of {of}: sums of 0 and 1"
+        yield ExactPair(name, one, other, shares.loss, epsilon, delta)
+
+
+def _gaussian_shares() -> AuditCase:
+    millionth = Fraction(1, 10**6)
+    budgets = [(ONE, DELTA), (ONE, millionth), (Fraction(3), millionth), (Fraction(1, 2), DELTA)]
+    budgets.append((Fraction(2), DELTA))
+    settings = [(e, d, of) for of in (2, 1, 3, 5) for e, d in budgets]
+    shares = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
+    draws = [_sampled("opened sums of 0 and 1", _opened, shares, 0, 1)]
+    return _case("Gaussian shares", GaussianShares, settings, _gaussian_share_pairs, draws, delta=DELTA)
+
+
+# Choices
+
+
+def _score_pairs(candidates: int, sensitivity: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield scores and their worst neighbours: some rise by Δ, the others fall by Δ."""
+    for base in ((0,) * candidates, tuple(range(0, 2 * candidates, 2))):
+        for signs in product((-1, 1), repeat=candidates):
+            if signs[0] == 1:
+                yield list(base), [b + s * sensitivity for b, s in zip(base, signs, strict=True)]
+    # One candidate falls while all others rise, from the top of the others and from below.
+    ahead = [2 * sensitivity] + [0] * (candidates - 1)
+    yield ahead, [sensitivity] + [sensitivity] * (candidates - 1)
+    behind = [0] + [2 * sensitivity] * (candidates - 1)
+    yield behind, [sensitivity] + [sensitivity] * (candidates - 1)
+
+
+Scored = Exponential | PermuteAndFlip | NoisyMax
+
+
+def _scored_case(
+    name: str, kind: type[Scored], law_of: Callable[[Any, list[int]], laws.Law], draws: list[SampledPair]
+) -> AuditCase:
+    """Return the case of a choice by scores."""
+
+    def pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
+        epsilon, sensitivity, candidates = setting
+        mechanism = kind.for_epsilon(epsilon, sensitivity=sensitivity)
+        for one, other in _score_pairs(candidates, sensitivity):
+            text = f"{name}, ε = {epsilon}, Δ = {sensitivity}: scores {one} and {other}"
+            yield ExactPair(text, law_of(mechanism, one), law_of(mechanism, other), mechanism.loss, epsilon)
+
+    epsilons = _numbers("1", "2", "1/2", "8", "1/10")
+    settings = [(e, s, k) for s, k in ((1, 3), (1, 2), (2, 4), (3, 3)) for e in epsilons]
+    return _case(name, kind, settings, pairs, draws)
+
+
+def _chosen(mechanism: Any, values: list[int]) -> Draw:
+    """Return draws of one choice each, from scores or from values."""
+    array = np.array(values, dtype=np.int64)
+    return lambda size: np.array([mechanism.sample(array) for _ in range(size)])
+
+
+def _choices() -> list[AuditCase]:
+    exponential = Exponential.for_epsilon(1, sensitivity=1)
+    flip = PermuteAndFlip.for_epsilon(1, sensitivity=1)
+    greatest = NoisyMax.for_epsilon(1, sensitivity=1)
+    falling, rising = ([2, 2, 1], [1, 1, 2]), ([0, 0, 1], [1, 1, 0])
+    return [
+        _scored_case(
+            "exponential",
+            Exponential,
+            lambda mechanism, scores: laws.exponential(scores, mechanism.rate),
+            [_sampled("scores (2, 2, 1) and (1, 1, 2)", _chosen, exponential, *falling)],
+        ),
+        _scored_case(
+            "permute-and-flip",
+            PermuteAndFlip,
+            lambda mechanism, scores: laws.permute_and_flip(scores, mechanism.rate),
+            [_sampled("scores (2, 2, 1) and (1, 1, 2)", _chosen, flip, *falling)],
+        ),
+        _scored_case(
+            "noisy max",
+            NoisyMax,
+            lambda mechanism, scores: laws.noisy_max(scores, mechanism.scale),
+            [_sampled("scores (0, 0, 1) and (1, 1, 0)", _chosen, greatest, *rising)],
+        ),
+    ]
+
+
+# Above-threshold
+
+
+def _threshold_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
+    epsilon, sensitivity, positives = setting
+    terms = AboveThreshold.for_epsilon(epsilon, sensitivity=sensitivity, positives=positives)
+
+    def law(values: tuple[int, ...]) -> laws.Law:
+        return laws.above_threshold(values, positives, terms.threshold_scale, terms.question_scale)
+
+    for values, signs in (
+        ((0, 0, 0), (1, 1, -1)),
+        ((0, 0, 1), (1, 1, -1)),
+        ((4, 4, -4), (1, 1, -1)),
+        ((0, -3, 1), (-1, 1, 1)),
+    ):
+        moved = tuple(v + s * sensitivity for v, s in zip(values, signs, strict=True))
+        name = f"above threshold, ε = {epsilon}, Δ = {sensitivity}, {positives} yeses: {values} and {moved}"
+        yield ExactPair(name, law(values), law(moved), terms.loss, epsilon)
+
+
+def _answers(mechanism: AboveThreshold, values: list[int]) -> Draw:
+    """Return draws of the answers of a session, as binary digits: 1 is yes."""
+
+    def one_session() -> int:
+        session, answers = mechanism.start(0), 0
+        for place, value in enumerate(values):
+            if session.is_over:
+                break
+            answers |= session.ask(value) << place
+        return answers
+
+    return lambda size: np.array([one_session() for _ in range(size)])
+
+
+def _above_threshold() -> AuditCase:
+    epsilons = _numbers("1", "2", "6", "8", "3")
+    settings = [(e, s, c) for s, c in ((1, 1), (1, 2), (2, 1), (1, 3)) for e in epsilons]
+    terms = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
+    draws = [_sampled("values (0, 0, 1) and (1, 1, 0)", _answers, terms, [0, 0, 1], [1, 1, 0])]
+    return _case("above threshold", AboveThreshold, settings, _threshold_pairs, draws)
+
+
+# Order statistics
+
+_FIRST, _LAST = 0, 30
+_Data = tuple[int, ...]
+# If the last row of (0, 1, 30) is added, the median leaves 0, and comes nearer to the other thirty points.
+_ADDED: tuple[tuple[_Data, _Data], ...] = (((), (30,)), ((1, 3), (1, 3, 3)), ((2, 2), (2, 2, 99)))
+_REPLACED: tuple[tuple[_Data, _Data], ...] = (((0,), (30,)), ((1, 3), (1, -2)), ((0, 1, 1), (0, 1, 30)))
+
+
+def _neighbours(rows: int, relation: Relation) -> Iterator[tuple[_Data, _Data]]:
+    """Yield data sets that differ by one unit of up to `rows` rows, also by rows outside of the grid."""
+    yield from _ADDED
+    yield (0, 1), (0, 1, *(_LAST,) * rows)
+    yield (_LAST - 1, _LAST), (*(_FIRST,) * rows, _LAST - 1, _LAST)
+    if relation is Relation.REPLACE:
+        yield from _REPLACED
+
+
+def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterator[ExactPair]:
+    epsilon, fraction, rows, relation = setting
+    mechanism = Quantile.for_epsilon(
+        epsilon, fraction=fraction, first=_FIRST, last=_LAST, rows=rows, relation=relation
+    )
+    rate = epsilon / (2 * mechanism.sensitivity)
+    for one, other in _neighbours(rows, relation):
+        first, second = (laws.quantile(data, fraction, _FIRST, _LAST, rate) for data in (one, other))
+        name = f"quantile {fraction}, ε = {epsilon}, {relation.value}, {rows} rows: {one} and {other}"
+        yield ExactPair(name, first, second, mechanism.loss, epsilon)
+
+
+def _quantile() -> AuditCase:
+    half = Fraction(1, 2)
+    median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
+    epsilons = _numbers("1", "4", "1/5")
+    fractions = [(half, 1), (Fraction(9, 10), 2), (Fraction(0), 1)]
+    settings = [(e, f, r, relation) for relation in Relation for f, r in fractions for e in epsilons]
+    settings += [(ONE, Fraction(1), 3, relation) for relation in Relation]
+    draws = [_sampled("rows (2, 3) and (2, 3, 8)", _chosen, median, [2, 3], [2, 3, 8])]
+    return _case("quantile", Quantile, settings, _quantile_pairs, draws)
+
+
+def _extreme_pairs(setting: tuple[Fraction, bool, int, Fraction]) -> Iterator[ExactPair]:
+    epsilon, greatest, rows, miss = setting
+    mechanism = Extreme.for_epsilon(
+        epsilon, greatest=greatest, first=_FIRST, last=_LAST, rows=rows, miss=miss
+    )
+    rate = epsilon / (2 * mechanism.sensitivity)
+    rank = mechanism.rank
+    near, far = (1, _LAST) if greatest else (_LAST - 1, _FIRST)
+    more = [((near,) * n, (near,) * n + (far,) * rows) for n in (rank - 1, rank)]
+    for one, other in [*_neighbours(rows, Relation.REPLACE), *more]:
+        first, second = (
+            laws.extreme(data, rank, _FIRST, _LAST, rate, greatest=greatest) for data in (one, other)
+        )
+        name = f"{'greatest' if greatest else 'least'}, ε = {epsilon}, {rows} rows: {_short(one)}; {_short(other)}"
+        yield ExactPair(name, first, second, mechanism.loss, epsilon)
+
+
+def _short(data: _Data) -> str:
+    """Return data as a text: each value with the number of its rows."""
+    return ", ".join(f"{data.count(value)} × {value}" for value in sorted(set(data))) or "no row"
+
+
+def _extreme() -> AuditCase:
+    epsilons = _numbers("1", "4", "8", "2", "10")
+    settings = [
+        (e, greatest, rows, miss)
+        for rows, miss in ((1, Fraction(1, 20)), (2, Fraction(9, 10)))
+        for greatest in (True, False)
+        for e in epsilons
+    ]
+    mechanism = Extreme.for_epsilon(1, greatest=True, first=0, last=3, rows=1)
+    draws = [_sampled("nine rows of 2, and ten", _chosen, mechanism, [2] * 9, [2] * 10)]
+    return _case("extreme", Extreme, settings, _extreme_pairs, draws)
+
+
+# Keys
+
+
+def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
+    """Yield the laws of the shown keys: a unit with as many keys as it may have is there, or not."""
+    epsilon, delta, keys = setting
+    mechanism = PartitionSelection.for_budget(epsilon, delta, keys=keys)
+
+    def law(counts: Sequence[int]) -> laws.Law:
+        return laws.keys_shown([laws.certain(mechanism.keep_probability(n)(BITS)) for n in counts])
+
+    full = mechanism.spread("0.9")
+    for start in sorted({0, 1, 2, full // 2, full - 1, full}):
+        counts = [start + 2 * place for place in range(keys)] if start else [0] * keys
+        more = [count + 1 for count in counts]
+        name = f"keys, ε = {epsilon}, δ = {delta}: held by {counts} units, and {more}"
+        yield ExactPair(name, law(counts), law(more), mechanism.loss, epsilon, delta)
+
+
+def _kept(mechanism: PartitionSelection, count: int) -> Draw:
+    return lambda size: mechanism.decide(np.full(size, count)).astype(np.int64)
+
+
+def _keys() -> AuditCase:
+    deltas = [DELTA, Fraction(1, 10**6), Fraction(1, 10**12), Fraction(1, 4)]
+    settings = [(ONE, d, k) for k in (1, 2, 3) for d in deltas]
+    settings += [(e, DELTA, k) for e in _numbers("4", "1/10") for k in (1, 2, 3, 4)]
+    mechanism = PartitionSelection.for_budget(1, DELTA, keys=1)
+    draws = [
+        _sampled("the first unit of a key", _kept, mechanism, 0, 1),
+        _sampled("the fourth unit of a key", _kept, mechanism, 3, 4),
+    ]
+    return _case("partition selection", PartitionSelection, settings, _key_pairs, draws, delta=DELTA)
+
+
+# Randomized response
+
+
+def _report_pairs(setting: RandomizedResponse) -> Iterator[ExactPair]:
+    truth = laws.certain(setting.truth_probability()(BITS))
+    loss = setting.loss
+    for answer in {1, setting.options - 1}:
+        one, other = (laws.randomized_response(a, setting.options, truth) for a in (0, answer))
+        name = (
+            f"randomized response, {setting.options} options, ε = {float(loss.epsilon):g}: 0 and {answer}"
+        )
+        yield ExactPair(name, one, other, loss, loss.epsilon)
+
+
+def _report(mechanism: RandomizedResponse, answer: int) -> Draw:
+    return lambda size: mechanism.sample(np.full(size, answer))
+
+
+def _responses() -> list[AuditCase]:
+    coins, options = RandomizedResponse.two_coins(), RandomizedResponse.for_epsilon(1, options=5)
+    by_epsilon = [
+        RandomizedResponse.for_epsilon(e, options=k)
+        for k in (5, 2, 3, 50)
+        for e in _numbers("1", "1/10", "3", "8")
+    ]
+    by_truth = [RandomizedResponse.for_truth(t) for t in _numbers("2/3", "51/100", "99/100")]
+    return [
+        _case("randomized response", RandomizedResponse, [*by_epsilon, *by_truth], _report_pairs,
+              [_sampled("answers 0 and 3 of five", _report, options, 0, 3)]),
+        _case("two coins", RandomizedResponse, [coins], _report_pairs,
+              [_sampled("answers 0 and 1", _report, coins, 0, 1)], epsilon=coins.loss.epsilon),
+    ]  # fmt: skip
+
+
+def mechanism_cases() -> list[AuditCase]:
+    """Return the cases of all mechanisms."""
+    return [
+        _laplace(),
+        _laplace_shares(),
+        _gaussian(),
+        _gaussian_shares(),
+        *_choices(),
+        _above_threshold(),
+        _quantile(),
+        _extreme(),
+        _keys(),
+        *_responses(),
+    ]

@@ -29,7 +29,6 @@ from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, 
 from lapwing.audit.function_process import AuditedFunction, Call, FunctionEnded
 from lapwing.audit.stages.outputs import Outputs, Raised, canonical
 from lapwing.audit.stages.sampled import (
-    MOST_DRAWS,
     QUICK_DRAWS,
     Draw,
     SampledPair,
@@ -56,7 +55,8 @@ _COMPARED = 1024  # calls that are compared for independence
 _CHECK_ERROR = 1e-9
 _SINGLE = 8  # single outputs in each list of calls
 _PARTS = 3
-_PILOT = 32**3
+_PILOT = (1, 256, 16_384)
+_MOST_DRAWS = 500_000
 _PROCESSES = 4  # for the judged draws on each input
 _REASON = "the law of somebody else's function is not known: there is nothing to enumerate or to replay"
 
@@ -215,11 +215,11 @@ def _function_stage(
 def _affordable_draws(function: AuditedFunction, pairs: int, budget: StageBudget) -> tuple[int, int]:
     """Return the number of draws on each input, and of processes for them, from the times of a pilot."""
     sides = [(place, side) for place in range(pairs) for side in (0, 1)]
-    each, size = [math.inf] * len(sides), 1
-    begin, inside = time.monotonic(), 0.0
-    while size <= _PILOT:
+    each = [math.inf] * len(sides)
+    begin, inside, tried = time.monotonic(), 0.0, 0
+    for size in _PILOT:
         times = function.seconds_of([(*side, size) for side in sides])
-        inside = sum(seconds for seconds, _ in times)
+        inside, tried = inside + sum(seconds for seconds, _ in times), tried + 1
         # Where a call raises, outputs are drawn one by one.
         each = [
             before if has_raised and size > 1 else seconds / size
@@ -227,11 +227,11 @@ def _affordable_draws(function: AuditedFunction, pairs: int, budget: StageBudget
         ]
         if time.monotonic() - begin > 0.2 * budget.seconds:
             break
-        size *= 32
-    start_up = max((time.monotonic() - begin) / max(math.log(size, 32), 1) - inside, 0.0)
-    processes = _PROCESSES if 2 * pairs * _PROCESSES * start_up < 0.3 * budget.seconds else 2
+    start_up = max((time.monotonic() - begin - inside) / tried, 0.0)
+    is_cheap = budget.is_thorough and 2 * pairs * _PROCESSES * start_up < 0.3 * budget.seconds
+    processes = _PROCESSES if is_cheap else 2
     left = budget.seconds - (time.monotonic() - begin) - 2 * pairs * processes * start_up
-    most = MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
+    most = _MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
     return int(min(most, 0.7 * max(left, 0.0) / sum(each))), processes
 
 

@@ -21,7 +21,7 @@ from lapwing.audit.stages.outputs import Codes, Pool, bits_of
 PRIOR = 8.0
 _RARE = 8  # an output seen less often in the choosing half is taken together with all other rare ones
 _FEW = 64  # with so few outputs, all of them frequent, likelihood order alone is best
-_BINS = 256
+_FEWEST_BINS, _MOST_BINS = 16, 64
 _MOST_KEYS = 10
 _MOST_FEATURES = 64
 _ROUNDS = 12
@@ -65,7 +65,9 @@ def _binned(values: NDArray[np.float64], pool: Pool) -> Codes:
     known = values[pool.chooses & np.isfinite(values)]
     if not len(known):
         return np.isnan(values).astype(np.int64)
-    edges = np.unique(np.quantile(known, np.linspace(0, 1, _BINS + 1), method="nearest"))
+    # With many bins, those that differ by chance look best; with few, events are coarse.
+    bins = min(max(round(float(len(known) / 2) ** (1 / 3)), _FEWEST_BINS), _MOST_BINS)
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, bins + 1), method="nearest"))
     return np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, side="right")).astype(
         np.int64
     )

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.audit import Case, attack
-from lapwing.audit.attack import Draw
+from lapwing.audit.stages.sampled import Draw, SampledPair, attack_pair
 from lapwing.core.conversions import loss_to_epsilon
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import GaussianNoise, ParallelComposition, Pure, Repeated, SequentialComposition
@@ -124,8 +123,8 @@ def test_draws_do_not_contradict_the_price(padded: bool) -> None:
         return draw
 
     assert price.pure is not None
-    case = Case("random runs", RandomRuns, price.pure, price.delta0, drawn(0), drawn(1))
-    assert attack(case, draws=3_000, error=1e-9).holds
+    pair = SampledPair("scores one apart", drawn(0), drawn(1))
+    assert attack_pair(pair, price.pure, price.delta0, draws=3_000, error=1e-9).holds
 
 
 def test_padded_runs_are_always_as_many() -> None:

@@ -1,6 +1,6 @@
 """The auditor: it tries to show that the privacy claims of mechanisms and randomizers are false."""
 
-from lapwing.audit.attack import Case, Verdict, attack
+from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult
 from lapwing.audit.registry import cases
 
-__all__ = ["Case", "Verdict", "attack", "cases"]
+__all__ = ["AuditCase", "Stage", "StageBudget", "StageResult", "cases"]

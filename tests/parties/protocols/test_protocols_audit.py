@@ -7,15 +7,15 @@ cell of a long vector for each draw. Every verdict is wrong with probability at 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.audit import Case, attack
-from lapwing.audit.attack import Draw
 from lapwing.audit.coalition_views import view
+from lapwing.audit.stages.sampled import Draw, SampledPair, attack_pair
 from lapwing.core.gaussian import GaussianShares
 from lapwing.core.laplace import LaplaceShares
 from lapwing.parties.protocols.protocol import Setting
@@ -49,7 +49,8 @@ def runs(letter: str, shares: LaplaceShares | GaussianShares, count: int) -> Dra
 
     def draw(size: int) -> NDArray[np.int64]:
         counts = [np.full(size, value, dtype=np.int64) for value in (count, 5, 7)]
-        noised = [shares.sample(each) for each in counts]
+        sized = shares if isinstance(shares, LaplaceShares) else replace(shares, dimension=size)
+        noised = [sized.sample(each) for each in counts]
         run = run_in_memory(letter, Setting(MEMBERS, 1, 0, size), noised)
         return told(run, noised[SPY])
 
@@ -57,8 +58,8 @@ def runs(letter: str, shares: LaplaceShares | GaussianShares, count: int) -> Dra
 
 
 def verdict(letter: str, shares: LaplaceShares | GaussianShares, delta: Fraction) -> bool:
-    case = Case(letter, type(shares), Fraction(1), delta, runs(letter, shares, 0), runs(letter, shares, 1))
-    return attack(case, draws=DRAWS, error=ERROR).holds
+    pair = SampledPair(letter, runs(letter, shares, 0), runs(letter, shares, 1))
+    return attack_pair(pair, 1, delta, draws=DRAWS, error=ERROR).holds
 
 
 def honest(letter: str) -> int:
@@ -93,8 +94,8 @@ def test_shares_that_everybody_sees_are_caught() -> None:
     def alone(count: int) -> Draw:
         return lambda size: shares.sample(np.full(size, count))
 
-    case = Case("A with shares", LaplaceShares, Fraction(1), Fraction(0), alone(0), alone(1))
-    assert not attack(case, draws=DRAWS, error=ERROR).holds
+    pair = SampledPair("A with shares", alone(0), alone(1))
+    assert not attack_pair(pair, 1, draws=DRAWS, error=ERROR).holds
 
 
 def test_a_message_that_tells_more_than_the_sum_is_caught() -> None:
@@ -109,8 +110,8 @@ def test_a_message_that_tells_more_than_the_sum_is_caught() -> None:
 
         return draw
 
-    case = Case("leaking", LaplaceShares, Fraction(1), Fraction(0), leaking(0), leaking(1))
-    assert not attack(case, draws=DRAWS, error=ERROR).holds
+    pair = SampledPair("leaking", leaking(0), leaking(1))
+    assert not attack_pair(pair, 1, draws=DRAWS, error=ERROR).holds
 
 
 @pytest.mark.slow
@@ -131,5 +132,5 @@ def test_no_claim_about_longer_runs_is_contradicted(letter: str, members: int) -
 
         return draw
 
-    case = Case(letter, LaplaceShares, Fraction(1), Fraction(0), draws(0), draws(1))
-    assert attack(case, draws=1_000_000, error=ERROR).holds
+    pair = SampledPair(letter, draws(0), draws(1))
+    assert attack_pair(pair, 1, draws=1_000_000, error=ERROR).holds

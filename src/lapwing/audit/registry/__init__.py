@@ -1,6 +1,6 @@
 """The cases that the auditor attacks: one for each thing that makes a privacy claim.
 
-Each family has a file. A test fails if an exported mechanism, randomizer or protocol has no case.
+Each family has a file. A test fails if something that is exported makes a claim and has no case.
 """
 
 from __future__ import annotations
@@ -10,8 +10,18 @@ from lapwing.audit.case import AuditCase
 
 def cases() -> list[AuditCase]:
     """Return all cases. Families are imported here, so that a command loads only what it needs."""
+    from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
+    from lapwing.audit.registry.learning import learning_cases  # noqa: PLC0415
     from lapwing.audit.registry.mechanisms import mechanism_cases  # noqa: PLC0415
     from lapwing.audit.registry.protocols import protocol_cases  # noqa: PLC0415
+    from lapwing.audit.registry.publishing import publishing_cases  # noqa: PLC0415
     from lapwing.audit.registry.randomizers import randomizer_cases  # noqa: PLC0415
 
-    return [*mechanism_cases(), *randomizer_cases(), *protocol_cases()]
+    return [
+        *mechanism_cases(),
+        *randomizer_cases(),
+        *aggregate_cases(),
+        *protocol_cases(),
+        *learning_cases(),
+        *publishing_cases(),
+    ]

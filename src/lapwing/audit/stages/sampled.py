@@ -1,34 +1,378 @@
-"""A stub of the sampled stage: only its signatures."""
+"""The sampled stage: draw on neighbouring inputs, and count the event that distinguishes them best.
+
+Claim    if the claimed (ε, δ) (every point of the claimed curve) holds, the stage reports a violation with
+         probability at most the budget's error.
+Because  events are chosen on one half of the draws and counted on the other, fresh half. Both
+         probabilities of each event get exact (Clopper-Pearson) bounds, and the error is divided equally
+         over all bounds: pairs x directions x families x points x 2. The number of draws is fixed
+         before the first judged draw. docs/arguments/audit_sampled.md has the proof.
+Test     tests/audit/stages/test_sampled.py, with mechanisms that are broken on purpose and must be caught
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
-from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult
+from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.stages.events import FAMILIES, Family, applicable, best_event
+from lapwing.audit.stages.outputs import Outputs, pooled
+from lapwing.audit.stages.proportions import proportion_at_least, proportion_at_most
+from lapwing.core.exact import Number, inside_unit, whole
+from lapwing.core.losses import Pair, checked_delta, not_negative
+from lapwing.core.noise import bernoulli, uniform_int
+from lapwing.errors import BadValue
 
-Draw = Callable[[int], NDArray[Any]]
+Draw = Callable[[int], Outputs]
+MOST_DRAWS = 2_000_000
+QUICK_DRAWS = 20_000
+_LEAST_DRAWS = 64
+_CALLS = 8  # the draws on each input come from so many calls of different sizes
+_ROUNDING = 1e-9  # of ε, for floats
 
 
 @dataclass(frozen=True, slots=True)
 class SampledPair:
-    """Draws on two neighbouring inputs."""
+    """Draws on two neighbouring inputs. `one(size)` returns `size` independent outputs on the first."""
 
     description: str
     one: Draw
     other: Draw
 
 
-def sampled_stage(pairs: Sequence[SampledPair], epsilon: Fraction, delta: Fraction) -> RunStage:
-    """Return a stage that cannot run."""
-    del pairs, delta
+@dataclass(frozen=True, slots=True)
+class CountedEvent:
+    """An event that was chosen on one half of the draws and counted on the other: the ε that it shows."""
+
+    pair: str
+    family: str
+    is_reversed: bool
+    epsilon: float
+    delta: float
+    hits: tuple[int, int]
+    trials: int
+    at_least: float
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether the event contradicts the claim."""
+        return self.at_least > self.epsilon + _ROUNDING
+
+
+@dataclass(frozen=True, slots=True)
+class SampledVerdict:
+    """The result of an attack on one pair. The true ε is at least `at_least`, up to the stated error."""
+
+    claimed: tuple[float, float]
+    draws: int
+    families: tuple[str, ...]
+    events: tuple[CountedEvent, ...]
+    nans: int
+
+    @property
+    def at_least(self) -> float:
+        """The largest ε that is shown at the claimed δ, the first point of the curve."""
+        return max(event.at_least for event in self.events if (event.epsilon, event.delta) == self.claimed)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the attack found no contradiction to the claim."""
+        return self.violation is None
+
+    @property
+    def violation(self) -> CountedEvent | None:
+        """The event that contradicts the claim most; None if no event does."""
+        worst = max(self.events, key=lambda event: event.at_least - event.epsilon)
+        return worst if worst.is_violation else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The number of draws on each input (None: what the time allows), and the number of calls for them."""
+
+    draws: int | None
+    calls: int
+
+
+def attack_pair(
+    pair: SampledPair,
+    epsilon: Number,
+    delta: Number = 0,
+    *,
+    draws: int,
+    error: float,
+    curve: Sequence[tuple[Number, Number]] = (),
+    families: Mapping[str, Family] = FAMILIES,
+) -> SampledVerdict:
+    """Try to show with a fixed number of draws that a claim is false.
+
+    Args:
+        pair: The draws on two neighbouring inputs.
+        epsilon: The claimed ε.
+        delta: The claimed δ.
+        draws: The number of outputs to draw on each input, at least 4.
+        error: The greatest probability of a false alarm, strictly between 0 and 1.
+        curve: Further claimed points (ε, δ).
+        families: The families of events, by name.
+
+    Returns:
+        The events that were counted, and the greatest lower bound on the true ε.
+
+    Raises:
+        BadParameter: If a parameter is out of range.
+        BadValue: If a function returns another number of outputs than was asked.
+    """
+    points = _points(epsilon, delta, curve)
+    inside_unit(error, "error")
+    size = whole(draws, "draws", at_least=4) // 2 * 2
+    return _judged(pair, _drawn(pair, size)[0], points, error, families)
+
+
+def sampled_stage(
+    pairs: Sequence[SampledPair],
+    epsilon: Number,
+    delta: Number = 0,
+    *,
+    curve: Sequence[tuple[Number, Number]] = (),
+    families: Mapping[str, Family] = FAMILIES,
+    draws: int | None = None,
+    calls: int = _CALLS,
+) -> RunStage:
+    """Return the stage that attacks the claim on all pairs, within the budget's time and error.
+
+    Args:
+        pairs: The draws on pairs of neighbouring inputs.
+        epsilon: The claimed ε.
+        delta: The claimed δ.
+        curve: Further claimed points (ε, δ).
+        families: The families of events, by name.
+        draws: The number of draws on each input; None if the time of a pilot decides.
+        calls: The number of calls, of different sizes, from which the draws on an input come.
+    """
+    points = _points(epsilon, delta, curve)
+    limits = _Limits(draws and max(draws, _LEAST_DRAWS) // 4 * 4, calls)
 
     def run(budget: StageBudget) -> StageResult:
-        del budget
-        return StageResult(Stage.SAMPLED, 0, float(epsilon), unable="a stub")
+        return _run(tuple(pairs), points, families, budget, limits)
 
     return run
+
+
+def _points(epsilon: Number, delta: Number, curve: Sequence[tuple[Number, Number]]) -> list[Pair]:
+    return [(not_negative(e, "epsilon"), checked_delta(d)) for e, d in [(epsilon, delta), *curve]]
+
+
+def _run(
+    pairs: Sequence[SampledPair],
+    points: Sequence[Pair],
+    families: Mapping[str, Family],
+    budget: StageBudget,
+    limits: _Limits,
+) -> StageResult:
+    claimed = float(points[0][0])
+    each = budget.error / len(pairs)
+    verdicts: list[SampledVerdict] = []
+    notes: list[str] = []
+    for place, pair in enumerate(pairs, 1):
+        budget.progress(f"sampled: pair {place} of {len(pairs)}")
+        draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls)
+        if _largest(draws // 2, points[0], each / 4) <= claimed:
+            why = (
+                f"{draws:,} draws on each input ({pair.description}) could not contradict ε = {claimed:g}, "
+                "even without any noise: allow more seconds"
+            )
+            return StageResult(Stage.SAMPLED, 0, claimed, unable=why)
+        outputs, seconds = _drawn(pair, draws, limits.calls)
+        verdict = _judged(pair, outputs, points, each, families)
+        verdicts.append(verdict)
+        notes += _told(pair, verdict, seconds)
+        if not verdict.holds:
+            break
+    return _result(verdicts, points, budget, len(pairs), notes)
+
+
+def _told(pair: SampledPair, verdict: SampledVerdict, seconds: tuple[float, float]) -> list[str]:
+    one, other = (f"{1e6 * time_of / verdict.draws:.3g} µs" for time_of in seconds)
+    notes = [
+        f"{pair.description}: {verdict.draws:,} draws on each input; one output took {one} and {other} "
+        "(times are reported, not judged)"
+    ]
+    if verdict.nans:
+        notes.append(f"{pair.description}: {verdict.nans:,} outputs have NaN, which counts as an outcome")
+    return notes
+
+
+def _affordable(pair: SampledPair, budget: StageBudget, pairs: int, calls: int) -> int:
+    """Return the number of draws on each input, from the times of a pilot whose outputs are thrown away.
+
+    A call is taken to cost a fixed time and a time for each draw.
+    """
+    most = MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
+    seconds, start = budget.seconds / pairs, time.monotonic()
+    times: list[tuple[int, float]] = []
+    for size in (1, 4, 64, 1024, 16_384):
+        begin = time.monotonic()
+        pair.one(size)
+        pair.other(size)
+        times.append((size, time.monotonic() - begin))
+        if size >= most or time.monotonic() - start > 0.25 * seconds:
+            break
+    # The first call may make tables; it counts only if there is no other.
+    (fewer, quick), (more, slow) = times[min(1, len(times) - 1)], times[-1]
+    each = (slow - quick) / (more - fewer) if more > fewer and slow > 1.2 * quick else slow / more
+    left = seconds - (time.monotonic() - start) - calls * max(quick - fewer * each, 0.0)
+    return int(max(min(most, 0.7 * max(left, 0.0) / max(each, 1e-9)), _LEAST_DRAWS)) // 4 * 4
+
+
+def _drawn(
+    pair: SampledPair, size: int, calls: int = _CALLS
+) -> tuple[tuple[Outputs, Outputs], tuple[float, float]]:
+    """Return `size` outputs on each input, by calls of different sizes in a random order of the inputs."""
+    cuts = np.unique(uniform_int(1, size, min(calls, size // 2) - 1))
+    sizes = np.diff([0, *cuts, size])
+    parts: tuple[list[Outputs], list[Outputs]] = ([], [])
+    seconds = [0.0, 0.0]
+    for number in sizes:
+        first = int(bernoulli(Fraction(1, 2), 1)[0])
+        for side in (first, 1 - first):
+            start = time.perf_counter()
+            outputs = (pair.one, pair.other)[side](int(number))
+            seconds[side] += time.perf_counter() - start
+            if len(outputs) != number:
+                raise BadValue(f"asked for {number} outputs, but got {len(outputs)}: return one per draw")
+            parts[side].append(outputs)
+    return (_joined(parts[0]), _joined(parts[1])), (seconds[0], seconds[1])
+
+
+def _joined(parts: Sequence[Outputs]) -> Outputs:
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    forms = {(part.shape[1:], part.dtype) for part in arrays}
+    if len(arrays) == len(parts) and len(forms) == 1:
+        return np.concatenate(arrays)
+    return [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+
+
+def _judged(
+    pair: SampledPair,
+    outputs: tuple[Outputs, Outputs],
+    points: Sequence[Pair],
+    error: float,
+    families: Mapping[str, Family],
+) -> SampledVerdict:
+    """Choose the events on one half of the draws, and bound their probabilities by the other half."""
+    pool = pooled(*outputs)
+    codes = applicable(pool, families)
+    each = error / (len(codes) * len(points) * 2 * 2)  # two directions, two bounds
+    events = []
+    for epsilon, delta in points:
+        for family, made in codes.items():
+            for is_reversed in (False, True):
+                event = best_event(made, pool, float(delta), is_reversed=is_reversed)
+                shown = _shown(event.hits, event.trials, float(delta), each)
+                events.append(
+                    CountedEvent(
+                        pair.description, family, is_reversed, float(epsilon), float(delta),
+                        event.hits, event.trials, shown,
+                    )
+                )  # fmt: skip
+    return SampledVerdict(
+        (float(points[0][0]), float(points[0][1])),
+        len(outputs[0]),
+        tuple(codes),
+        tuple(events),
+        pool.nans,
+    )
+
+
+def _shown(hits: tuple[int, int], trials: int, delta: float, error: float) -> float:
+    """Return the ε that the counts show; each of the two bounds is wrong with probability `error`."""
+    p = proportion_at_least(hits[0], trials, error)
+    q = proportion_at_most(hits[1], trials, error)
+    return max(math.log((p - delta) / q), 0.0) if p > delta else 0.0
+
+
+def _largest(trials: int, point: Pair, error: float) -> float:
+    """Return the ε that is shown if the event happens always on one input and never on the other."""
+    return _shown((trials, 0), trials, float(point[1]), error)
+
+
+def _could_show(trials: int, point: Pair, error: float) -> float | None:
+    """Return the smallest true ε that is shown in half of the runs; None if none is.
+
+    For the worst pair of laws at (ε, δ): with probability δ the input is revealed, else it is randomized
+    response. Its counts are put at their expected values.
+    """
+    claimed, delta = float(point[0]), float(point[1])
+
+    def shown(epsilon: float) -> float:
+        lie = 1 / (1 + math.exp(epsilon))
+        p, q = delta + (1 - delta) * (1 - lie), (1 - delta) * lie
+        return _shown((math.floor(trials * p), math.ceil(trials * q)), trials, delta, error)
+
+    low, high = claimed, claimed + 8
+    if shown(high) <= claimed:
+        return None
+    for _ in range(15):
+        middle = (low + high) / 2
+        low, high = (low, middle) if shown(middle) > claimed else (middle, high)
+    return high
+
+
+def _result(
+    verdicts: Sequence[SampledVerdict],
+    points: Sequence[Pair],
+    budget: StageBudget,
+    pairs: int,
+    notes: list[str],
+) -> StageResult:
+    most = max(verdicts, key=lambda verdict: len(verdict.families)).families
+    families = len(most)
+    each = budget.error / (pairs * families * len(points) * 4)
+    division = (
+        f"error {budget.error:g} in all, divided over {pairs} pairs x 2 directions x {families} families "
+        f"({', '.join(most)}) x {len(points)} points of the curve "
+        f"x 2 bounds: {each:.3g} for each bound"
+    )
+    for epsilon, delta in points[1:]:
+        best = max(e.at_least for v in verdicts for e in v.events if e.delta == float(delta))
+        notes.append(f"at δ = {float(delta):g} claimed ε {float(epsilon):g}, shown at least {best:.4g}")
+    violation = next((found for verdict in verdicts if (found := verdict.violation)), None)
+    fewest = min(verdict.draws for verdict in verdicts)
+    could = _could_show(fewest // 2, points[0], each)
+    return StageResult(
+        Stage.SAMPLED,
+        checks=sum(len(verdict.events) for verdict in verdicts),
+        claimed=float(points[0][0]),
+        measured=max(verdict.at_least for verdict in verdicts),
+        could_show=could,
+        witness=None if violation is None else _witness(violation, each),
+        notes=(
+            division,
+            "could show: the ε of the worst pair of laws (randomized response with δ) that is shown in "
+            f"half of the runs with {fewest // 2:,} fresh draws on each input",
+            *notes,
+        ),
+    )
+
+
+def _witness(event: CountedEvent, each: float) -> Witness:
+    first, second = ("second", "first") if event.is_reversed else ("first", "second")
+    return Witness(
+        pair=event.pair,
+        event=f"{event.family}: a set of outputs that is more likely on the {first} input",
+        numbers={
+            f"times on the {first} input": event.hits[0],
+            f"times on the {second} input": event.hits[1],
+            "fresh draws on each input": event.trials,
+            "probability at least": proportion_at_least(event.hits[0], event.trials, each),
+            "probability at most": proportion_at_most(event.hits[1], event.trials, each),
+            "claimed ε": event.epsilon,
+            "at δ": event.delta,
+        },
+        at_least=event.at_least,
+    )

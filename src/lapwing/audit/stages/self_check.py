@@ -1,0 +1,92 @@
+"""The self-check: mechanisms that are broken on purpose must each be caught by a named stage.
+
+Claim    an audit whose self-check holds has stages that can find each of these mistakes.
+Because  each bug goes through the same stage as the claims that are audited, and the stage must report a
+         violation. If one does not, the audit fails.
+Test     tests/audit/stages/test_self_check.py, tests/audit/test_planted.py
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lapwing.audit.case import RunStage, Stage, StageBudget, Witness
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    """A mechanism that is broken on purpose.
+
+    Args:
+        name: A short name.
+        wrong: What is wrong with it, in words.
+        stage: The stage that must catch it.
+        run: That stage, on the broken mechanism.
+    """
+
+    name: str
+    wrong: str
+    stage: Stage
+    run: RunStage
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBug:
+    """Whether a planted bug was caught.
+
+    Args:
+        name: The bug's name.
+        wrong: What is wrong with it.
+        stage: The stage that must catch it.
+        claimed: The ε that the broken mechanism claims.
+        measured: The largest ε that the stage found; None if it found another kind of violation.
+        witness: The violation; None if the bug was not caught.
+        why_not: Why the stage could not run; empty if it ran.
+        seconds: How long it took.
+    """
+
+    name: str
+    wrong: str
+    stage: Stage
+    claimed: float
+    measured: float | None
+    witness: Witness | None
+    why_not: str
+    seconds: float
+
+    @property
+    def is_caught(self) -> bool:
+        """Whether the stage reported a violation."""
+        return self.witness is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SelfCheck:
+    """The results of all planted bugs."""
+
+    bugs: tuple[CheckedBug, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are bugs, and each of them was caught."""
+        return bool(self.bugs) and all(bug.is_caught for bug in self.bugs)
+
+
+def run_self_check(bugs: Sequence[PlantedBug], budget: StageBudget | None = None) -> SelfCheck:
+    """Run each planted bug through its stage. The budget's error and progress are used."""
+    given = budget or StageBudget(is_thorough=False)
+    return SelfCheck(tuple(_checked(bug, given) for bug in bugs))
+
+
+def _checked(bug: PlantedBug, budget: StageBudget) -> CheckedBug:
+    budget.progress(f"self-check: {bug.name}")
+    start = time.monotonic()
+    result = bug.run(StageBudget(budget.seconds, budget.error, is_thorough=False))
+    seconds = time.monotonic() - start
+    witness = result.witness if result.stage is bug.stage else None
+    measured = result.measured if witness is None or witness.at_least is None else witness.at_least
+    return CheckedBug(
+        bug.name, bug.wrong, bug.stage, result.claimed, measured, witness, result.unable, seconds
+    )

@@ -1,0 +1,287 @@
+"""The sampled stage finds what is broken, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lapwing.audit.case import Stage, StageBudget
+from lapwing.audit.stages.events import FAMILIES
+from lapwing.audit.stages.outputs import Outputs, outcomes
+from lapwing.audit.stages.sampled import Draw, SampledPair, attack_pair, sampled_stage
+from lapwing.core.laplace import Laplace
+from lapwing.core.noise import bernoulli, discrete_gaussian, discrete_laplace, uniform_int
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.errors import BadParameter, BadValue
+
+ERROR = 1e-9  # false-alarm rate of every verdict below
+
+
+def _shifted(noise: Callable[[int], NDArray[np.int64]]) -> SampledPair:
+    return SampledPair("0 and 1", noise, lambda size: noise(size) + 1)
+
+
+def _laplace(scale: str | int, shift: int = 1) -> SampledPair:
+    return SampledPair(
+        "0 and 1",
+        lambda size: discrete_laplace(scale, size),
+        lambda size: discrete_laplace(scale, size) + shift,
+    )
+
+
+def _numpy_laplace(generator: np.random.Generator, value: float) -> Draw:
+    return lambda size: value + generator.laplace(0, 1, size)
+
+
+def test_the_attack_is_sharp_where_the_claim_is_tight() -> None:
+    """Randomized response and the Laplace count reach their ε; 200,000 draws must show 95 % of it."""
+    coins = RandomizedResponse.two_coins()
+    response = SampledPair(
+        "0 and 1",
+        lambda size: coins.sample(np.zeros(size, dtype=int)),
+        lambda size: coins.sample(np.ones(size, dtype=int)),
+    )
+    for pair, epsilon in ((response, coins.loss.epsilon), (_laplace(1), Fraction(1))):
+        verdict = attack_pair(pair, epsilon, draws=200_000, error=1e-6)
+        assert verdict.holds
+        assert verdict.at_least > 0.95 * epsilon
+
+
+def test_noise_at_half_the_scale_is_caught() -> None:
+    assert not attack_pair(_laplace("0.5"), 1, draws=20_000, error=ERROR).holds
+
+
+@pytest.mark.parametrize(("scale", "draws"), [("0.8", 20_000), ("0.90909", 120_000)])
+def test_noise_a_bit_too_small_is_caught(scale: str, draws: int) -> None:
+    """A true ε of 1.25 and of 1.1: 46,000 draws are needed for 1.1 with the best event known."""
+    assert not attack_pair(_laplace(scale), 1, draws=draws, error=1e-6).holds
+
+
+def test_wide_noise_too_small_is_caught_by_order() -> None:
+    """Scale 800 for a sensitivity of 1,000: no single output is frequent."""
+    verdict = attack_pair(_laplace(800, 1000), 1, draws=40_000, error=1e-6)
+    assert verdict.violation is not None
+    assert verdict.violation.family == "order of numbers"
+    assert attack_pair(_laplace(1000, 1000), 1, draws=40_000, error=1e-6).holds
+
+
+def test_noise_on_a_coarse_grid_is_caught_by_last_bits() -> None:
+    pair = SampledPair(
+        "0 and 1", lambda n: 64 * discrete_laplace(1000, n), lambda n: 64 * discrete_laplace(1000, n) + 1
+    )
+    verdict = attack_pair(pair, 1, draws=4_000, error=ERROR)
+    assert verdict.violation is not None
+    assert verdict.violation.family == "last bits"
+
+
+def test_bounded_noise_is_caught() -> None:
+    assert not attack_pair(
+        _shifted(lambda size: uniform_int(-5, 6, size)), 1, draws=20_000, error=ERROR
+    ).holds
+
+
+def test_float_noise_is_caught_by_its_low_bits() -> None:
+    """N1: whether y · 2⁵³ is whole tells 0 from 1 under naive float noise at a claimed ε = 1."""
+    generator = np.random.default_rng(1)
+    pair = SampledPair("0 and 1", _numpy_laplace(generator, 0), _numpy_laplace(generator, 1))
+    verdict = attack_pair(pair, 1, draws=40_000, error=1e-6)
+    assert verdict.at_least >= 5
+    assert verdict.violation is not None
+    assert verdict.violation.family == "lowest bit of floats"
+
+
+def test_negative_zero_is_caught() -> None:
+    def draw(zero: float) -> Draw:
+        return lambda size: np.where(uniform_int(0, 2, size) == 1, zero, 1.0)
+
+    assert not attack_pair(SampledPair("", draw(0.0), draw(-0.0)), 1, draws=2_000, error=ERROR).holds
+
+
+def test_an_error_is_an_outcome() -> None:
+    def release(value: int) -> float:
+        if value and not uniform_int(0, 10, 1)[0]:
+            raise ValueError("too large")
+        return float(discrete_laplace(100, 1)[0])
+
+    pair = SampledPair("0 and 1", outcomes(lambda: release(0)), outcomes(lambda: release(1)))
+    verdict = attack_pair(pair, 1, draws=4_000, error=ERROR)
+    assert verdict.violation is not None
+    assert verdict.violation.is_reversed
+
+
+def test_a_key_that_is_there_is_caught() -> None:
+    def keys(person: bool) -> Draw:
+        def release() -> list[str]:
+            noise = [str(key) for key in np.flatnonzero(bernoulli(Fraction(1, 2), 40))]
+            return [*noise, "rare"] if person and uniform_int(0, 10, 1)[0] else noise
+
+        return lambda size: [release() for _ in range(size)]
+
+    verdict = attack_pair(SampledPair("", keys(False), keys(True)), 1, draws=3_000, error=ERROR)
+    assert verdict.violation is not None
+    assert verdict.violation.family in {"keys", "classifier"}
+
+
+def test_a_length_is_caught() -> None:
+    def release(longer: int) -> Draw:
+        return lambda size: ["x" * int(n) for n in uniform_int(0, 3, size) + longer * 2]
+
+    assert not attack_pair(SampledPair("", release(0), release(1)), 1, draws=2_000, error=ERROR).holds
+
+
+def test_a_little_in_every_column_is_caught_by_the_classifier() -> None:
+    """Each of 30 columns has ε of about .1; together they have much more than 1."""
+
+    def rows(shift: int) -> Draw:
+        signs = np.array([1, -1] * 15)
+        return lambda size: discrete_gaussian(10, 30 * size).reshape(size, 30) + 4 * shift * signs
+
+    verdict = attack_pair(SampledPair("", rows(0), rows(1)), 1, draws=10_000, error=ERROR)
+    assert verdict.violation is not None
+    assert verdict.violation.family == "classifier"
+
+
+def test_histograms_as_mappings_are_compared_by_key() -> None:
+    def tables(count: int) -> Draw:
+        def draw(size: int) -> Outputs:
+            noisy = discrete_laplace(2, 3 * size).reshape(size, 3) + np.array([count, 7, 0])
+            return [{"a": float(a) + 0.5, "b": int(b), "c": int(c)} for a, b, c in noisy]
+
+        return draw
+
+    assert not attack_pair(SampledPair("", tables(0), tables(8)), 1, draws=4_000, error=ERROR).holds
+
+
+def test_several_points_of_a_curve_are_attacked() -> None:
+    """(1, .1) holds for this response, but the further claim (0, .15) does not."""
+    coins = RandomizedResponse.for_epsilon("0.5", options=2)
+    pair = SampledPair(
+        "",
+        lambda size: coins.sample(np.zeros(size, dtype=int)),
+        lambda size: coins.sample(np.ones(size, dtype=int)),
+    )
+    assert attack_pair(pair, 1, "0.1", draws=20_000, error=ERROR).holds
+    verdict = attack_pair(pair, 1, "0.1", draws=20_000, error=ERROR, curve=[(0, "0.15")])
+    assert verdict.violation is not None
+    assert verdict.violation.delta == 0.15
+    assert verdict.at_least < 1
+
+
+@pytest.mark.slow
+def test_false_alarms_are_as_rare_as_is_said() -> None:
+    """At error 0.2 on a tight claim: of 150 attacks, 55 or more would alarm with probability 1e-6."""
+    coins = RandomizedResponse.two_coins()
+
+    def report(answer: int) -> Draw:
+        return lambda size: coins.sample(np.full(size, answer))
+
+    pair = SampledPair("tight", report(0), report(1))
+    alarms = sum(not attack_pair(pair, coins.loss.epsilon, draws=200, error=0.2).holds for _ in range(150))
+    assert alarms < 55
+
+
+@pytest.mark.slow
+def test_a_thousand_audits_of_correct_mechanisms_give_no_alarm() -> None:
+    coins = RandomizedResponse.two_coins()
+    wide = Laplace.for_epsilon(1, l1=1000)
+
+    def three(values: list[int]) -> Draw:
+        return lambda size: wide.sample(values * size).reshape(size, 3)
+
+    def scaled(value: int) -> Draw:
+        return lambda size: wide.sample([value] * size) / 7
+
+    pairs: list[tuple[SampledPair, Fraction]] = [
+        (_laplace(1), Fraction(1)),
+        (_laplace(1000, 1000), Fraction(1)),
+        (SampledPair("", three([0, 0, 0]), three([300, -300, 400])), Fraction(1)),
+        (SampledPair("", scaled(0), scaled(1000)), Fraction(1)),
+        (
+            SampledPair("", lambda n: coins.sample([0] * n), lambda n: coins.sample([1] * n)),
+            coins.loss.epsilon,
+        ),
+    ]
+    for pair, epsilon in pairs:
+        assert all(attack_pair(pair, epsilon, draws=2_000, error=1e-6).holds for _ in range(200))
+
+
+def test_an_event_is_never_counted_on_the_draws_that_chose_it() -> None:
+    """Outputs that are all different tell nothing; counted where they were chosen, they would."""
+    pair = SampledPair("noise", lambda n: uniform_int(0, 1 << 60, n), lambda n: uniform_int(0, 1 << 60, n))
+    assert attack_pair(pair, 1, draws=4_000, error=1e-3).at_least == 0
+
+
+class TestTheStage:
+    def test_it_reports_a_witness_with_counts(self) -> None:
+        result = sampled_stage([_laplace(1), _laplace("0.5")], 1)(StageBudget(seconds=4, is_thorough=False))
+        assert result.stage is Stage.SAMPLED
+        assert result.witness is not None
+        assert result.witness.at_least is not None
+        assert result.witness.at_least > 1
+        assert result.measured == result.witness.at_least
+        assert result.witness.numbers["fresh draws on each input"] == 10_000
+
+    def test_it_says_what_it_could_have_shown_and_how_error_is_divided(self) -> None:
+        result = sampled_stage([_laplace(1)], 1)(StageBudget(seconds=4, is_thorough=False))
+        assert result.holds
+        assert result.could_show is not None
+        assert 1.1 < result.could_show < 1.15
+        assert "1e-06 in all, divided over 1 pairs x 2 directions x 1 families" in result.notes[0]
+        assert "2.5e-07 for each bound" in result.notes[0]
+        assert any("not judged" in note for note in result.notes)
+
+    def test_what_it_could_show_is_shown_in_about_half_of_the_runs(self) -> None:
+        result = sampled_stage([_laplace(1)], 1)(StageBudget(seconds=4, is_thorough=False))
+        assert result.could_show is not None
+        lie = 1 / (1 + np.exp(result.could_show))
+
+        def response(side: int) -> Draw:
+            return lambda size: bernoulli(Fraction(lie), size) ^ bool(side)
+
+        pair = SampledPair("", response(0), response(1))
+        caught = sum(not attack_pair(pair, 1, draws=20_000, error=1e-6).holds for _ in range(20))
+        assert 2 <= caught <= 18
+
+    def test_a_claim_that_so_few_draws_cannot_break_is_not_passed(self) -> None:
+        result = sampled_stage([_laplace(1)], 30)(StageBudget(seconds=1, is_thorough=False))
+        assert not result.holds
+        assert "more seconds" in result.unable
+
+    def test_slow_draws_stay_within_the_time(self) -> None:
+        def slow(size: int) -> Outputs:
+            return np.array([discrete_laplace(1, 1)[0] for _ in range(size)])
+
+        result = sampled_stage([SampledPair("", slow, slow)], "0.5")(StageBudget(seconds=0.5))
+        assert result.holds
+        assert int(result.notes[2].split(" draws")[0].split(": ")[-1].replace(",", "")) < 100_000
+
+    def test_another_number_of_outputs_is_refused(self) -> None:
+        short = SampledPair("", lambda n: [1] * n, lambda n: [1] * (n - 1))
+        with pytest.raises(BadValue, match="return one per draw"):
+            attack_pair(short, 1, draws=100, error=0.1)
+
+    @pytest.mark.parametrize(("epsilon", "delta"), [(-1, 0), (1, 1), (1, -1)])
+    def test_impossible_claims_are_refused(self, epsilon: int, delta: int) -> None:
+        with pytest.raises(BadParameter):
+            sampled_stage([_laplace(1)], epsilon, delta)
+
+
+def test_four_families_cost_little_of_the_shown_bound() -> None:
+    four = {name: FAMILIES[name] for name in ("likelihood order", "order of numbers", "last bits")}
+    many = {**four, "order again": FAMILIES["order of numbers"]}
+    one = {"likelihood order": FAMILIES["likelihood order"]}
+    # 1.3 times the draws of one family show as much.
+    alone = np.median(
+        [attack_pair(_laplace("0.8"), 1, draws=20_000, error=1e-6, families=one).at_least for _ in range(9)]
+    )
+    among = np.median(
+        [
+            attack_pair(_laplace("0.8"), 1, draws=26_000, error=1e-6, families=many).at_least
+            for _ in range(9)
+        ]
+    )
+    assert among > alone

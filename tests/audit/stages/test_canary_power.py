@@ -54,7 +54,7 @@ def test_the_accuracy_is_that_of_normal_scores() -> None:
 
 
 def test_a_release_that_could_be_shown_is_shown() -> None:
-    """At the least ε that is caught in 95 % of runs: 20 runs, and 12 misses have a probability below 1e-9."""
+    """At the least ε that is caught in 95 % of runs: 12 misses in 20 have a probability below 1e-9."""
     claimed, error = Fraction(1), Fraction(1, 100)
     fixed = OneRun(claimed, DELTA, error, 1000, 300, 300)
     caught = smallest_caught(fixed.least_right, canaries=1000, guesses=300, delta=DELTA)

@@ -210,10 +210,10 @@ def _with_all_right(canaries: int, guesses: int, claimed: Number, delta: Number,
 
 
 def _stage_result(found: OneRun) -> StageResult:
-    forms = {"canaries": found.canaries, "delta": found.delta}
+    canaries, delta = found.canaries, found.delta
     least, measured = found.least_right, found.at_least
-    could_show = smallest_caught(least, guesses=found.guesses, **forms)
-    best, guesses = best_expected_bound(found.claimed, error=found.error, **forms)
+    could_show = smallest_caught(least, canaries=canaries, guesses=found.guesses, delta=delta)
+    best, guesses = best_expected_bound(found.claimed, canaries=canaries, delta=delta, error=found.error)
     release = "Gaussian release" if found.delta else "randomized response"
     notes = (
         f"{found.right:,} of {found.guesses:,} guesses about {found.canaries:,} canaries were right; "

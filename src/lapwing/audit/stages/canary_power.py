@@ -118,7 +118,10 @@ def _law(log_binomials: NDArray[np.float64], probability: float) -> NDArray[np.f
         law[-1 if probability else 0] = 1.0
         return law
     k = np.arange(len(log_binomials))
-    return np.exp(log_binomials + k * math.log(probability) + k[::-1] * math.log1p(-probability))
+    found: NDArray[np.float64] = np.exp(
+        log_binomials + k * math.log(probability) + k[::-1] * math.log1p(-probability)
+    )
+    return found
 
 
 def _upper_tail(log_binomials: NDArray[np.float64], probability: float, least: int) -> float:

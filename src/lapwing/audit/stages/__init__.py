@@ -1,1 +1,1 @@
-"""The stages of an audit: replay, exact, sampled, canaries, and the check of the auditor itself."""
+"""The stages of an audit: ways to attack a claim, cheapest first."""

@@ -1,0 +1,149 @@
+"""Distances of two inputs of a mechanism, beside the distance that the mechanism declares.
+
+Claim    if the distance that is found is at most the declared one, the loss of the mechanism bounds what
+         its output reveals about the two inputs.
+Because  each distance is the one that the claim of the mechanism's class is about: L1, squared L2, the
+         largest move of a score, changed rows of a spectrum, changed keys, changed answers.
+Test     tests/audit/stages/test_distances.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.gaussian import Gaussian, GaussianShares
+from lapwing.core.laplace import Laplace, LaplaceShares
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
+
+Inputs = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDistance:
+    """The distance of two inputs, and the one that the mechanism declares. `what` names it in words."""
+
+    what: str
+    found: Fraction
+    declared: Fraction
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the inputs are as near as the mechanism declares."""
+        return self.found <= self.declared
+
+
+class NotComparable(Exception):
+    """Two inputs have no distance: the number of their values differs, or the mechanism is not known."""
+
+
+@singledispatch
+def distance(mechanism: Any, one: Inputs, other: Inputs) -> FoundDistance:
+    """Return the distance of two inputs of a mechanism.
+
+    Register a function for a mechanism of your own: `distance.register(MyMechanism)`.
+
+    Raises:
+        NotComparable: If the number of values differs, or replay does not know the mechanism.
+    """
+    raise NotComparable(f"replay does not know the distance of {type(mechanism).__name__}")
+
+
+@distance.register(Laplace)
+@distance.register(LaplaceShares)
+def _l1(mechanism: Laplace | LaplaceShares, one: Inputs, other: Inputs) -> FoundDistance:
+    moves = _moves(one["values"], other["values"])
+    return FoundDistance("L1", Fraction(sum(map(abs, moves))), Fraction(mechanism.l1))
+
+
+@distance.register(Gaussian)
+@distance.register(GaussianShares)
+def _l2_squared(mechanism: Gaussian | GaussianShares, one: Inputs, other: Inputs) -> FoundDistance:
+    moves = _moves(one["values"], other["values"])
+    return FoundDistance("squared L2", Fraction(sum(move * move for move in moves)), mechanism.l2_squared)
+
+
+@distance.register(Exponential)
+@distance.register(PermuteAndFlip)
+@distance.register(NoisyMax)
+def _scores(
+    mechanism: Exponential | PermuteAndFlip | NoisyMax, one: Inputs, other: Inputs
+) -> FoundDistance:
+    moves = _moves(one["scores"], other["scores"])
+    found = max(map(abs, moves), default=0)
+    return FoundDistance("largest move of a score", Fraction(found), Fraction(mechanism.sensitivity))
+
+
+@distance.register(AboveThreshold)
+def _question(mechanism: AboveThreshold, one: Inputs, other: Inputs) -> FoundDistance:
+    found = abs(int(one["value"]) - int(other["value"]))
+    return FoundDistance("move of the value", Fraction(found), Fraction(mechanism.sensitivity))
+
+
+@distance.register(Quantile)
+@distance.register(Extreme)
+def _rows(mechanism: Quantile | Extreme, one: Inputs, other: Inputs) -> FoundDistance:
+    """Return how many rows were added, removed or replaced: the steps that the claim counts."""
+    mine, its = (_counted(mechanism, inputs) for inputs in (one, other))
+    moves = [mine.get(point, 0) - its.get(point, 0) for point in mine.keys() | its.keys()]
+    more, less = sum(max(move, 0) for move in moves), sum(max(-move, 0) for move in moves)
+    replaces = isinstance(mechanism, Extreme) or mechanism.relation is Relation.REPLACE
+    found = max(more, less) if replaces else more + less
+    return FoundDistance("changed rows", Fraction(found), Fraction(mechanism.rows))
+
+
+def _counted(mechanism: Quantile | Extreme, inputs: Inputs) -> dict[int, int]:
+    """Return the rows of each grid point. Values outside the grid count at its ends."""
+    counted: dict[int, int] = {}
+    for point, rows in zip(_wholes(inputs["points"]), _wholes(inputs["counts"]), strict=True):
+        place = min(max(point, mechanism.first), mechanism.last)
+        counted[place] = counted.get(place, 0) + rows
+    return counted
+
+
+@distance.register(PartitionSelection)
+def _keys(mechanism: PartitionSelection, one: Inputs, other: Inputs) -> FoundDistance:
+    mine, its = named_counts(one), named_counts(other)
+    moves = [abs(mine.get(key, 0) - its.get(key, 0)) for key in mine.keys() | its.keys()]
+    if max(moves, default=0) > 1:
+        return FoundDistance("move of one key's count", Fraction(max(moves)), Fraction(1))
+    return FoundDistance("changed keys", Fraction(sum(moves)), Fraction(mechanism.keys))
+
+
+def named_counts(inputs: Inputs) -> dict[Any, int]:
+    """Return the number of units of each key. Keys without names are named by their places."""
+    counts = _wholes(inputs["counts"])
+    names = inputs.get("keys", ()) or range(len(counts))
+    return dict(zip(names, counts, strict=True))
+
+
+@distance.register(RandomizedResponse)
+def _answers(mechanism: RandomizedResponse, one: Inputs, other: Inputs) -> FoundDistance:
+    moves = _moves(one["answers"], other["answers"])
+    return FoundDistance("changed answers", Fraction(sum(map(bool, moves))), Fraction(1))
+
+
+def _wholes(values: Any) -> list[int]:
+    """Return values as Python's integers, which do not overflow."""
+    array: NDArray[Any] = np.atleast_1d(np.asarray(values))
+    return [int(value) for value in array.reshape(-1).tolist()]
+
+
+def _moves(one: Any, other: Any) -> list[int]:
+    mine, its = np.atleast_1d(np.asarray(one)), np.atleast_1d(np.asarray(other))
+    if mine.shape != its.shape:
+        raise NotComparable(f"{mine.size} values on one side, {its.size} on the other")
+    if mine.dtype.kind in "iub" and its.dtype.kind in "iub" and mine.size:
+        changed = np.flatnonzero(mine.reshape(-1) != its.reshape(-1))
+        mine, its = mine.reshape(-1)[changed], its.reshape(-1)[changed]
+    return [a - b for a, b in zip(_wholes(mine), _wholes(its), strict=True)]

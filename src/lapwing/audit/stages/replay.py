@@ -1,0 +1,320 @@
+"""Replay: run a computation on two neighbouring inputs, and compare all that reaches its mechanisms.
+
+The first run records each call: mechanism, inputs, output. The second run, on the neighbour, gets the
+recorded outputs, call by call. So a step that depends on earlier answers sees the same answers.
+
+Claim    on the pairs that were tried: both runs call equal mechanisms in the same order; what reaches each
+         differs by at most its declared distance; the results, given the same outputs, are equal; and the
+         losses of all calls add up to at most the loss that is charged.
+Because  each of these is compared, in whole numbers. It is the premise of adaptive composition. See
+         docs/arguments/audit_replay.md, also for what a replay cannot show.
+Test     tests/audit/stages/test_replay.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.stages.distances import FoundDistance, NotComparable, distance, named_counts
+from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, default_orders, price
+from lapwing.core.losses import Loss, Repeated, SequentialComposition
+from lapwing.core.observed import observing
+from lapwing.core.partition_selection import PartitionSelection
+
+# The Rényi orders at which losses are compared: those of an account with the usual (ε, δ) for life.
+ORDERS = default_orders(Fraction(10), Fraction(1, 10**6))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPair:
+    """A computation on two neighbouring inputs.
+
+    Args:
+        description: The two inputs, in words.
+        one: Runs the computation on the first input. Returns all that becomes public besides the outputs
+            of mechanisms: answers, statements, keys. None: nothing.
+        other: The same on the second input.
+        is_equal: Whether the inputs are the same (rows in another order): then all distances must be 0.
+    """
+
+    description: str
+    one: Callable[[], Any]
+    other: Callable[[], Any]
+    is_equal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismCall:
+    """One call of a mechanism in a recorded run."""
+
+    mechanism: Any
+    inputs: dict[str, Any]
+    output: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """The calls of a run, in order, and what it returned or raised."""
+
+    calls: tuple[MechanismCall, ...]
+    outcome: tuple[str, Any]
+
+
+Decide = Callable[[Any, dict[str, Any], Callable[[], Any], int], Any]
+Compose = Callable[[Sequence[MechanismCall]], Loss]
+
+
+def recorded_run(run: Callable[[], Any], decide: Decide | None = None) -> RecordedRun:
+    """Run a computation and record its calls.
+
+    Args:
+        run: The computation.
+        decide: Returns the output of a call, from the mechanism, its inputs, the function that draws, and
+            the number of calls before. None: all outputs are drawn.
+    """
+    calls: list[MechanismCall] = []
+
+    def observer(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
+        output = draw() if decide is None else decide(mechanism, inputs, draw, len(calls))
+        calls.append(MechanismCall(mechanism, _kept(inputs), output))
+        return output
+
+    with observing(observer):
+        try:
+            outcome = ("returned", run())
+        except Exception as error:  # an error is an outcome: it must not depend on one unit
+            outcome = ("raised", (type(error).__name__, str(error)))
+    return RecordedRun(tuple(calls), outcome)
+
+
+def _kept(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return copies of arrays: the computation may reuse them."""
+    return {
+        name: value.copy() if isinstance(value, np.ndarray) else value for name, value in inputs.items()
+    }
+
+
+def sequential(calls: Sequence[MechanismCall]) -> Loss:
+    """Return the loss of all calls, one after another."""
+    return _added(call.mechanism.loss for call in calls)
+
+
+def _added(losses: Iterable[Loss]) -> Loss:
+    counts: dict[Loss, int] = {}
+    for loss in losses:
+        counts[loss] = counts.get(loss, 0) + 1
+    return SequentialComposition(tuple(Repeated(loss, count) for loss, count in counts.items()))
+
+
+def replay_stage(
+    pairs: Iterable[ReplayPair] | Callable[[StageBudget], Iterable[ReplayPair]],
+    charged: Loss,
+    *,
+    epsilon: Fraction,
+    compose: Compose | None = None,
+    share: Callable[[Any], Hashable | None] | None = None,
+) -> RunStage:
+    """Return the stage that replays all pairs.
+
+    Args:
+        pairs: The pairs, or a function that makes them for a budget (fewer if it is not thorough).
+        charged: The loss that a ledger would be charged for one run.
+        epsilon: The claimed ε, for the report.
+        compose: Turns the calls of a run into their loss. None: the losses of the mechanisms add up.
+        share: Returns a key for a mechanism that is used on disjoint parts of the data (groups) for one
+            loss. The distances of calls with the same key are added. None: each call pays for itself.
+    """
+
+    def run(budget: StageBudget) -> StageResult:
+        replays = _Replays(charged, compose, share or (lambda _: None))
+        witness: Witness | None = None
+        for pair in pairs(budget) if callable(pairs) else pairs:
+            budget.progress(f"replay: {pair.description}")
+            witness = replays.violation(pair)
+            if witness is not None:
+                break
+        return StageResult(
+            Stage.REPLAY, replays.checks, float(epsilon), None,
+            could_show=float(epsilon) if replays.checks else None, witness=witness,
+            unable="" if replays.checks else "no pair was given",
+            notes=(
+                f"{replays.pairs} pairs, {replays.calls} calls of mechanisms compared",
+                f"largest distance: {float(replays.largest):.3g} of the declared one",
+            ),
+        )  # fmt: skip
+
+    return run
+
+
+@dataclass(slots=True)
+class _Replays:
+    """The comparisons of one stage, and their numbers so far."""
+
+    charged: Loss
+    compose: Compose | None
+    share: Callable[[Any], Hashable | None]
+    checks: int = 0
+    pairs: int = 0
+    calls: int = 0
+    largest: Fraction = Fraction(0)
+
+    def violation(self, pair: ReplayPair) -> Witness | None:
+        """Replay a pair and return what is wrong, if anything is."""
+        self.pairs += 1
+        one, other = _forced(pair, [])
+        found = self._compare(pair, one, other)
+        kept = _common_keys(one, other)
+        if found is None and any(kept):  # with all keys hidden nothing else reaches the noise
+            found = self._compare(pair, *_forced(pair, kept))
+        return found
+
+    def _compare(self, pair: ReplayPair, one: RecordedRun, other: RecordedRun) -> Witness | None:
+        shared: dict[Hashable, FoundDistance] = {}
+        for place, (mine, its) in enumerate(zip_longest(one.calls, other.calls), 1):
+            found = self._call(pair, place, mine, its, shared)
+            if found is not None:
+                return found
+        self.checks += 1
+        if comparable(one.outcome) != comparable(other.outcome):
+            return Witness(
+                pair.description,
+                "the results differ although all mechanisms gave the same outputs",
+                {"one": _short(one.outcome), "other": _short(other.outcome)},
+            )
+        return self._loss(pair, one.calls)
+
+    def _call(
+        self,
+        pair: ReplayPair,
+        place: int,
+        mine: MechanismCall | None,
+        its: MechanismCall | None,
+        shared: dict[Hashable, FoundDistance],
+    ) -> Witness | None:
+        self.checks += 1
+        self.calls += 1
+        numbers: dict[str, float | int | str] = {"call": place}
+        if mine is None or its is None:
+            side, call = ("other", its) if mine is None else ("one", mine)
+            numbers["mechanism"] = repr(call.mechanism) if call else ""
+            return Witness(pair.description, f"only the run on the {side} input has this call", numbers)
+        if mine.mechanism != its.mechanism:
+            numbers |= {"one": repr(mine.mechanism), "other": repr(its.mechanism)}
+            return Witness(pair.description, "the mechanisms of the two runs differ", numbers)
+        numbers["mechanism"] = repr(mine.mechanism)
+        try:
+            found = distance(mine.mechanism, mine.inputs, its.inputs)
+        except NotComparable as error:
+            return Witness(pair.description, f"the inputs cannot be compared: {error}", numbers)
+        key = self.share(mine.mechanism)
+        if key is not None:
+            earlier = shared[key].found if key in shared else Fraction(0)
+            found = shared[key] = FoundDistance(found.what, found.found + earlier, found.declared)
+        if found.declared:
+            self.largest = max(self.largest, found.found / found.declared)
+        if found.is_within and not (pair.is_equal and found.found):
+            return None
+        numbers |= {"found": str(found.found), "declared": "0" if pair.is_equal else str(found.declared)}
+        return Witness(pair.description, f"{found.what} of the inputs exceeds the declared one", numbers)
+
+    def _loss(self, pair: ReplayPair, calls: Sequence[MechanismCall]) -> Witness | None:
+        self.checks += 1
+        if self.compose is not None:
+            loss = self.compose(calls)
+        else:
+            loss = _added(call.mechanism.loss for call in self._paying(calls))
+        paid, charged = price(loss, ORDERS).costs, price(self.charged, ORDERS).costs
+        names = ["δ₀", "ε", "δ", *(f"Rényi value at order {order}" for order in ORDERS)]
+        for name, mine, its in zip(names, paid, charged, strict=True):
+            if mine > its:
+                unit = DELTA_UNIT if name.startswith("δ") else EPSILON_UNIT
+                return Witness(
+                    pair.description,
+                    "the losses of all calls add up to more than what is charged",
+                    {"calls": len(calls), "cost": name, "added up": mine / unit, "charged": its / unit},
+                )
+        return None
+
+    def _paying(self, calls: Sequence[MechanismCall]) -> list[MechanismCall]:
+        """Return the calls whose losses count: of those that share one loss, the first."""
+        paying, seen = [], set()
+        for call in calls:
+            key = self.share(call.mechanism)
+            if key is None or key not in seen:
+                paying.append(call)
+                seen.add(key)
+        return paying
+
+
+def _forced(pair: ReplayPair, kept: Sequence[set[Any]]) -> tuple[RecordedRun, RecordedRun]:
+    """Record one input's run, then run the other with the recorded outputs.
+
+    The n-th selection keeps the keys `kept[n]`, and none if there is no such set. (A key that only one
+    input has is kept with probability at most δ, which the loss of the selection counts.)
+    """
+
+    def selecting(inner: Callable[[Any, Callable[[], Any], int], Any]) -> Decide:
+        selections = 0
+
+        def decide(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
+            nonlocal selections
+            if not isinstance(mechanism, PartitionSelection):
+                return inner(mechanism, draw, place)
+            keys = kept[selections] if selections < len(kept) else set()
+            selections += 1
+            return np.array([name in keys for name in named_counts(inputs)], dtype=bool)
+
+        return decide
+
+    one = recorded_run(pair.one, selecting(lambda _mechanism, draw, _place: draw()))
+
+    def replayed(mechanism: Any, draw: Callable[[], Any], place: int) -> Any:
+        # A call that the first run did not have is a violation; the run goes on with a drawn output.
+        is_same = place < len(one.calls) and one.calls[place].mechanism == mechanism
+        output = one.calls[place].output if is_same else draw()
+        return output.copy() if isinstance(output, np.ndarray) else output
+
+    return one, recorded_run(pair.other, selecting(replayed))
+
+
+def _common_keys(one: RecordedRun, other: RecordedRun) -> list[set[Any]]:
+    """Return the keys that both inputs have, for each selection."""
+
+    def selections(run: RecordedRun) -> list[set[Any]]:
+        return [
+            set(named_counts(call.inputs))
+            for call in run.calls
+            if isinstance(call.mechanism, PartitionSelection)
+        ]
+
+    return [mine & its for mine, its in zip(selections(one), selections(other), strict=False)]
+
+
+def comparable(value: Any) -> Any:
+    """Return a result as plain values that can be compared, also arrays, NaN and dataclasses."""
+    match value:
+        case np.ndarray():
+            if value.dtype == object:
+                return ("array", value.shape, comparable(value.reshape(-1).tolist()))
+            return ("array", value.dtype.str, value.shape, value.tobytes())
+        case dict():
+            return ("dict", [(key, comparable(one)) for key, one in value.items()])
+        case list() | tuple():
+            return [comparable(one) for one in value]
+        case float() if value != value:  # noqa: PLR0124 (NaN is not equal to itself)
+            return "NaN"
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value).__name__, [comparable(getattr(value, f.name)) for f in fields(value)])
+    return value
+
+
+def _short(value: Any, most: int = 300) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"

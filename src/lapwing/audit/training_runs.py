@@ -16,19 +16,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
-from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult
+import numpy as np
+
+from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.stages.coupling import coupled
-from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, sequential
+from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, recorded_run, sequential
+from lapwing.core.exact import ball, precision, upper
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import Loss, ParallelComposition, SampledGaussian
+from lapwing.core.noise import uniform_int
 from lapwing.core.observed import observed_call, observing
 from lapwing.errors import MissingExtra
+from lapwing.learn.confidence_bounds import float_up
 from lapwing.learn.payer import PaidResult, Payer, UnchargedPayer
 
 SEEDS = (1, 2, 3)
+PARTICIPATIONS = 16
 
 
 class AuditPayer(UnchargedPayer):
@@ -143,8 +150,11 @@ def watching(wanted: Callable[[Any], bool]) -> Iterator[list[Any]]:
         yield seen
 
 
+AddedUnit = tuple[str, Sequence[Sequence[Any]], Sequence[Any]]  # in words; its rows; their targets
+
+
 def neighbour_pairs(
-    fit: Fit, base: LabelledRows, units: Iterable[tuple[str, Sequence[Sequence[Any]], Sequence[Any]]]
+    fit: Fit, base: LabelledRows, units: Iterable[AddedUnit], *, quick: int | None = None
 ) -> Callable[[StageBudget], Iterator[ReplayPair]]:
     """Return the pairs of a replay: nobody and one unit, the base with each of the units, another order.
 
@@ -152,11 +162,13 @@ def neighbour_pairs(
         fit: Trains on rows, and pays with a payer.
         base: The rows of the other units, one row for each.
         units: The units that are added: in words, their rows and targets.
+        quick: The number of units that are tried if the budget is not thorough; None for all.
     """
-    added = list(units)
+    every = list(units)
 
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
         seeds = SEEDS if budget.is_thorough else SEEDS[:1]
+        added = every if budget.is_thorough else every[:quick]
         nobody = LabelledRows([], [])
         for seed in seeds:
             words, rows, target = added[0]
@@ -177,21 +189,24 @@ def neighbour_pairs(
 
 def odd_units(
     width: int, low: float, high: float, *, classes: Sequence[Any], rare: Any
-) -> list[tuple[str, list[list[Any]], list[Any]]]:
-    """Return units to be added to tables of `width` columns: ordinary, at the ends, beyond them, and odd."""
+) -> list[AddedUnit]:
+    """Return units to be added to tables of `width` columns: ordinary, at the ends, beyond them, and odd.
+
+    Those that are most likely to show an error are the first.
+    """
     first, last = classes[0], classes[-1]
     middle = (low + high) / 2
     ends = [[low if (k >> column) & 1 else high for column in range(width)] for k in range(4)]
     many = [[low + (high - low) * k / 39 for _ in range(width)] for k in range(40)]
     return [
+        ("a unit of 40 equal rows", [ends[0]] * 40, [last] * 40),
+        ("a unit far beyond the ends", [[1e30, -1e30] * (width // 2) + [1e30] * (width % 2)], [last]),
+        ("a unit of NaN", [[math.nan] * width], [last]),
+        ("a unit at mixed ends", [ends[1]], [first]),
         ("a unit of one row", [[middle] * width], [first]),
         ("a unit at the upper ends", [ends[0]], [last]),
-        ("a unit at mixed ends", [ends[1]], [first]),
-        ("a unit far beyond the ends", [[1e30, -1e30] * (width // 2) + [1e30] * (width % 2)], [last]),
         ("a unit of infinities", [[math.inf, -math.inf] * (width // 2) + [math.inf] * (width % 2)], [first]),
-        ("a unit of NaN", [[math.nan] * width], [last]),
         ("a unit of 40 rows", many, [(first, last)[k % 2] for k in range(40)]),
-        ("a unit of 40 equal rows", [ends[0]] * 40, [last] * 40),
         ("a unit of a rare class", [[middle] * width], [rare]),
     ]
 
@@ -244,3 +259,72 @@ def with_extra(stage: Stage, claimed: float, make: Callable[[], RunStage]) -> Ru
             return StageResult(stage, 0, claimed, unable=str(missing))
 
     return run
+
+
+def participation_stage(
+    replayed: RunStage, fit: Fit, base: LabelledRows, unit: AddedUnit, charged: Loss
+) -> RunStage:
+    """Return a replay that also compares how often one unit takes part with the rate that is charged.
+
+    Only a thorough audit counts: it trains on `PARTICIPATIONS` pairs with fresh seeds. The probability of a
+    false alarm is at most the error of the budget.
+
+    Args:
+        replayed: The replay, which comes first.
+        fit: Trains on rows, and pays with a payer.
+        base: The rows of the other units.
+        unit: The unit that is added. It must move each sum in which it takes part.
+        charged: The loss that is charged: a fixed run with steps that sample units.
+    """
+    rates = {
+        step.noise: step.rate
+        for step, _ in (charged.steps if isinstance(charged, FixedRun) else ())
+        if isinstance(step, SampledGaussian)
+    }
+
+    def run(budget: StageBudget) -> StageResult:
+        found = replayed(budget)
+        if not (rates and found.holds and budget.is_thorough):
+            return found
+        moved: Counter[Fraction] = Counter()
+        steps: Counter[Fraction] = Counter()
+        words, rows, target = unit
+        for seed in uniform_int(0, 1 << 62, PARTICIPATIONS).tolist():
+            pair = training_pair(words, fit, base, base.with_unit(rows, target), seed=seed)
+            for mine, its in replayed_calls(pair):
+                rate = rates.get(mine.mechanism.loss)
+                if rate is not None:
+                    steps[rate] += 1
+                    moved[rate] += not np.array_equal(mine.inputs["values"], its.inputs["values"])
+        notes, witness = list(found.notes), None
+        for rate, count in steps.items():
+            notes.append(f"{words} moved {moved[rate]} of {count} steps that are charged at rate {rate}")
+            if _upper_tail(count, moved[rate], rate) <= budget.error:
+                witness = Witness(
+                    f"{len(base.rows)} units; the same and {words}",
+                    f"the unit takes part in {moved[rate]} of {count} steps, more than the rate allows",
+                    {"steps": count, "moved": moved[rate], "rate": str(rate), "error": budget.error},
+                )
+        checks = found.checks + len(steps)
+        return replace(found, checks=checks, witness=witness, notes=tuple(notes))
+
+    return run
+
+
+def _upper_tail(count: int, least: int, probability: Fraction) -> float:
+    """Return an upper bound on P[binomial >= least]."""
+    if not least:
+        return 1.0
+    with precision(128):
+        tail = ball(probability).beta_lower(least, count - least + 1, regularized=True)
+        return float_up(upper(tail))
+
+
+def replayed_calls(pair: ReplayPair) -> list[tuple[MechanismCall, MechanismCall]]:
+    """Return the calls of both runs of a pair, the second one with the outputs of the first."""
+    one = recorded_run(pair.one)
+
+    def decide(_mechanism: Any, _inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
+        return one.calls[place].output if place < len(one.calls) else draw()
+
+    return list(zip(one.calls, recorded_run(pair.other, decide).calls, strict=False))

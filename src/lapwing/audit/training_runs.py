@@ -91,6 +91,12 @@ class LabelledRows:
             [*self.units, *(new for _ in rows)],
         )
 
+    def with_other_rows(self) -> LabelledRows:
+        """Return the same units with two rows each. The second is the row of another unit."""
+        return LabelledRows(
+            [*self.rows, *self.rows[::-1]], [*self.target, *self.target[::-1]], [*self.units, *self.units]
+        )
+
     def reversed(self) -> LabelledRows:
         """Return the same rows in another order."""
         return LabelledRows(self.rows[::-1], self.target[::-1], self.units[::-1])
@@ -180,6 +186,12 @@ def neighbour_pairs(
                     f"{len(base.rows)} units; the same and {words}",
                     fit, base, base.with_unit(rows, target), seed=seed,
                 )  # fmt: skip
+            twice = base.with_other_rows()
+            words, rows, target = added[0]
+            yield training_pair(
+                f"{len(base.rows)} units of two rows; the same and {words}",
+                fit, twice, twice.with_unit(rows, target), seed=seed,
+            )  # fmt: skip
             yield training_pair(
                 "rows; the same in another order", fit, base, base.reversed(), seed=seed, is_equal=True
             )

@@ -21,6 +21,7 @@ from lapwing.sql.truncated.prepared_copy import PreparedCopy
 from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
+from support.reached import reaching
 
 COUNT = "SELECT COUNT(*) AS n, SUM(stay) AS s FROM visits"
 
@@ -90,8 +91,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
 ) -> None:
     """People are registered from the copy itself; until they are, nothing is answered."""
     where = policy.tables["visits"].source.table
-    seen: list[int] = []
-    with Dataset(policy, analyst="ann", record=lambda _, arrays: seen.append(int(arrays[0][0]))) as dataset:
+    with Dataset(policy, analyst="ann") as dataset, reaching() as reached:
         dataset.prepare()
         dataset.ask(COUNT, epsilon=1)
         told: list[set[int]] = []
@@ -112,7 +112,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
         dataset.prepare()
         dataset.ask(COUNT, epsilon=1)
         assert told == [{*range(1, 51), 555}]
-        assert seen[::2] == [50, 51]
+        assert [one.values[0] for one in reached][::2] == [50, 51]
 
 
 def test_another_table_must_be_registered(policy: Policy) -> None:

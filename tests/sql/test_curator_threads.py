@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.observed import observing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, InProgress
 from lapwing.ledger import DataSet
@@ -104,8 +105,12 @@ def test_an_answer_that_is_paid_for_is_told_though_the_source_changes_then(
     def changed() -> DataSet:
         raise BadParameter("source", "changed since the ledger last saw it")
 
-    dataset.curator.record = lambda *_: monkeypatch.setattr(dataset.curator, "data", changed)
-    answer = dataset.ask(COUNT, epsilon="0.01")
+    def change(_mechanism: object, _inputs: object, draw: Callable[[], Any]) -> Any:
+        monkeypatch.setattr(dataset.curator, "data", changed)
+        return draw()
+
+    with observing(change):
+        answer = dataset.ask(COUNT, epsilon="0.01")
     assert answer.truncation[0].startswith("Uses at most")
     assert spent(dataset) == 1 / 100
 

@@ -19,6 +19,7 @@ from lapwing.sql.truncated import registration
 from lapwing.sql.truncated.reader import Reader
 from sql.conftest import POLICY, write_visits
 from support.raised import coded, named
+from support.reached import reaching
 
 Open = Callable[..., Dataset]
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -320,15 +321,10 @@ def test_X7_a_failing_engine_gives_one_reply_stays_charged_and_is_held(
 
 
 def test_S6_what_reaches_the_mechanisms_is_the_bounded_table(opened: Open) -> None:
-    seen: list[list[Any]] = []
-
-    def record(what: tuple[Any, ...], arrays: tuple[Any, ...]) -> None:
-        seen.append([what[0], *map(int, arrays[0])])
-
     dataset = opened()
-    dataset.curator.record = record
-    dataset.ask(COUNT, epsilon=1)
-    assert seen == [["part", 600]]  # of 900 rows
+    with reaching() as reached:
+        dataset.ask(COUNT, epsilon=1)
+    assert [one.values for one in reached] == [[600]]  # of 900 rows
 
 
 def test_L13_an_answer_that_was_edited_is_noticed(opened: Open, tmp_path: Path) -> None:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 import time
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from lapwing.errors import BadValue
 from lapwing.sql.bound_query import NoisyAggregate
 from lapwing.sql.expression import Numeric
 from lapwing.sql.noising import CodeCounts, ExactGrouping, add_noise, deviation, divide_budget
 from support.noisy_questions import COUNT, STAY, declared, exact, question, undeclared
+from support.reached import reaching
 from support.streams import SeededStream
 
 MEDIAN = NoisyAggregate("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
 TOP = NoisyAggregate("max", (), STAY, spectrum=0)
-Seen = dict[tuple[Any, ...], tuple[NDArray[Any], ...]]
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +43,14 @@ def test_measured_noise_is_within_two_percent_of_the_claim(kind: str, epsilon: s
 def test_every_declared_key_is_answered_and_every_mechanism_sees_one_vector() -> None:
     asked = question(declared(3), declared(4, "sex"), sets=((0, 1), (1,), ()), parts=2)
     shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
-    seen: Seen = {}
-    found = add_noise(shares, exact(asked, 7), record=seen.__setitem__)
+    with reaching() as reached:
+        found = add_noise(shares, exact(asked, 7))
     assert [one.groups for one in found] == [12, 4, 1]
     assert all(one.keys is None and len(one.parts) == 2 for one in found)
-    assert set(seen) == {("part", s, p) for s in range(3) for p in range(2)}
-    assert all(set(values.tolist()) == {7} for (values,) in seen.values())
+    assert [one.mechanism for one in reached] == [
+        shares.mechanism(s, p) for s in range(3) for p in range(2)
+    ]
+    assert [one.values for one in reached] == [[7] * groups for groups in (12, 4, 1) for _ in range(2)]
 
 
 def test_wide_numbers_are_taken_as_python_integers() -> None:
@@ -68,11 +68,12 @@ def test_only_selected_keys_come_out_and_in_order() -> None:
     keys = [("z",), ("rare",), (None,), ("a",), ("ä",)]
     units = np.array([500, 1, 500, 500, 500])
     values = np.arange(10).reshape(5, 2) * 1000
-    seen: Seen = {}
-    (found,) = add_noise(shares, [ExactGrouping(values, keys=keys, units=units)], record=seen.__setitem__)
+    with reaching() as reached:
+        (found,) = add_noise(shares, [ExactGrouping(values, keys=keys, units=units)])
     assert found.keys == [("a",), ("z",), ("ä",), (None,)]
-    assert seen[("part", 0, 0)][0].tolist() == [6000, 0, 8000, 4000]
-    assert seen[("selection", 0)][0] is units
+    selection, part, _ = reached
+    assert part.values == [6000, 0, 8000, 4000]
+    assert selection.inputs == {"counts": units, "keys": keys}
     assert found.groups == len(found.parts[0]) == 4
 
 
@@ -109,15 +110,15 @@ def test_choices_are_made_in_every_group_on_its_own_codes() -> None:
     cells = np.array([2, 0, 2, 0, 0])
     codes = np.array([10, 5, 50, 6, 7])
     rows = np.array([400, 300, 400, 1, 300])
-    seen: Seen = {}
     spectra = (CodeCounts(cells, codes, rows),)
-    (found,) = add_noise(
-        shares, [ExactGrouping(np.zeros((3, 0), np.int64), spectra)], record=seen.__setitem__
-    )
+    with reaching() as reached:
+        (found,) = add_noise(shares, [ExactGrouping(np.zeros((3, 0), np.int64), spectra)])
     median, top = (chosen.wanted for chosen in shares.chosen)
-    reached = {group: seen[("choice", 0, median, group)][0].tolist() for group in range(3)}
-    assert reached == {0: [5, 6, 7], 1: [], 2: [10, 50]}
-    assert seen[("choice", 0, top, 2)][1].tolist() == [400, 400]
+    assert [one.mechanism for one in reached] == [
+        chosen.mechanism for chosen in shares.chosen for _ in "012"
+    ]
+    assert [one.values for one in reached] == [[5, 6, 7], [], [10, 50]] * 2
+    assert reached[-1].inputs["counts"].tolist() == [400, 400]
     assert 5 <= found.codes[median][0] <= 7
     assert found.codes[top][2] in range(40, 51)
     assert 0 <= found.codes[median][1] <= 60

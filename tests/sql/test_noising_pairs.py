@@ -6,11 +6,9 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
@@ -32,6 +30,7 @@ from support.clinic import asked, clinic_catalog
 from support.evaluated import evaluated
 from support.noisy_questions import declared
 from support.private_tables import policy_of, table_of, whole
+from support.reached import reaching
 from support.streams import SeededStream
 
 CATALOG = clinic_catalog()  # five rows of a person; stay is 0 to 60 and may be missing
@@ -116,13 +115,12 @@ def test_a_pair_is_paid_for_once(epsilon: str) -> None:
 
 
 def test_both_numbers_of_all_groups_reach_one_mechanism_together() -> None:
-    seen: dict[tuple[Any, ...], tuple[NDArray[Any], ...]] = {}
     values = np.array([[10, 110], [20, 220], [30, 330]])
     for kind in ("laplace", "gaussian"):
         shares = divide_budget(average(groups=3), epsilon=1, delta="1e-6", noise=kind)
-        (found,) = add_noise(shares, [ExactGrouping(values)], record=seen.__setitem__)
-        assert list(seen) == [("part", 0, 0)]
-        assert seen["part", 0, 0][0].tolist() == [10, 20, 30, 110, 220, 330]
+        with reaching() as reached:
+            (found,) = add_noise(shares, [ExactGrouping(values)])
+        assert [one.values for one in reached] == [[10, 20, 30, 110, 220, 330]]
         assert [len(part) for part in found.parts] == [6]
     (added,) = shares.added
     assert isinstance(added.mechanism, Gaussian)

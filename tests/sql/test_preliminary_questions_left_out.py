@@ -21,6 +21,7 @@ from sql.conftest import Open, write_visits
 from sql.test_dataset import spent
 from sql.truncated.test_reader_neighbours import PERIODS, require_close
 from support.hospital import ENGINES, WARDS, Hospital, invented, policy_for
+from support.reached import reaching
 from support.slowly import first
 
 KEY = bytes(range(32))
@@ -153,10 +154,9 @@ def test_a_prepared_copy_gives_the_same_as_the_source(opened: Open) -> None:
     """The copy holds K + 1 rows of a person: rows beyond are counted in the source."""
     dataset = opened()
     dataset.prepare()
-    found: dict[Any, Any] = {}
-    dataset.curator.record = lambda what, arrays: found.update({what: arrays[0].tolist()})
-    dataset.truncated("visits", epsilon=1, beyond=10)
-    assert list(found.values()) == [[300], [600], [300]]
+    with reaching() as reached:
+        dataset.truncated("visits", epsilon=1, beyond=10)
+    assert [one.values for one in reached] == [[300], [600], [300]]
 
 
 @pytest.mark.parametrize("beyond", [0, 7, -10, True, 10**6])

@@ -21,6 +21,7 @@ from lapwing.sql.relation import expressions_of, scans_of, undo_where_first, whe
 from lapwing.sql.truncated.reader import Reader
 from sql.truncated.test_reader_neighbours import Found, require_all_close, require_same
 from support.hospital import ENGINES, WARDS, Hospital, invented, policy_for
+from support.reached import reaching
 from support.slowly import first
 
 KEY = bytes(range(32))
@@ -79,20 +80,20 @@ def test_no_row_is_wasted_on_what_is_not_asked_about(tmp_path: Path) -> None:
 
 def test_both_ways_are_different_questions_also_with_a_copy(tmp_path: Path) -> None:
     policy = policy_for(invented(2), "duckdb", tmp_path)
-    seen: list[int] = []
-    with Dataset(policy, analyst="ann", record=lambda _, arrays: seen.append(int(arrays[0][0]))) as dataset:
+    with Dataset(policy, analyst="ann") as dataset, reaching() as reached:
         dataset.prepare()
         sql = "SELECT COUNT(*) AS n FROM visits WHERE stay > 20"
         plain = dataset.ask(sql, epsilon=1)
         plan = dataset.plan(sql, epsilon=1, where_first=True)
         assert "among those that WHERE keeps" in plan.bounds[0]
         assert len(plan.dry_run()) == 1
+        del reached[1:]  # the dry run's
         first = plan.release()
         assert not first.is_replay
         assert plan.release().is_replay
         assert dataset.ask(sql, epsilon=1).receipt == plain.receipt
-    assert len(seen) == 2
-    assert seen[1] >= seen[0]
+    assert len(reached) == 2
+    assert reached[1].values >= reached[0].values
 
 
 def test_without_where_it_is_refused_before_anything_is_charged(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sql.conftest import write_visits
 from support.askers import ask, die
 from support.forking import FORKING, forked
 from support.raised import named
+from support.reached import reaching
 
 Open = Callable[..., Dataset]
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -124,15 +125,14 @@ def test_intervals_with_sampling_error_are_not_combined_without_it(opened: Open)
 
 
 def test_a_copy_that_another_process_made_is_the_one_that_is_asked(opened: Open, tmp_path: Path) -> None:
-    seen: list[int] = []
     dataset = opened()
-    dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
-    dataset.prepare()
-    dataset.ask(COUNT, epsilon=1)
-    write_visits(tmp_path, range(300, 400), "visits_new")
-    opened(analyst="curator", rewrite=False).prepare()
-    assert dataset.ask(COUNT, epsilon=1).receipt is not None
-    assert seen == [600, 800]
+    with reaching() as reached:
+        dataset.prepare()
+        dataset.ask(COUNT, epsilon=1)
+        write_visits(tmp_path, range(300, 400), "visits_new")
+        opened(analyst="curator", rewrite=False).prepare()
+        assert dataset.ask(COUNT, epsilon=1).receipt is not None
+    assert [one.values for one in reached] == [[600], [800]]
 
 
 @pytest.mark.parametrize("prepared", [True, False])

@@ -35,12 +35,7 @@ from lapwing.publish import methods
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.data_dictionary import dictionary_digest
 from lapwing.publish.measured.journal import Journal, JournalStep, held
-from lapwing.publish.measured.private_marginals import (
-    PrivateMarginals,
-    Record,
-    noisy_marginal,
-    step_loss,
-)
+from lapwing.publish.measured.private_marginals import PrivateMarginals, noisy_marginal, step_loss
 from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.methods import Measured, Progress, affordable, fit_measured, smallest_sigma
 from lapwing.publish.models.domain import Clique
@@ -91,7 +86,6 @@ def publish_table(
     journal: Path,
     *,
     progress: Progress | None = None,
-    record: Record | None = None,
 ) -> SyntheticTable:
     """Measure, or read what was measured before under this name, and invent rows.
 
@@ -100,7 +94,6 @@ def publish_table(
         rho: The ρ that is reserved.
         journal: The file of the steps. After a crash, the same file continues.
         progress: Called after each step.
-        record: Called with the input of every mechanism. Only tests that replay neighbours use it.
 
     Raises:
         OverBudget: If the accounts have less. Nothing is charged.
@@ -124,9 +117,7 @@ def publish_table(
                     if earlier is not None and earlier.state is RequestState.ANSWERED:
                         work = gate.reserve(spending, key=bound.key)  # another run finished meanwhile
                     else:
-                        done = _measure(
-                            bound, price, version, work=work, path=journal, progress=progress, record=record
-                        )
+                        done = _measure(bound, price, version, work=work, path=journal, progress=progress)
             except BaseException:
                 work.leave()
                 raise
@@ -164,7 +155,6 @@ def _measure(
     work: Work,
     path: Path,
     progress: Progress | None,
-    record: Record | None,
 ) -> Measured:
     dataset, table = bound.dataset, list[Wholes]()
 
@@ -181,7 +171,7 @@ def _measure(
     def source(steps: Journal, budget: Fraction) -> PrivateMarginals:
         return PrivateMarginals(
             bound.domain, read, rows_per_unit=bound.rows_per_unit, budget=budget, charge=work.step,
-            fail=work.fail, journal=steps, record=record,
+            fail=work.fail, journal=steps,
         )  # fmt: skip
 
     journals = [journal(name) for name in (("", ".check") if price.check else ("",))]

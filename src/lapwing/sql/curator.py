@@ -24,7 +24,7 @@ from lapwing.sql import policy_ledger
 from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.noising import ExactGrouping, RecordInput
+from lapwing.sql.noising import ExactGrouping
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
@@ -50,7 +50,6 @@ class Curator:
     Args:
         policy: The policy, or the path of its file.
         threads: How many threads an engine may use for one question. None: as the policy says.
-        record: Called with the input of every mechanism. Only tests that replay neighbours use it.
 
     Raises:
         BadParameter: If the policy file is not valid.
@@ -61,12 +60,9 @@ class Curator:
         ...     answer = curator.session("ann").ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
     """
 
-    def __init__(
-        self, policy: Policy | str | Path, *, threads: int | None = None, record: RecordInput | None = None
-    ) -> None:
+    def __init__(self, policy: Policy | str | Path, *, threads: int | None = None) -> None:
         self.policy = policy if isinstance(policy, Policy) else load_policy(Path(policy))
         self.threads = threads
-        self.record = record
         self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them
         self.notify: policy_ledger.Notify = self.notices.append
         self._ledger: Ledger | None = None
@@ -266,7 +262,7 @@ class Curator:
     def with_policy(self, policy: Policy) -> Iterator[Curator]:
         """Lend a curator of a policy with other columns of the same tables, which uses this ledger."""
         with self.keeping_open():
-            other = Curator(policy, threads=self.threads, record=self.record)
+            other = Curator(policy, threads=self.threads)
             other._ledger = self.ledger
             try:
                 yield other

@@ -21,7 +21,6 @@ from lapwing.sql.accuracy import AccuracyOrPrice, checked_count, declared_size
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.curator import Curator
-from lapwing.sql.noising import RecordInput
 from lapwing.sql.plan import Plan, plan_question, plan_truncation
 from lapwing.sql.policy import Policy
 from lapwing.sql.preliminary_questions import (
@@ -66,7 +65,6 @@ class Dataset:
         source: The curator; or a policy, for which the session makes a curator that closes with it.
         analyst: The name under which quotas and stored answers are kept.
         threads: How many threads an engine may use, if a policy is given.
-        record: Called with the input of every mechanism, if a policy is given. Only for tests.
         closes: Whether closing this session closes the curator.
 
     Raises:
@@ -85,13 +83,10 @@ class Dataset:
         *,
         analyst: str,
         threads: int | None = None,
-        record: RecordInput | None = None,
         closes: bool = False,
     ) -> None:
         self._closes = closes or isinstance(source, Policy)
-        self.curator = (
-            Curator(source, threads=threads, record=record) if isinstance(source, Policy) else source
-        )
+        self.curator = Curator(source, threads=threads) if isinstance(source, Policy) else source
         self.analyst = ReleaseSession(self.curator, analyst).analyst  # checked
 
     @property

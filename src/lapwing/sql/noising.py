@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -328,8 +328,6 @@ def _short(value: float) -> Fraction:
 
 KeyTuple = tuple[Any, ...]
 Ints = NDArray[np.int64]
-# Called with (kind of mechanism, grouping, part or wanted code, group) and the mechanism's input.
-RecordInput = Callable[[tuple[Any, ...], tuple[NDArray[Any], ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,22 +367,14 @@ class NoisyGrouping:
     groups: int
 
 
-def add_noise(
-    shares: BudgetShares, exact: Sequence[ExactGrouping], *, record: RecordInput | None = None
-) -> list[NoisyGrouping]:
+def add_noise(shares: BudgetShares, exact: Sequence[ExactGrouping]) -> list[NoisyGrouping]:
     """Return all groupings with fresh noise. Charge `shares.loss` first: each call is a release."""
     if len(exact) != len(shares.question.sets):
         raise BadValue("there must be exact values for every grouping of the question")
-    return [_grouping(shares, s, found, record or _forget) for s, found in enumerate(exact)]
+    return [_grouping(shares, s, found) for s, found in enumerate(exact)]
 
 
-def _forget(_what: tuple[Any, ...], _arrays: tuple[NDArray[Any], ...]) -> None:
-    """Record nothing."""
-
-
-def _grouping(
-    shares: BudgetShares, grouping: int, found: ExactGrouping, record: RecordInput
-) -> NoisyGrouping:
+def _grouping(shares: BudgetShares, grouping: int, found: ExactGrouping) -> NoisyGrouping:
     question = shares.question
     if found.values.ndim != 2 or found.values.shape[1] != question.numbers:
         raise BadValue("exact values must have one column for each number of each part")
@@ -400,8 +390,7 @@ def _grouping(
         seen, units = found.keys, found.units
         if seen is None or units is None or not len(seen) == len(units) == len(found.values):
             raise BadValue("undeclared keys must come with their numbers of units")
-        record(("selection", grouping), (units,))
-        kept = np.flatnonzero(selection.decide(units)).tolist()
+        kept = np.flatnonzero(selection.decide(units, keys=seen)).tolist()
         order = sorted(kept, key=lambda i: [_rank(value) for value in seen[i]])
         shown, groups, keys = np.array(order, dtype=np.int64), len(order), [seen[i] for i in order]
     parts, column = [], 0
@@ -409,7 +398,6 @@ def _grouping(
         mine = found.values[:, column : column + len(part.numbers)]
         column += len(part.numbers)
         values = (mine if shown is None else mine[shown]).T.reshape(-1)
-        record(("part", grouping, place), (values,))
         parts.append(_sample(shares.mechanism(grouping, place), values))
     codes = {}
     spectra = [_by_group(counted, len(found.values), shown) for counted in found.spectra]
@@ -418,7 +406,6 @@ def _grouping(
             first, last = code_range(question, chosen.wanted.spectrum)
             answers = np.empty(groups, dtype=np.int64)
             for group, (points, rows) in enumerate(spectra[chosen.wanted.spectrum]):
-                record(("choice", grouping, chosen.wanted, group), (points, rows))
                 answers[group] = chosen.mechanism.sample_counts(points, rows)
             codes[chosen.wanted] = np.clip(answers, first, last)
     return NoisyGrouping(tuple(parts), codes, keys, groups)

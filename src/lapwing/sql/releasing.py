@@ -116,7 +116,7 @@ class ReleaseSession:
                 return reader.exact(question)
 
         def finish(exact: list[ExactGrouping]) -> bytes:
-            noisy.extend(add_noise(plan.shares, exact, record=curator.record))
+            noisy.extend(add_noise(plan.shares, exact))
             return answer_to_bytes(request, noisy)
 
         try:

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
 
-from lapwing.core.gaussian import Gaussian
 from lapwing.errors import BadParameter
 from lapwing.publish.bound_release import bind_release
 from lapwing.publish.census.census_release import (
@@ -28,6 +26,7 @@ from lapwing.publish.census.census_release import (
 from lapwing.publish.release_file import load_release
 from lapwing.sql import row_questions
 from lapwing.sql.curator import Curator
+from support.reached import Reached, reaching
 
 POLICY = """dataset.name = "people"
 budget = { epsilon = 20, delta = 1e-6 }
@@ -96,10 +95,10 @@ def write(folder: Path, people: str) -> None:
 
 
 @contextmanager
-def census(folder: Path, text: str = CENSUS, record: Any = None) -> Iterator[tuple[BoundCensus, Fraction]]:
+def census(folder: Path, text: str = CENSUS) -> Iterator[tuple[BoundCensus, Fraction]]:
     (folder / "census.toml").write_text(text)
     file = load_release(folder / "census.toml")
-    with Curator(file.policy, record=record) as curator:
+    with Curator(file.policy) as curator:
         yield bind_census(bind_release(file, curator.session("ann"))), file.rho or Fraction(1)
 
 
@@ -135,20 +134,17 @@ def test_estimates_are_near_the_truth_as_the_plan_says(folder: Path) -> None:
 
 
 def test_K_rows_of_a_person_move_every_query_by_at_most_K(folder: Path, tmp_path: Path) -> None:
-    inputs: dict[str, list[tuple[Gaussian, np.ndarray[Any, Any]]]] = {"all": [], "without": []}
+    inputs: dict[str, list[Reached]] = {}
     for name, people in {"all": PEOPLE, "without": f"{PEOPLE} AND i // 2 <> 100"}.items():
         write(tmp_path / name, people)
-        with census(
-            tmp_path / name,
-            record=lambda mechanism, values, to=inputs[name]: to.append((mechanism[0], values[0])),
-        ) as (bound, rho):
+        with census(tmp_path / name) as (bound, rho), reaching() as inputs[name]:
             measure_census(bound, rho)
     assert len(inputs["all"]) == 7  # "race*adult" and "cells" are one query here
     moved_at_all = False
-    for (one, values), (other, changed) in zip(inputs["all"], inputs["without"], strict=True):
-        assert one == other
-        assert one.l2_squared == 4
-        moved = np.abs(values - changed)
+    for one, other in zip(inputs["all"], inputs["without"], strict=True):
+        assert one.mechanism == other.mechanism
+        assert one.mechanism.l2_squared == 4
+        moved = np.abs(np.array(one.values) - other.values)
         assert moved.sum() <= 2
         assert (moved**2).sum() <= 4
         moved_at_all |= bool(moved.any())

@@ -17,9 +17,10 @@ from lapwing.core.selection import Exponential
 from lapwing.errors import BadParameter, WorkEnded
 from lapwing.publish import methods
 from lapwing.publish.measured.journal import Journal
-from lapwing.publish.measured.private_marginals import PrivateMarginals, Record, Wholes, step_loss
+from lapwing.publish.measured.private_marginals import PrivateMarginals, Wholes, step_loss
 from lapwing.publish.models.domain import Domain
 from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
+from support.reached import Reached, reaching
 
 DOMAIN = Domain(("a", "b", "c"), (2, 3, 4))
 
@@ -36,12 +37,11 @@ def source(
     *,
     charge: Callable[[Loss], None] = lambda loss: None,
     budget: Fraction = Fraction(1, 2),
-    record: Record | None = None,
     rows_per_unit: int = 2,
 ) -> PrivateMarginals:
     return PrivateMarginals(
         DOMAIN, lambda: table, rows_per_unit=rows_per_unit, budget=budget, charge=charge, fail=_no_failure,
-        journal=Journal(path, "run 1"), record=record,
+        journal=Journal(path, "run 1"),
     )  # fmt: skip
 
 
@@ -90,37 +90,25 @@ def test_a_step_beyond_the_budget_is_refused_uncharged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["independent", "tree", "adaptive"])
-def test_neighbours_move_every_input_by_at_most_what_is_declared(
-    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_move_every_input_by_at_most_what_is_declared(tmp_path: Path, method: str) -> None:
     """The same steps are replayed on a table without one unit's K = 2 rows."""
-    declared: list[Fraction] = []  # the sensitivity of each choice, as its mechanism has it
-    real = Exponential.sample
-
-    def sample(mechanism: Exponential, scores: list[int]) -> int:
-        declared.append(mechanism.sensitivity)
-        return real(mechanism, scores)
-
-    monkeypatch.setattr(Exponential, "sample", sample)
-    table, inputs = rows(), dict[str, list[tuple[str, object]]]()
+    table, inputs = rows(), dict[str, list[Reached]]()
     for name, own in {"all": table, "without": table[2:]}.items():
-        inputs[name] = []
-        journal = tmp_path / name
-        made = source(journal, own, record=_into(inputs[name]))
+        made = source(tmp_path / name, own)
         if name == "without":
             _force(made, tmp_path / "all")
-        getattr(methods, method)(made)
+        with reaching() as inputs[name]:
+            getattr(methods, method)(made)
     assert len(inputs["all"]) == len(inputs["without"]) >= 3
-    sensitivities = iter(declared)
-    for (what, one), (other_what, other) in zip(inputs["all"], inputs["without"], strict=True):
-        assert what == other_what
-        moved = np.abs(np.asarray(one) - np.asarray(other))
-        if what == "gaussian":
+    for one, other in zip(inputs["all"], inputs["without"], strict=True):
+        assert one.mechanism == other.mechanism
+        moved = np.abs(np.array(one.values) - other.values)
+        if isinstance(one.mechanism, Gaussian):
             assert moved.sum() <= 2
             assert (moved**2).sum() <= 4
         else:
             heaviest = 1 if method == "tree" else 3  # three columns: each is in one marginal of three
-            assert next(sensitivities) == GRID * 2 * heaviest
+            assert one.mechanism.sensitivity == GRID * 2 * heaviest
             assert moved.max() <= GRID * 2 * heaviest
 
 
@@ -180,10 +168,6 @@ def test_a_step_of_a_journal_has_the_loss_that_was_charged(tmp_path: Path) -> No
     ):
         with pytest.raises(ValueError, match="no step"):
             step_loss(DOMAIN, 2, changed)
-
-
-def _into(seen: list[tuple[str, object]]) -> Record:
-    return lambda mechanism, values: seen.append((mechanism, values))
 
 
 def _force(made: PrivateMarginals, path: Path) -> None:

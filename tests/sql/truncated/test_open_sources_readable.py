@@ -24,6 +24,7 @@ from lapwing.sql.truncated import open_sources
 from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, coded_rows, policy_of, table_of, whole
+from support.reached import reaching
 from support.spark import spark
 
 SUM = "SELECT SUM(code) AS s FROM visits"
@@ -129,11 +130,9 @@ def test_a_line_that_is_not_utf8_is_no_row(tmp_path: Path) -> None:
 
 
 def counted(policy: Policy, sql: str) -> int:
-    with Dataset(policy, analyst="ann") as dataset:
-        seen: list[int] = []
-        dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
+    with Dataset(policy, analyst="ann") as dataset, reaching() as reached:
         dataset.ask(sql, epsilon="0.1")
-    return seen[0]
+    return reached[0].values[0]
 
 
 def test_times_without_end_are_unknown_in_postgresql(tmp_path: Path) -> None:

@@ -144,10 +144,7 @@ def replay_stage(
             Stage.REPLAY, replays.checks, float(epsilon), None,
             could_show=float(epsilon) if replays.checks else None, witness=witness,
             unable="" if replays.checks else "no pair was given",
-            notes=(
-                f"{replays.pairs} pairs, {replays.calls} calls of mechanisms compared",
-                f"largest distance: {float(replays.largest):.3g} of the declared one",
-            ),
+            notes=replays.notes,
         )  # fmt: skip
 
     return run
@@ -164,6 +161,14 @@ class _Replays:
     pairs: int = 0
     calls: int = 0
     largest: Fraction = Fraction(0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was compared, in words."""
+        compared = f"{self.pairs} pairs, {self.calls} calls of mechanisms compared"
+        if not self.largest:
+            return compared, "no neighbour moved an input: these pairs do not test the distances"
+        return compared, f"largest distance: {float(self.largest):.3g} of the declared one"
 
     def violation(self, pair: ReplayPair) -> Witness | None:
         """Replay a pair and return what is wrong, if anything is."""
@@ -301,9 +306,9 @@ def comparable(value: Any) -> Any:
     """Return a result as plain values that can be compared, also arrays, NaN and dataclasses."""
     match value:
         case np.ndarray():
-            if value.dtype == object:
-                return ("array", value.shape, comparable(value.reshape(-1).tolist()))
-            return ("array", value.dtype.str, value.shape, value.tobytes())
+            is_plain = value.dtype != object
+            content = value.tobytes() if is_plain else comparable(value.reshape(-1).tolist())
+            return ("array", value.dtype.str, value.shape, content)
         case dict():
             return ("dict", [(key, comparable(one)) for key, one in value.items()])
         case list() | tuple():

@@ -327,17 +327,14 @@ def measure_census(census: BoundCensus, rho: Fraction) -> Release:
 
 
 def _answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
-    tables, record = level_tables(census, rows), census.release.dataset.curator.record
     levels = []
-    for table, sigmas in zip(tables, census.sigmas(rho), strict=True):
+    for table, sigmas in zip(level_tables(census, rows), census.sigmas(rho), strict=True):
         queries = []
         for query, sigma in sigmas.items():
             counts = table.sum(
                 axis=tuple(k + 1 for k in range(len(census.sizes)) if k not in query)
             ).ravel()
             mechanism = measuring(sigma, census.release.rows_per_unit, len(counts))
-            if record is not None:
-                record((mechanism,), (counts,))
             noisy = mechanism.sample(counts)
             queries.append(
                 {"query": census.query_name(query), "sigma": str(sigma), "values": noisy.tolist()}

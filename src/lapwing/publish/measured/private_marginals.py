@@ -35,9 +35,6 @@ from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cos
 
 Wholes = NDArray[np.int64]
 Charge = Callable[[Loss], None]
-Record = Callable[
-    [str, object], None
-]  # the name of a mechanism and its input; only tests that replay use it
 
 
 def measuring(sigma: Fraction, rows_per_unit: int, cells: int) -> Gaussian:
@@ -69,7 +66,6 @@ class PrivateMarginals:
         charge: Charges the loss of a step, durably, before it begins.
         fail: Ends the release in the ledger after a failure that private rows may have caused.
         journal: Earlier steps of the same run, and the place for the next ones.
-        record: Called with the input of every mechanism.
     """
 
     def __init__(
@@ -82,10 +78,9 @@ class PrivateMarginals:
         charge: Charge,
         fail: Callable[[], None],
         journal: Journal,
-        record: Record | None = None,
     ) -> None:
         self._domain, self._read_rows, self._rows = domain, read, rows_per_unit
-        self._budget, self._charge, self._journal, self._record = budget, charge, journal, record
+        self._budget, self._charge, self._journal = budget, charge, journal
         self._fail = fail
         self._table: Wholes | None = None
         self._counted: dict[Clique, Wholes] = {}
@@ -125,9 +120,7 @@ class PrivateMarginals:
         step = {"measure": list(clique), "sigma": str(sigma)}
 
         def draw() -> dict[str, Any]:
-            counts = self._counts(clique)
-            self._tell("gaussian", counts)
-            return {"counts": mechanism.sample(counts).tolist()}
+            return {"counts": mechanism.sample(self._counts(clique)).tolist()}
 
         done = self._step(step, measuring_cost(sigma, self._rows), mechanism.loss, draw)
         return noisy_marginal(self._domain, done)
@@ -139,7 +132,6 @@ class PrivateMarginals:
 
         def draw() -> dict[str, Any]:
             scores = [self._score(candidate) for candidate in candidates]
-            self._tell("exponential", scores)
             return {"chosen": list(candidates[mechanism.sample(scores)].clique)}
 
         done = self._step(step, choosing_cost(epsilon), mechanism.loss, draw)
@@ -199,10 +191,6 @@ class PrivateMarginals:
                 np.int64
             )
         return self._counted[clique]
-
-    def _tell(self, mechanism: str, values: object) -> None:
-        if self._record is not None:
-            self._record(mechanism, values)
 
 
 def _exact_sum(values: Wholes) -> int:

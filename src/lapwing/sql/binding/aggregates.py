@@ -256,6 +256,12 @@ _COVARIANCES: dict[type[exp.Expr], str] = {
     exp.CovarPop: "covar_pop", exp.CovarSamp: "covar_samp", exp.Corr: "corr",
 }  # fmt: skip
 _ONE_COLUMN = (exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median)
+_QUANTILES = (exp.Quantile, exp.ApproxQuantile)
+_PERCENTILES = (exp.PercentileCont, exp.PercentileDisc)
+# All aggregates that are bound. The auditor has a case for each.
+AGGREGATES: tuple[type[exp.Expr], ...] = (
+    exp.Count, exp.CountIf, *_ONE_COLUMN, *_VARIANCES, *_COVARIANCES, *_QUANTILES, *_PERCENTILES,
+)  # fmt: skip
 MOST_QUANTILES = 100
 
 
@@ -343,7 +349,7 @@ class AggregateBinder:
         if isinstance(node, exp.WithinGroup):
             allow_only(node, "this", "expression")
             ordered = node.expression.expressions
-            if not isinstance(node.this, exp.PercentileCont | exp.PercentileDisc):
+            if not isinstance(node.this, _PERCENTILES):
                 raise refused(node, f"{name_of(node.this)} is not possible", "Use QUANTILE or MEDIAN")
             allow_only(node.this, "this")
             if len(ordered) != 1 or ordered[0].args.get("desc"):
@@ -369,9 +375,9 @@ def _label(node: exp.Expr) -> str:
 
 def fraction_node(node: exp.Expr) -> exp.Expr | None:
     """Return the fraction, or the list of fractions, of a quantile; None for other nodes."""
-    if isinstance(node, exp.Quantile | exp.ApproxQuantile):
+    if isinstance(node, _QUANTILES):
         found = node.args.get("quantile")
-    elif isinstance(node, exp.PercentileCont | exp.PercentileDisc):
+    elif isinstance(node, _PERCENTILES):
         found = node.args.get("expression")
     else:
         return None

@@ -1,0 +1,202 @@
+"""Generated people of a policy, and neighbours among them: two sets of people that differ by one.
+
+All values follow from the policy, from places and from a hash. No private row is read, nothing is drawn, and
+an audit finds the same each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
+from lapwing.sql.policy import BlockRule, Column, Policy, Table
+from lapwing.sql.truncated.open_sources import private_tables
+
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
+PEOPLE = 7
+QUICK = 6  # neighbours of a quick audit
+MOST_ROWS = 4000  # of one generated person in one table
+NOBODIES = (None, "", "  ")
+Row = Mapping[str, Any]
+Rows = Mapping[str, Sequence[Row]]  # by table
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedPerson:
+    """A person: an id, and rows by table. The values of a row are by declared column."""
+
+    id: str | None
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourPeople:
+    """Two sets of people that differ by one person, or by nothing if `is_equal`."""
+
+    description: str
+    one: tuple[GeneratedPerson, ...]
+    other: tuple[GeneratedPerson, ...]
+    is_equal: bool = False
+    is_reversed: bool = False  # whether the rows of `other` are stored in the other order
+
+
+Pick = Callable[[Column, int], Any]  # the value of a column in the n-th row
+
+
+def ordinary(who: str) -> Pick:
+    """Return a function that picks values within the declared bounds, by a hash."""
+
+    def pick(column: Column, place: int) -> Any:
+        found = hashlib.blake2b(f"{who}/{column.name}/{place}".encode(), digest_size=8).digest()
+        return _inside(column.kind, int.from_bytes(found))
+
+    return pick
+
+
+def _inside(kind: Kind, number: int) -> Any:
+    """Return one of the values that a kind declares."""
+    codes = codes_of(kind)
+    if codes is None:
+        return WORDS[number % len(WORDS)]
+    return _value(kind, codes[number % len(codes)])
+
+
+def _value(kind: Kind, code: int) -> Any:
+    if isinstance(kind, Truth):
+        return bool(code)
+    assert isinstance(kind, Numeric | Choice | Moment | Period)
+    return kind.value(code)
+
+
+def _lowest(column: Column, _place: int) -> Any:
+    codes = codes_of(column.kind)
+    return WORDS[0] if codes is None else _value(column.kind, codes[0])
+
+
+def _highest(column: Column, _place: int) -> Any:
+    codes = codes_of(column.kind)
+    return WORDS[0] if codes is None else _value(column.kind, codes[-1])
+
+
+def _in_turn(column: Column, place: int) -> Any:
+    """Return the least and the greatest value in turn: sums cancel, and squares do not."""
+    return (_lowest if place % 2 else _highest)(column, place)
+
+
+def _far_beyond(column: Column, place: int) -> Any:
+    """Return values beyond all bounds, and values that are not declared."""
+    match column.kind:
+        case Numeric():
+            return (1e300, -1e300, float("inf"), float("-inf"))[place % 4]
+        case Moment() | Period():
+            return (date(1000, 1, 1), date(9000, 1, 1))[place % 2]
+        case Choice(values) if all(isinstance(one, int) and not isinstance(one, bool) for one in values):
+            return 10**15 + place
+        case Choice() | Text():
+            return "lapwing: a value that nobody declared"
+    return _in_turn(column, place)
+
+
+def _missing(column: Column, place: int) -> Any:
+    """Return NULL, and NaN in every second row of a number."""
+    return float("nan") if isinstance(column.kind, Numeric) and place % 2 else None
+
+
+def _rare(column: Column, place: int) -> Any:
+    """Return as many different values as there are: texts that nobody else has, and other groups."""
+    codes = codes_of(column.kind)
+    if codes is None:
+        return f"lapwing rare {place}"
+    return _value(column.kind, codes[(place * max(1, len(codes) // 7)) % len(codes)])
+
+
+def neighbours(policy: Policy) -> list[NeighbourPeople]:
+    """Return neighbours: a person who joins generated people, people in another order, and nobody.
+
+    The first `QUICK` of them are for a quick audit.
+    """
+    crowd = tuple(_crowd(policy))
+
+    def joins(
+        description: str, pick: Pick, *, times: int = 1, more: int = 0, who: str = "target"
+    ) -> NeighbourPeople:
+        person = _person(policy, who, pick, times=times, more=more)
+        return NeighbourPeople(f"generated people, and one more: {description}", crowd, (*crowd, person))
+
+    alone = (_person(policy, "target", _highest),)
+    one = (_person(policy, "P1", ordinary("P1"), times=0, more=1),)
+    found = [
+        joins("as many rows as count, each at the greatest value", _highest),
+        joins("as many rows as count, with rare keys", _rare),
+        joins("many more rows than count", ordinary("target"), times=3, more=5),
+        NeighbourPeople(
+            "generated people, stored in another order", crowd, crowd, is_equal=True, is_reversed=True
+        ),
+        NeighbourPeople("nobody, and one person with the greatest values", (), alone),
+        joins("as many rows as count, without values (NULL, NaN)", _missing),
+        joins("as many rows as count, each at the least value", _lowest),
+        joins("as many rows as count, at the least and the greatest value in turn", _in_turn),
+        joins("values beyond all bounds, and values that are not declared", _far_beyond, times=2),
+        joins("one row", ordinary("one row"), times=0, more=1),
+        joins("no row", ordinary("no row"), times=0),
+        NeighbourPeople("nobody, and one person with one row", (), one),
+    ]
+    if not policy.folds_ids:
+        found += [
+            joins("an id like that of another person, but for a space", _highest, who=" P1", times=2),
+            joins("an id like that of another person, but for a capital", _in_turn, who="p1", times=2),
+        ]
+    if all(table.unit is not None and table.unit.column for table in private_tables(policy)):
+        lost = tuple(GeneratedPerson(who, _person(policy, "x", _highest).rows) for who in NOBODIES)
+        found.append(
+            NeighbourPeople(
+                "generated people, and rows without an id, which belong to nobody",
+                crowd, (*crowd, *lost), is_equal=True,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _crowd(policy: Policy) -> Iterator[GeneratedPerson]:
+    """Yield the people of both neighbours. The first has more rows than count, the others have few."""
+    for number in range(PEOPLE):
+        who = f"P{number}"
+        times, more = (1, 3) if number == 0 else (0, number % 4)
+        yield _person(policy, who, ordinary(who), times=times, more=more)
+
+
+def _person(policy: Policy, who: str, pick: Pick, *, times: int = 1, more: int = 0) -> GeneratedPerson:
+    """Return a person with `times` · K + `more` rows in each table, K being its contribution bound."""
+    rows = {}
+    for table in private_tables(policy):
+        assert table.unit is not None
+        count = min(times * table.rows_per_unit + more, MOST_ROWS)
+        if not table.unit.column:  # each row is a unit
+            count = min(count, 1)
+        rows[table.name] = [
+            {column.name: _in_block(policy.blocks, column, pick, n) for column in table.columns.values()}
+            for n in range(count)
+        ]
+    return GeneratedPerson(who, rows)
+
+
+def _in_block(blocks: BlockRule | None, column: Column, pick: Pick, place: int) -> Any:
+    """Return a value. Where blocks are periods, a unit is a person in one period: all rows lie in one."""
+    if blocks is not None and blocks.by == "row" and column.name == blocks.column:
+        codes = codes_of(column.kind)
+        assert codes is not None
+        return _value(column.kind, codes[len(codes) // 2])
+    return pick(column, place)
+
+
+def rows_of_table(
+    people: Sequence[GeneratedPerson], table: Table
+) -> Iterator[tuple[GeneratedPerson, int, Row]]:
+    """Yield the rows of a table, with the person and the number of the row among theirs."""
+    for person in people:
+        for place, row in enumerate(person.rows[table.name]):
+            yield person, place, row

@@ -1,0 +1,172 @@
+"""Sources of generated people: files that are read, coded and ranked as the policy's own data would be.
+
+Claim    an audit reads no private row, and reads generated rows by the code that reads private ones.
+Because  a copy of the policy names Parquet files in a temporary folder instead of its sources. `Reader`
+         opens, codes, ranks and truncates them as always. The policy's own sources are never opened.
+Test     tests/audit/test_generated_sources.py
+
+Generated sources are Parquet files with ids as texts, whatever the policy's own sources are.
+"""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lapwing.audit.generated_people import (
+    QUICK,
+    GeneratedPerson,
+    NeighbourPeople,
+    neighbours,
+    rows_of_table,
+)
+from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Truth
+from lapwing.sql.policy import Column, Policy, Source, Table
+from lapwing.sql.truncated.open_sources import private_tables
+from lapwing.sql.truncated.prepare import has_blocks_by_arrival, prepare
+from lapwing.sql.truncated.reader import Reader
+
+KEY = bytes(range(32))  # decides which rows of a unit count; an audit's results are the same each time
+TODAY = date(2026, 1, 1)  # on which people arrive
+People = tuple[GeneratedPerson, ...]
+
+
+class WatchedEngine:
+    """An engine that notes the statements that it runs. Paths of generated files are left out."""
+
+    def __init__(self, engine: Any, folder: Path) -> None:
+        self._engine, self._folder = engine, str(folder)
+        self.statements: list[str] = []
+
+    def run(self, statement: str, **options: Any) -> pa.Table:
+        """Run a statement, as the engine does."""
+        self.statements.append(statement.replace(self._folder, "FOLDER"))
+        return self._engine.run(statement, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+class GeneratedSources:
+    """Readers of generated people, one for each set of people. They are opened when they are needed."""
+
+    def __init__(self, policy: Policy, public: Mapping[str, PublicTable]) -> None:
+        self.policy, self.public = policy, public
+        self._folder = Path(mkdtemp(prefix="lapwing-audit-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._readers: dict[tuple[Any, ...], Reader] = {}
+        self._neighbours: list[NeighbourPeople] = []  # kept, so that an id() stays that of its people
+
+    def neighbours(self, *, is_thorough: bool) -> list[NeighbourPeople]:
+        """Return neighbours of the policy, fewer of them if the audit is not thorough."""
+        if not self._neighbours:
+            self._neighbours = neighbours(self.policy)
+        return self._neighbours if is_thorough else self._neighbours[:QUICK]
+
+    def reader(self, people: People, *, is_reversed: bool = False, from_source: bool = False) -> Reader:
+        """Return a reader of the truncated tables of these people.
+
+        Args:
+            people: The generated people, from `neighbours`.
+            is_reversed: Whether their rows are stored in the other order.
+            from_source: Whether rows are ranked anew for each query.
+        """
+        key = (id(people), is_reversed, from_source)
+        if key not in self._readers:
+            folder = self._folder / str(len(self._readers))
+            folder.mkdir()
+            policy = stored_people(self.policy, people, folder, is_reversed=is_reversed)
+            if has_blocks_by_arrival(policy):
+                prepare(policy, KEY, today=TODAY)
+            reader = Reader.open(policy, KEY, self.public, threads=1, from_source=from_source)
+            reader.engine = WatchedEngine(reader.engine, folder)  # type: ignore[assignment]
+            self._readers[key] = reader
+        return self._readers[key]
+
+    def close(self) -> None:
+        """Close all readers and remove the files."""
+        while self._readers:
+            self._readers.popitem()[1].close()
+        self._remove()
+
+
+def stored_people(policy: Policy, people: People, folder: Path, *, is_reversed: bool = False) -> Policy:
+    """Store people as the tables of a policy, and return the policy with these tables."""
+    tables: dict[str, Table] = dict(policy.tables)
+    for table in private_tables(policy):
+        path = folder / f"{table.name}.parquet"
+        stored = _table(policy, table, people)
+        if is_reversed:
+            stored = stored.take(pa.array(range(stored.num_rows - 1, -1, -1), pa.int64()))
+        pq.write_table(stored, path)
+        tables[table.name] = replace(table, source=Source("duckdb", str(path), "", "parquet"))
+    return replace(policy, path=folder / "audit.toml", tables=tables, ledger=str(folder / "none.ledger"))
+
+
+def _table(policy: Policy, table: Table, people: People) -> pa.Table:
+    """Return the rows of a table as its source would have them: ids, keys and values."""
+    rows, unit = list(rows_of_table(people, table)), table.unit
+    assert unit is not None
+    columns: dict[str, pa.Array] = {}
+
+    def add(name: str, values: pa.Array) -> None:
+        if name.lower() not in {known.lower() for known in columns}:  # engines ignore the case
+            columns[name] = values
+
+    if unit.column:
+        ids = [_key_of(person, 0) if unit.through else person.id for person, _, _ in rows]
+        add(unit.in_source, pa.array(ids, pa.string()))
+    for other in private_tables(policy):  # keys by which other tables find the unit
+        if other.unit is not None and other.unit.through == table.name:
+            add(
+                other.unit.key, pa.array([_key_of(person, place) for person, place, _ in rows], pa.string())
+            )
+    for column in table.columns.values():
+        if not isinstance(column.kind, Person):
+            add(column.in_source, _array(column, [row[column.name] for _, _, row in rows]))
+    for name in table.primary_key:
+        add(name, pa.array([f"{person.id}/{place}" for person, place, _ in rows], pa.string()))
+    return pa.table(columns)
+
+
+def _key_of(person: GeneratedPerson, place: int) -> str | None:
+    return None if person.id is None else f"key {person.id}/{place}"
+
+
+def _array(column: Column, values: list[Any]) -> pa.Array:
+    kind = _type(column.kind)
+    if pa.types.is_timestamp(kind):
+        values = [_moment(value) for value in values]
+    elif pa.types.is_string(kind):
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values, kind)
+
+
+def _moment(value: Any) -> Any:
+    is_day = isinstance(value, date) and not isinstance(value, datetime)
+    return datetime.combine(value, time(), UTC) if is_day else value
+
+
+def _type(kind: Kind) -> pa.DataType:
+    match kind:
+        case Numeric():
+            return pa.float64()
+        case Moment(seconds) if seconds % SECONDS["day"]:
+            return pa.timestamp("us", "UTC")
+        case Moment() | Period():
+            return pa.date32()
+        case Truth():
+            return pa.bool_()
+        case Choice(values) if all(isinstance(one, int) for one in values):
+            return pa.bool_() if all(isinstance(one, bool) for one in values) else pa.int64()
+    return pa.string()

@@ -1,0 +1,197 @@
+"""The audit of a query: its mechanisms, replayed on generated people of its policy.
+
+Claim    nothing is charged, no ledger is written and no private row is read.
+Because  the plan is made from the query and the policy alone. `GeneratedSources` stores generated people,
+         and the query is read from these. The noise of an audit is added to their numbers only.
+Test     tests/audit/test_query_audit.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from pathlib import Path
+from typing import Any
+
+from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult
+from lapwing.audit.generated_sources import GeneratedSources, People
+from lapwing.audit.stages.replay import ReplayPair, replay_stage
+from lapwing.core.exact import Number
+from lapwing.errors import BadParameter
+from lapwing.sql import policy_ledger
+from lapwing.sql.answers import answer_to_bytes
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise
+from lapwing.sql.plan import Plan
+from lapwing.sql.policy import Policy
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.relation import needs_new_ranks
+
+AUDITOR = "auditor"
+
+
+def case_of_query(
+    policy: str | Path,
+    sql: str,
+    *,
+    epsilon: Number = 1,
+    delta: Number | None = None,
+    noise: str = "auto",
+    rows: int | None = None,
+    where_first: bool = False,
+) -> AuditCase:
+    """Return the case of a query that a policy would answer.
+
+    Args:
+        policy: The policy file.
+        sql: The query.
+        epsilon: The price in ε.
+        delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
+        noise: "auto", "laplace" or "gaussian".
+        rows: A lower contribution bound. None: the policy's.
+        where_first: Whether a person's rows are chosen among those that WHERE keeps.
+
+    Raises:
+        BadParameter: If the policy has no ledger yet, or an option is not valid.
+        Refused: If the query cannot be answered with privacy.
+    """
+    found = audited_policy(policy)
+    with Dataset(found, analyst=AUDITOR) as dataset:
+        plan = dataset.plan(
+            sql, epsilon=epsilon, delta=delta, noise=noise, rows=rows, where_first=where_first
+        )
+        sources = GeneratedSources(found, dataset.curator.public)
+    return query_case(f"query: {sql}", plan, sources)
+
+
+def audited_policy(path: str | Path) -> Policy:
+    """Read a policy that was used before. Raises BadParameter if it has no ledger."""
+    policy = load_policy(Path(path))
+    if not policy_ledger.has_ledger(policy):
+        raise BadParameter(
+            "policy",
+            f"{path} has no ledger yet, so nothing could be charged. Run `lapwing prepare {path}` first",
+        )
+    return policy
+
+
+def query_case(
+    name: str,
+    plan: Plan,
+    sources: GeneratedSources,
+    *,
+    covers: tuple[Any, ...] = (),
+    release: Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]] | None = None,
+) -> AuditCase:
+    """Return the case of a planned query on generated people.
+
+    Args:
+        name: The name of the case.
+        plan: The plan, which says what is charged.
+        sources: Generated people of the plan's policy.
+        covers: The aggregates that this case is about.
+        release: Adds the noise. None: `add_noise`, as every answer does.
+    """
+    add = release or (lambda planned, exact: add_noise(planned.shares, exact))
+    return AuditCase(
+        name, Family.AGGREGATE, covers, plan.cost.epsilon, plan.cost.delta,
+        {
+            Stage.REPLAY: query_replay(plan, sources, add),
+            Stage.SAMPLED: query_sampled(plan, sources, add),
+        },
+    )  # fmt: skip
+
+
+def query_replay(
+    plan: Plan,
+    sources: GeneratedSources,
+    release: Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]],
+) -> RunStage:
+    """Return the stage that replays a query on generated neighbours."""
+    # One loss of a choice covers all groups: a unit's rows are in some of them, K at most in all.
+    chosen = {id(one.mechanism) for one in plan.shares.chosen}
+
+    def share(mechanism: Any) -> Hashable | None:
+        return id(mechanism) if id(mechanism) in chosen else None
+
+    def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
+        numbers = ReadNumbers(plan, sources)
+
+        def run(people: People, *, is_reversed: bool = False) -> Callable[[], Any]:
+            def released() -> Any:
+                statements, exact = numbers.of(people, is_reversed=is_reversed)
+                return statements, answer_to_bytes(plan.request, release(plan, exact))
+
+            return released
+
+        for pair in sources.neighbours(is_thorough=budget.is_thorough):
+            yield ReplayPair(
+                pair.description, run(pair.one), run(pair.other, is_reversed=pair.is_reversed),
+                pair.is_equal,
+            )  # fmt: skip
+
+    return replay_stage(pairs, plan.shares.loss, epsilon=plan.cost.epsilon, share=share)
+
+
+class ReadNumbers:
+    """The exact numbers of a query on generated people, with the statements that the engine ran."""
+
+    def __init__(self, plan: Plan, sources: GeneratedSources) -> None:
+        self._plan, self._sources = plan, sources
+        self._found: dict[tuple[int, bool], tuple[list[str], list[ExactGrouping]]] = {}
+
+    def of(self, people: People, *, is_reversed: bool = False) -> tuple[list[str], list[ExactGrouping]]:
+        """Return the statements and the numbers. They are read once."""
+        key = (id(people), is_reversed)
+        if key not in self._found:
+            question = self._plan.question
+            reader = self._sources.reader(
+                people, is_reversed=is_reversed, from_source=needs_new_ranks(question.source)
+            )
+            statements: list[str] = reader.engine.statements  # type: ignore[attr-defined]
+            statements.clear()
+            exact = reader.exact(question)
+            self._found[key] = list(statements), exact
+        return self._found[key]
+
+
+def query_sampled(
+    plan: Plan,
+    sources: GeneratedSources,
+    release: Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]],
+) -> RunStage:
+    """Return the stage that draws answers on the neighbours that the query moves most."""
+
+    def run(budget: StageBudget) -> StageResult:
+        from lapwing.audit.stages.sampled import SampledPair, sampled_stage  # noqa: PLC0415 (when it runs)
+
+        numbers = ReadNumbers(plan, sources)
+        pair = max(
+            (one for one in sources.neighbours(is_thorough=False) if not one.is_equal),
+            key=lambda one: _moved(numbers.of(one.one)[1], numbers.of(one.other)[1]),
+        )
+
+        def draws(people: People) -> Callable[[int], list[object]]:
+            exact = numbers.of(people)[1]
+            return lambda size: [_output(release(plan, exact)) for _ in range(size)]
+
+        pairs = [SampledPair(pair.description, draws(pair.one), draws(pair.other))]
+        return sampled_stage(pairs, plan.cost.epsilon, plan.cost.delta)(budget)
+
+    return run
+
+
+def _moved(one: list[ExactGrouping], other: list[ExactGrouping]) -> int:
+    """Return how far numbers and counted codes move, over all declared groups and new keys."""
+
+    def size(found: ExactGrouping) -> int:
+        rows = sum(int(spectrum.rows.sum()) for spectrum in found.spectra)
+        return rows + sum(abs(int(value)) for value in found.values.reshape(-1).tolist())
+
+    return sum(abs(size(mine) - size(its)) for mine, its in zip(one, other, strict=True))
+
+
+def _output(noisy: list[NoisyGrouping]) -> object:
+    """Return an answer as one output: its keys where they are selected, else its numbers."""
+    if any(one.keys is not None for one in noisy):
+        return [str(key) for one in noisy for key in one.keys or ()]
+    return [int(value) for one in noisy for part in (*one.parts, *one.codes.values()) for value in part]

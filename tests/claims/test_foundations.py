@@ -11,16 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.core import sensitivity
-from lapwing.core.budget import PrivacyFilter, Terms
-from lapwing.core.gaussian import Gaussian
-from lapwing.core.laplace import Laplace
-from lapwing.core.losses import Pure, Relation, SequentialComposition
-from lapwing.core.randomized_response import RandomizedResponse
-from lapwing.core.selection import Exponential
-from lapwing.errors import OverBudget
-from support.cases import each
-from support.exact_laws import (
+from lapwing.audit.laws import (
     SLACK,
     Law,
     dec,
@@ -33,6 +24,15 @@ from support.exact_laws import (
     ln,
     log_ratio,
 )
+from lapwing.core import sensitivity
+from lapwing.core.budget import PrivacyFilter, Terms
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Pure, Relation, SequentialComposition
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import Exponential
+from lapwing.errors import OverBudget
+from support.cases import each
 from support.streams import SeededStream
 
 LN_3 = ln(3)

@@ -7,9 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.core.laplace import Laplace
-from support.cases import each
-from support.exact_laws import (
+from lapwing.audit.laws import (
     SLACK,
     Law,
     dec,
@@ -21,6 +19,8 @@ from support.exact_laws import (
     shifts,
     total,
 )
+from lapwing.core.laplace import Laplace
+from support.cases import each
 from support.laws import follows
 from support.streams import SeededStream
 

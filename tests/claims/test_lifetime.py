@@ -16,6 +16,7 @@ from itertools import count
 import numpy as np
 import pytest
 
+from lapwing.audit.laws import SLACK, dec, exp, precise
 from lapwing.core.budget import PrivacyFilter, Terms
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Loss, Pure
@@ -24,7 +25,6 @@ from lapwing.errors import OverBudget
 from lapwing.ledger import Ledger, entry
 from lapwing.ledger.gate import ChargedRelease, Gate
 from support.clocks import Clock
-from support.exact_laws import SLACK, dec, exp, precise
 from support.ledgers import Home, open_account, release, spending
 from support.streams import SeededStream
 

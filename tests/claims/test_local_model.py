@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from lapwing.audit.laws import dec, exp, ln
 from lapwing.core.exact import log_up
 from lapwing.core.laplace import Laplace
 from lapwing.survey.estimating import estimate
@@ -24,7 +25,6 @@ from lapwing.survey.estimating.intervals import support_chance_of
 from lapwing.survey.randomizers import KaryResponse
 from support.cases import each
 from support.estimated import by_name, designed
-from support.exact_laws import dec, exp, ln
 from support.streams import SeededStream
 
 COINS = 'kind = "yes_no"\nprotocol = "two_coins"\nno_answer = false'

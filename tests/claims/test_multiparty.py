@@ -16,6 +16,15 @@ import numpy as np
 import pytest
 from flint import arb
 
+from lapwing.audit.coalition_views import (
+    NOTHING_LOST,
+    Basis,
+    all_schedules,
+    coalitions,
+    leaked,
+    noise_law,
+    worst_loss,
+)
 from lapwing.core.exact import log_up
 from lapwing.core.laplace import Laplace, LaplaceShares
 from lapwing.core.randomized_response import RandomizedResponse
@@ -24,7 +33,6 @@ from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.simulation import run_in_memory
 from support.cases import each
 from support.streams import SeededStream
-from support.views import NOTHING_LOST, Basis, all_schedules, coalitions, leaked, noise_law, worst_loss
 
 REPEATS = 2_000  # cells of one run, each with noise of its own
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lapwing.audit.laws import SLACK, dec, exponential, gaussian, log_ratio, middle, renyi
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import Loss
 from lapwing.core.selection import Exponential
@@ -24,7 +25,6 @@ from lapwing.publish.measured.private_marginals import PrivateMarginals, Wholes
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.marginal_source import Candidate
 from support.cases import each
-from support.exact_laws import SLACK, dec, exponential, gaussian, log_ratio, middle, renyi
 
 DOMAIN = Domain(("a", "b"), (2, 2))
 CELLS = list(product((0, 1), repeat=2))

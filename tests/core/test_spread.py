@@ -12,16 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.core.gaussian import Gaussian
-from lapwing.core.laplace import Laplace
-from lapwing.core.losses import Relation
-from lapwing.core.order_statistics import Quantile
-from lapwing.core.partition_selection import PartitionSelection
-from lapwing.core.randomized_response import RandomizedResponse
-from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
-from lapwing.errors import BadParameter
-from support.cases import each
-from support.exact_laws import (
+from lapwing.audit.laws import (
     SLACK,
     above_threshold,
     exponential,
@@ -32,6 +23,15 @@ from support.exact_laws import (
     permute_and_flip,
     quantile,
 )
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
+from lapwing.errors import BadParameter
+from support.cases import each
 
 LEVELS = ["0.05", "0.5", "0.95", "0.999999"]
 MANY = [1, 2, 10, 1000]

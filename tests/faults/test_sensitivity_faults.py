@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lapwing.audit.laws import SLACK, dec, excess, laplace, log_ratio, middle, permute_and_flip, renyi
 from lapwing.core import sensitivity
 from lapwing.core.budget import PrivacyFilter, Terms
 from lapwing.core.gaussian import Gaussian
@@ -24,7 +25,6 @@ from lapwing.core.selection import Exponential, NoisyMax, PermuteAndFlip
 from lapwing.core.sensitivity import Sensitivity
 from lapwing.core.values import Grid
 from lapwing.errors import BadParameter, BadValue, OverBudget
-from support.exact_laws import SLACK, dec, excess, laplace, log_ratio, middle, permute_and_flip, renyi
 from support.streams import RefusingStream
 
 ADD_REMOVE, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from lapwing.audit.laws import dec, laplace_at_least
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, BadValue
@@ -27,7 +28,6 @@ from lapwing.learn.validators import (
     LossValidator,
     MeanValidator,
 )
-from support.exact_laws import dec, laplace_at_least
 from support.raised import named
 
 ETA, ONE = Fraction(1, 20), Fraction(1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lapwing.audit.coalition_views import NOTHING_LOST, Basis, leaked, worst_loss
 from lapwing.core.laplace import LaplaceShares
 from lapwing.errors import BadParameter
 from lapwing.parties.joint_plan import (
@@ -23,7 +24,6 @@ from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.requirements import JointRequirements, protocol_setting
 from lapwing.parties.statistics import CellBlock
 from support.raised import named
-from support.views import NOTHING_LOST, Basis, leaked, worst_loss
 
 
 def plan_of(members: int, coalition: int, losses: int = 0, *, length: int = 1, **other: Any) -> JointPlan:

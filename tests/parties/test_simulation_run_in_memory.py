@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lapwing.audit.coalition_views import view
 from lapwing.parties.protocols.protocol import OpenedSum, ProtocolStopped, Setting
 from lapwing.parties.simulation import run_in_memory
-from support.views import view
 
 SETTING = Setting(members=4, coalition=1, losses=1, length=2)
 VALUES = [np.array([i, 10 * i]) for i in range(4)]

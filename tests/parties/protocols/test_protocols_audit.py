@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from lapwing.audit import Case, attack
 from lapwing.audit.attack import Draw
+from lapwing.audit.coalition_views import view
 from lapwing.core.gaussian import GaussianShares
 from lapwing.core.laplace import LaplaceShares
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.simulation import SimulatedRun, run_in_memory
-from support.views import view
 
 ERROR = 1e-9
 DRAWS = 24_000

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from lapwing.audit.coalition_views import view
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import Heard, Ints, Post, Protocol, ProtocolStopped, Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
@@ -14,7 +15,6 @@ from lapwing.parties.protocols.secret_sharing import FreshCoins
 from lapwing.parties.simulation import run_in_memory
 from support.cases import each
 from support.rehearsals import rehearsed, setting_of, values_of
-from support.views import view
 
 
 def play(protocols: list[Protocol], until: int) -> dict[int, Post]:

@@ -2,7 +2,8 @@
 
 No sampling. Inputs are neighbours if one honest member's value moves by 1. Noise shares are sized at ε = 1
 for the honest members that the protocol guarantees, and taken modulo a small prime, which tells less than
-whole numbers would; so losses lie below 1, and bounds are proven in balls. How: tests/support/views.py.
+whole numbers would; so losses lie below 1, and bounds are proven in balls.
+How: src/lapwing/audit/coalition_views.py.
 """
 
 from __future__ import annotations
@@ -15,14 +16,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from lapwing.core.laplace import LaplaceShares
-from lapwing.parties.protocols.masked_sum import MASKED, UNMASK, MaskedSum
-from lapwing.parties.protocols.protocol import OpenedSum, Post, Protocol, ProtocolStopped, Publics, Setting
-from lapwing.parties.protocols.registry import PROTOCOLS
-from lapwing.parties.protocols.secret_sharing import Elements
-from lapwing.parties.protocols.share_dealing import AdditiveSharing, ShamirSharing
-from lapwing.parties.simulation import SimulatedRun
-from support.views import (
+from lapwing.audit.coalition_views import (
     HONEST_RELAY,
     NOTHING_LOST,
     Basis,
@@ -34,6 +28,13 @@ from support.views import (
     leaked,
     worst_loss,
 )
+from lapwing.core.laplace import LaplaceShares
+from lapwing.parties.protocols.masked_sum import MASKED, UNMASK, MaskedSum
+from lapwing.parties.protocols.protocol import OpenedSum, Post, Protocol, ProtocolStopped, Publics, Setting
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.protocols.secret_sharing import Elements
+from lapwing.parties.protocols.share_dealing import AdditiveSharing, ShamirSharing
+from lapwing.parties.simulation import SimulatedRun
 
 Shape = tuple[int, int, int, int]  # members, coalition, losses, modulus
 SMALL = [

@@ -1,13 +1,16 @@
-"""The exact law of what a coalition sees, without sampling.
+"""The exact law of the view of a coalition, without sampling.
 
 Protocols add and multiply coordinate by coordinate, so one run with long vectors is many runs at once: each
 coordinate has values and coins of its own. Two kinds of worlds use this:
 
 - `Basis`: coordinate c has a 1 in unknown c, and 0 in all others. As messages are linear in values and
   coins, this one run gives the whole map. Coins are uniform, so a view tells exactly those combinations of
-  values in which no coin is left: `leaked`. What they tell under noise is one finite sum: `worst_loss`.
-- `Enumerated`: the coordinates are all values of all unknowns. Views are counted, with integers. It trusts
-  nothing, is small, and the tests check that it agrees with `Basis`.
+  values in which no coin is left: `leaked`. With noise on the values, the law of these is one finite sum:
+  `worst_loss`.
+- `Enumerated`: the coordinates are all values of all unknowns. Views are counted, with integers. It assumes
+  nothing, and it is small. The tests check that it agrees with `Basis`.
+
+Test: tests/parties/protocols/test_protocols_views.py
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from lapwing.core.exact import precision
+from lapwing.errors import BadParameter
 from lapwing.parties.protocols.masked_sum import MaskedSum, Masks
 from lapwing.parties.protocols.protocol import Protocol, Setting
 from lapwing.parties.protocols.secret_sharing import WORD, Elements, ProtocolCoins
@@ -40,7 +44,7 @@ _T = TypeVar("_T")
 
 
 def with_precision(compute: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Balls of 160 bits inside, whatever they are outside."""
+    """Decorate a function so that it computes balls with 160 bits."""
 
     @wraps(compute)
     def computed(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -52,7 +56,7 @@ def with_precision(compute: Callable[_P, _T]) -> Callable[_P, _T]:
 
 @dataclass(frozen=True)
 class ObservedMessage:
-    """One message that the adversary sees: public (`recipient` is None), or to one of its members."""
+    """One message that the adversary sees: public (`recipient` is None), or to a colluding member."""
 
     round: int
     sender: int
@@ -61,7 +65,7 @@ class ObservedMessage:
 
 
 def view(run: SimulatedRun, coalition: Iterable[int]) -> list[ObservedMessage]:
-    """All messages that a coalition and the relay see, without their own values and coins."""
+    """Return all messages that a coalition and the relay see, without their own values and coins."""
     members = sorted(set(coalition))
     seen = []
     for number, spoken in enumerate(run.rounds):
@@ -74,12 +78,12 @@ def view(run: SimulatedRun, coalition: Iterable[int]) -> list[ObservedMessage]:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Who is lost and who is late in which round, and what a lying relay shows to whom."""
+    """The members that are lost or late, by round, and the posts that a lying relay shows to each."""
 
     losses: Mapping[int, int]
     late: Mapping[int, int]
     shown: Mapping[tuple[int, int], Collection[int]]
-    twice: Collection[int] = ()  # who signs for everybody
+    twice: Collection[int] = ()  # the members that sign every agreement
 
 
 HONEST_RELAY: Mapping[tuple[int, int], Collection[int]] = {}
@@ -87,7 +91,7 @@ NOTHING_LOST = Schedule({}, {}, HONEST_RELAY)
 
 
 def all_schedules(members: int, rounds: int) -> Iterator[Schedule]:
-    """Every member stays, is lost from a round on, or is late in a round."""
+    """Yield all schedules in which each member stays, is lost from a round on, or is late in a round."""
     fates = [("stays", 0), *product(("lost", "late"), range(rounds))]
     for chosen in product(fates, repeat=members):
         told = list(enumerate(chosen))
@@ -96,13 +100,13 @@ def all_schedules(members: int, rounds: int) -> Iterator[Schedule]:
 
 
 def coalitions(setting: Setting) -> Iterator[frozenset[int]]:
-    """All of up to t members. The empty one is the relay alone."""
+    """Yield all coalitions of up to t members. The empty one is the relay alone."""
     for size in range(setting.coalition + 1):
         yield from map(frozenset, combinations(range(setting.members), size))
 
 
 class World(ABC):
-    """Gives a vector to each unknown in turn: to values first, then to coins as they are drawn."""
+    """A world: it gives a vector to each unknown, to values first, then to coins as they are drawn."""
 
     def __init__(self, modulus: int, members: int) -> None:
         self.modulus = modulus
@@ -114,17 +118,19 @@ class World(ABC):
     @property
     @abstractmethod
     def length(self) -> int:
-        """Of all vectors."""
+        """The length of all vectors."""
 
     def new(self, *owners: int) -> Elements:
-        """A fresh unknown. Whoever has one of its owners knows it."""
+        """Return a new unknown. A coalition that has one of its owners knows it."""
         self.owners.append(frozenset(owners))
         return self.vector(len(self.owners) - 1)
 
     @abstractmethod
-    def vector(self, unknown: int) -> Elements: ...
+    def vector(self, unknown: int) -> Elements:
+        """Return the vector of an unknown."""
 
     def run(self, protocol: type[Protocol], setting: Setting, schedule: Schedule) -> SimulatedRun:
+        """Run the protocol in memory, on the values and coins of this world."""
         coins = [WorldCoins(self, i) for i in range(self.members)]
         if issubclass(protocol, MaskedSum):
             protocol = with_ideal_masks(protocol, self.members)
@@ -141,7 +147,7 @@ class World(ABC):
         )
 
     def seen(self, rehearsal: SimulatedRun, coalition: Collection[int]) -> NDArray[np.int64]:
-        """The view: one row for every number in it, one column for every coordinate."""
+        """Return the view: one row for every number in it, one column for every coordinate."""
         content = b"".join(seen.content for seen in view(rehearsal, coalition))
         return np.frombuffer(content, dtype="<u8").astype(np.int64).reshape(-1, self.length)
 
@@ -155,16 +161,19 @@ class WorldCoins(ProtocolCoins):
         self._secrets = iter((self._key, self._seed))  # as the masked star draws them
 
     def elements(self, modulus: int, count: int) -> Elements:
+        """Return new unknowns, as many as fill `count` numbers."""
         blocks, rest = divmod(count, self._world.length)
-        assert (modulus, rest) == (self._world.modulus, 0)
+        if (modulus, rest) != (self._world.modulus, 0):
+            raise BadParameter("count", "must be whole vectors of this world, for its modulus")
         drawn = [self._world.new(self._me) for _ in range(blocks)]
         return np.concatenate([np.empty(0, dtype=np.uint64), *drawn])
 
     def secret(self) -> bytes:
+        """Return the next secret: the key of the masks, then the seed of the own mask."""
         return next(self._secrets)()
 
     def _key(self) -> bytes:
-        """All masks of this member with others, each in its place, 0 in the places of other pairs."""
+        """Return all masks of this member with others, each in its place; 0 for other pairs."""
         pairs = self._world.pairs
         return b"".join((mask if self._me in pair else 0 * mask).tobytes() for pair, mask in pairs.items())
 
@@ -174,7 +183,7 @@ class WorldCoins(ProtocolCoins):
 
 
 class IdealMasks(Masks):
-    """Key agreement by an oracle: public keys tell nothing, a secret key is the list of its masks."""
+    """Ideal key agreement: a public key tells nothing, a secret key is the list of its masks."""
 
     public_bytes = 0
 
@@ -182,37 +191,44 @@ class IdealMasks(Masks):
         self._pairs = list(combinations(range(members), 2))
 
     def public_key(self, secret: bytes) -> bytes:
+        """Return nothing."""
         return b""
 
     def seed(self, secret: bytes, public: bytes, context: bytes) -> bytes:
+        """Return the mask of the pair that the context names."""
         size = len(secret) // len(self._pairs)
         at = self._pairs.index(unpack("<II", context[-8:]))
         return secret[at * size : (at + 1) * size]
 
     def expand(self, seed: bytes, modulus: int, count: int) -> Elements:
+        """Return the first numbers of a mask."""
         return np.frombuffer(seed[: WORD * count], dtype=np.uint64)
 
     def pieces(self, modulus: int, length: int) -> int:
+        """Return the number of elements of one secret."""
         return len(self._pairs) * length
 
     def cut(self, secret: bytes, modulus: int) -> Elements:
+        """Return a secret as elements."""
         return np.frombuffer(secret, dtype=np.uint64)
 
     def join(self, elements: Elements, modulus: int) -> bytes:
+        """Return elements as a secret."""
         return elements.tobytes()
 
 
 def with_ideal_masks(protocol: type[Protocol], members: int) -> type[Protocol]:
+    """Return the same protocol with ideal masks."""
     return type(protocol.__name__, (protocol,), {"masks": IdealMasks(members)})
 
 
 def _as_long_as(world: World, setting: Setting) -> Setting:
-    """The same setting, with vectors as long as a world's."""
+    """Return the same setting, with vectors as long as those of a world."""
     return replace(setting, length=world.length)
 
 
 class Basis(World):
-    """Coordinate c has a 1 in unknown c alone."""
+    """The world in which coordinate c has a 1 in unknown c, and 0 in all others."""
 
     def __init__(self, setting: Setting) -> None:
         self._length = _most_unknowns(setting)
@@ -220,23 +236,25 @@ class Basis(World):
 
     @property
     def length(self) -> int:
+        """The length of all vectors."""
         return self._length
 
     def vector(self, unknown: int) -> Elements:
+        """Return the unit vector of an unknown."""
         vector = np.zeros(self.length, dtype=np.uint64)
         vector[unknown] = 1  # an IndexError would mean that there are more unknowns than were counted
         return vector
 
 
 def _most_unknowns(setting: Setting) -> int:
-    """Values, masks of pairs and self masks; then whichever protocol has more coins; and one more."""
+    """Return a bound on the unknowns: values, masks, the coins of the longest protocol, and one more."""
     m, pairs = setting.members, comb(setting.members, 2)
     threshold = max(setting.coalition + 1, setting.quorum)
     return 1 + 2 * m + pairs + m * max(m, 2 * pairs * (threshold - 1))
 
 
 class Chosen(World):
-    """Unknowns as somebody else has chosen them: row u of `chosen` is unknown u."""
+    """The world with given unknowns: row u of `chosen` is unknown u."""
 
     def __init__(self, setting: Setting, chosen: Elements) -> None:
         self._chosen = chosen
@@ -244,17 +262,19 @@ class Chosen(World):
 
     @property
     def length(self) -> int:
+        """The length of all vectors."""
         return int(self._chosen.shape[1])
 
     def vector(self, unknown: int) -> Elements:
+        """Return the given vector of an unknown."""
         return np.asarray(self._chosen[unknown], dtype=np.uint64)
 
 
 class Enumerated(World):
-    """All values of all unknowns, but for those of a coalition, which are given."""
+    """The world of all values of all unknowns, except those of a coalition, which are given."""
 
     def __init__(self, setting: Setting, unknowns: Sequence[int], given: Mapping[int, int]) -> None:
-        """`unknowns` are numbered as in a `Basis`; all others have the value in `given`, or 0."""
+        # Unknowns are numbered as in a `Basis`. All others have the value in `given`, or 0.
         self._length: int = setting.modulus ** len(unknowns)
         self._place = {unknown: setting.modulus**at for at, unknown in enumerate(unknowns)}
         self._given = given
@@ -262,9 +282,11 @@ class Enumerated(World):
 
     @property
     def length(self) -> int:
+        """The length of all vectors."""
         return self._length
 
     def vector(self, unknown: int) -> Elements:
+        """Return the values of an unknown, in all coordinates."""
         if unknown not in self._place:
             return np.full(self.length, self._given.get(unknown, 0), dtype=np.uint64)
         every = np.arange(self.length, dtype=np.uint64)
@@ -272,7 +294,7 @@ class Enumerated(World):
 
 
 def reduced(matrix: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
-    """The row echelon form, without rows of zeros."""
+    """Return the row echelon form, without rows of zeros."""
     rows = matrix % modulus
     top = 0
     for column in range(rows.shape[1]):
@@ -289,11 +311,12 @@ def reduced(matrix: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
 
 
 def leaked(world: Basis, rehearsal: SimulatedRun, coalition: frozenset[int]) -> Rows:
-    """The combinations of honest values that a view tells. One column for each honest member."""
+    """Return the combinations of honest values that a view tells. One column for each honest member."""
     honest = [i for i in range(world.members) if i not in coalition]
     coins = [u for u in range(world.members, len(world.owners)) if not world.owners[u] & coalition]
     seen = world.seen(rehearsal, coalition)
-    assert not seen[:, len(world.owners) :].any(), "linear: zero in, zero out"
+    if seen[:, len(world.owners) :].any():
+        raise BadParameter("rehearsal", "is not linear: values and coins of 0 gave messages other than 0")
     rows = reduced(seen[:, coins + honest], world.modulus)
     free = rows[~rows[:, : len(coins)].any(axis=1)]
     return tuple(tuple(int(n) for n in row) for row in free[:, len(coins) :])
@@ -302,7 +325,7 @@ def leaked(world: Basis, rehearsal: SimulatedRun, coalition: frozenset[int]) -> 
 @lru_cache
 @with_precision
 def noise_law(modulus: int, shares: int) -> tuple[arb, ...]:
-    """Of one noise share (1/shares of discrete Laplace noise at ε), modulo the modulus.
+    """Return the law of one noise share (1/shares of discrete Laplace noise at ε), modulo the modulus.
 
     By its characteristic function ((1-q)^2 / |1 - q w^k|^2)^(1/shares) at the roots of unity, in balls.
     """
@@ -316,7 +339,7 @@ def noise_law(modulus: int, shares: int) -> tuple[arb, ...]:
 @lru_cache
 @with_precision
 def worst_loss(rows: Rows, modulus: int, shares: int) -> arb:
-    """The greatest |ln(P[view] / P'[view])| over all views and neighbours: one honest value moves by 1."""
+    """Return the greatest |ln(P[view] / P'[view])|: over all views, and one honest value moved by 1."""
     if not rows:
         return arb(0)
     members = len(rows[0])
@@ -353,7 +376,7 @@ def enumerated_loss(
     *,
     given: Mapping[int, int],
 ) -> tuple[arb, int]:
-    """As `worst_loss`, by counting views over all values and all coins; and how many there were."""
+    """Return `worst_loss` by counting views over all values and all coins, and their number."""
     plain = Basis(setting)
     plain.run(protocol, setting, schedule)
     unknowns = [u for u, owners in enumerate(plain.owners) if not owners & coalition]
@@ -376,7 +399,7 @@ def enumerated_loss(
 
 
 def _neighbourhood(honest: int) -> Iterator[tuple[int, ...]]:
-    """Zero, and one step from it. Elsewhere is the same: views that move along."""
+    """Yield zero, and all single steps from it. Elsewhere the law is the same, with moved views."""
     yield (0,) * honest
     for i in range(honest):
         for step in (-1, 1):
@@ -395,7 +418,7 @@ def _chance(view: NDArray[np.int64], truth: Sequence[int], law: Sequence[arb], p
 
 
 def _numbered(seen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One number for each different column."""
+    """Return one number for each different column."""
     number = np.zeros(seen.shape[1], dtype=np.int64)
     for row in seen:
         number = np.unique(number * (int(row.max()) + 1) + row, return_inverse=True)[1]

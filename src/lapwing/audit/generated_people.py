@@ -1,6 +1,6 @@
 """Generated people of a policy, and neighbours among them: two sets of people that differ by one.
 
-All values follow from the policy, from places and from a hash. No private row is read, nothing is drawn, and
+All values follow from the policy, from places and from a hash. No private row is read. Nothing is drawn, so
 an audit finds the same each time.
 """
 

@@ -73,20 +73,28 @@ class GeneratedSources:
             self._neighbours = neighbours(self.policy)
         return self._neighbours if is_thorough else self._neighbours[:QUICK]
 
-    def reader(self, people: People, *, is_reversed: bool = False, from_source: bool = False) -> Reader:
+    def reader(
+        self,
+        people: People,
+        *,
+        is_reversed: bool = False,
+        from_source: bool = False,
+        prepared: bool = False,
+    ) -> Reader:
         """Return a reader of the truncated tables of these people.
 
         Args:
             people: The generated people, from `neighbours`.
             is_reversed: Whether their rows are stored in the other order.
             from_source: Whether rows are ranked anew for each query.
+            prepared: Whether rows are read from a prepared copy.
         """
-        key = (id(people), is_reversed, from_source)
+        key = (id(people), is_reversed, from_source, prepared)
         if key not in self._readers:
             folder = self._folder / str(len(self._readers))
             folder.mkdir()
             policy = stored_people(self.policy, people, folder, is_reversed=is_reversed)
-            if has_blocks_by_arrival(policy):
+            if prepared or has_blocks_by_arrival(policy):
                 prepare(policy, KEY, today=TODAY)
             reader = Reader.open(policy, KEY, self.public, threads=1, from_source=from_source)
             reader.engine = WatchedEngine(reader.engine, folder)  # type: ignore[assignment]

@@ -113,21 +113,22 @@ def query_replay(
     def share(mechanism: Any) -> Hashable | None:
         return id(mechanism) if id(mechanism) in chosen else None
 
+    def run(numbers: ReadNumbers, people: People, *, is_reversed: bool = False) -> Callable[[], Any]:
+        def released() -> Any:
+            statements, exact = numbers.of(people, is_reversed=is_reversed)
+            return statements, answer_to_bytes(plan.request, release(plan, exact))
+
+        return released
+
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
-        numbers = ReadNumbers(plan, sources)
-
-        def run(people: People, *, is_reversed: bool = False) -> Callable[[], Any]:
-            def released() -> Any:
-                statements, exact = numbers.of(people, is_reversed=is_reversed)
-                return statements, answer_to_bytes(plan.request, release(plan, exact))
-
-            return released
-
-        for pair in sources.neighbours(is_thorough=budget.is_thorough):
-            yield ReplayPair(
-                pair.description, run(pair.one), run(pair.other, is_reversed=pair.is_reversed),
-                pair.is_equal,
-            )  # fmt: skip
+        for prepared in (False, True):
+            numbers = ReadNumbers(plan, sources, prepared=prepared)
+            for pair in sources.neighbours(is_thorough=budget.is_thorough and not prepared):
+                words = f"{pair.description}{', from a prepared copy' if prepared else ''}"
+                other = run(numbers, pair.other, is_reversed=pair.is_reversed)
+                yield ReplayPair(words, run(numbers, pair.one), other, pair.is_equal)
+            if not budget.is_thorough or needs_new_ranks(plan.question.source):  # these have no copy
+                break
 
     return replay_stage(pairs, plan.shares.loss, epsilon=plan.cost.epsilon, share=share)
 
@@ -135,8 +136,8 @@ def query_replay(
 class ReadNumbers:
     """The exact numbers of a query on generated people, with the statements that the engine ran."""
 
-    def __init__(self, plan: Plan, sources: GeneratedSources) -> None:
-        self._plan, self._sources = plan, sources
+    def __init__(self, plan: Plan, sources: GeneratedSources, *, prepared: bool = False) -> None:
+        self._plan, self._sources, self._prepared = plan, sources, prepared
         self._found: dict[tuple[int, bool], tuple[list[str], list[ExactGrouping]]] = {}
 
     def of(self, people: People, *, is_reversed: bool = False) -> tuple[list[str], list[ExactGrouping]]:
@@ -145,8 +146,9 @@ class ReadNumbers:
         if key not in self._found:
             question = self._plan.question
             reader = self._sources.reader(
-                people, is_reversed=is_reversed, from_source=needs_new_ranks(question.source)
-            )
+                people, is_reversed=is_reversed, from_source=needs_new_ranks(question.source),
+                prepared=self._prepared,
+            )  # fmt: skip
             statements: list[str] = reader.engine.statements  # type: ignore[attr-defined]
             statements.clear()
             exact = reader.exact(question)

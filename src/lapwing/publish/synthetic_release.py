@@ -18,7 +18,7 @@ Test     tests/publish/test_synthetic_release.py, tests/publish/test_bound_relea
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -35,7 +35,7 @@ from lapwing.publish import methods
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.data_dictionary import dictionary_digest
 from lapwing.publish.measured.journal import Journal, JournalStep, held
-from lapwing.publish.measured.private_marginals import PrivateMarginals, noisy_marginal, step_loss
+from lapwing.publish.measured.private_marginals import Charge, PrivateMarginals, noisy_marginal, step_loss
 from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.methods import Measured, Progress, affordable, fit_measured, smallest_sigma
 from lapwing.publish.models.domain import Clique
@@ -168,21 +168,51 @@ def _measure(
     def journal(name: str) -> Journal:
         return Journal(path.with_name(f"{path.name}{name}"), f"{bound.key}{name}: {work.receipt.entry!r}")
 
-    def source(steps: Journal, budget: Fraction) -> PrivateMarginals:
-        return PrivateMarginals(
-            bound.domain, read, rows_per_unit=bound.rows_per_unit, budget=budget, charge=work.step,
-            fail=work.fail, journal=steps,
-        )  # fmt: skip
-
     journals = [journal(name) for name in (("", ".check") if price.check else ("",))]
     _agree(bound, work, journals)
+    done, answer = measured_answer(
+        bound, price, read, journals, charge=work.step, fail=work.fail, progress=progress
+    )
+    work.finish(lambda: answer)
+    return done
+
+
+def measured_answer(
+    bound: BoundRelease,
+    price: SyntheticPrice,
+    read: Callable[[], Wholes],
+    journals: Sequence[Journal],
+    *,
+    charge: Charge,
+    fail: Callable[[], None],
+    progress: Progress | None = None,
+    shuffle: Callable[[int], Wholes] = permutation,
+) -> tuple[Measured, bytes]:
+    """Take all steps of a release, and return what was measured and the answer to be stored.
+
+    Args:
+        bound: The release.
+        price: Its price.
+        read: Reads the private cells. It is called after the first charge.
+        journals: The journal of the method, and that of the check if there is one.
+        charge: Charges the loss of a step before it begins.
+        fail: Ends the release after a failure that private rows may have caused.
+        progress: Called after each step.
+        shuffle: Returns the numbers below n in random order: they decide what is checked.
+    """
+
+    def source(steps: Journal, budget: Fraction) -> PrivateMarginals:
+        return PrivateMarginals(
+            bound.domain, read, rows_per_unit=bound.rows_per_unit, budget=budget, charge=charge,
+            fail=fail, journal=steps,
+        )  # fmt: skip
+
     main = source(journals[0], price.method)
     done = _run(bound, main, progress)
     if price.check:
-        check_marginals(source(journals[1], price.check))
+        check_marginals(source(journals[1], price.check), shuffle)
     answer = _answer(bound, price.rho, main.steps, journals[1].steps if price.check else ())
-    work.finish(lambda: answer)
-    return done if main.agrees else replace(done, last=None)
+    return (done if main.agrees else replace(done, last=None)), answer
 
 
 def _agree(bound: BoundRelease, work: Work, journals: Sequence[Journal]) -> None:
@@ -215,7 +245,7 @@ def _run(bound: BoundRelease, source: MarginalSource, progress: Progress | None)
     return method(source, impossible=bound.impossible, progress=progress)
 
 
-def check_marginals(source: PrivateMarginals) -> None:
+def check_marginals(source: PrivateMarginals, shuffle: Callable[[int], Wholes] = permutation) -> None:
     """Measure random marginals of two columns, which the fit never sees.
 
     Each choice is in the journal before it is charged. After a crash, marginals with a result are kept, and
@@ -229,7 +259,7 @@ def check_marginals(source: PrivateMarginals) -> None:
             source.measure(clique, Fraction(step.step["sigma"]))
             possible = [one for one in possible if one != clique]
             wanted -= 1
-    chosen = [possible[k] for k in permutation(len(possible))[:wanted]] if wanted > 0 else []
+    chosen = [possible[k] for k in shuffle(len(possible))[:wanted]] if wanted > 0 else []
     for number, clique in enumerate(chosen):
         rho = affordable(source) / (wanted - number)
         source.measure(clique, smallest_sigma(rho, source.rows_per_unit))

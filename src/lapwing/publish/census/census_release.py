@@ -323,10 +323,11 @@ def measure_census(census: BoundCensus, rho: Fraction) -> Release:
         def read() -> PrivateRows:
             return row_questions.read_rows(dataset, bound.question)
 
-        return charged.release(read, lambda rows: _answer(census, rho, rows))
+        return charged.release(read, lambda rows: census_answer(census, rho, rows))
 
 
-def _answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
+def census_answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
+    """Measure every level, and return the answer to be stored. Charge ρ first: each call is a release."""
     levels = []
     for table, sigmas in zip(level_tables(census, rows), census.sigmas(rho), strict=True):
         queries = []

@@ -1,0 +1,130 @@
+"""The audit of a release: all steps of its method, replayed on generated people of its policy.
+
+Later steps of a method depend on earlier results. So the neighbour's run gets the same results, and must
+choose and measure the same marginals.
+
+Claim    nothing is charged, no ledger is written and no private row is read.
+Because  the steps run on rows of `GeneratedSources`, with a journal in memory, and their charges are only
+         noted.
+Test     tests/audit/test_publishing_audit.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
+from lapwing.audit.generated_sources import GeneratedSources, People
+from lapwing.audit.query_audit import AUDITOR, audited_policy
+from lapwing.audit.stages.replay import ReplayPair, replay_stage
+from lapwing.core.conversions import zcdp_to_epsilon
+from lapwing.core.losses import Concentrated, Loss, SequentialComposition
+from lapwing.publish.bound_release import BoundRelease, bind_release
+from lapwing.publish.census.census_release import bind_census, census_answer, least_rho
+from lapwing.publish.measured.journal import Journal
+from lapwing.publish.measured.published_column import coded_rows
+from lapwing.publish.release_file import CENSUS, load_release
+from lapwing.publish.synthetic_price import SyntheticPrice
+from lapwing.publish.synthetic_release import Wholes, measured_answer
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.row_questions import PrivateRows, decode_rows
+
+Released = tuple[tuple[Loss, ...], bytes]  # the charges of all steps, and the stored answer
+
+
+class JournalInMemory(Journal):
+    """A journal that is not written. The steps of an audit are never continued."""
+
+    def __init__(self) -> None:
+        self.path, self.steps = Path("journal of an audit"), []
+
+    def _append(self, record: dict[str, Any]) -> None:
+        """Write nothing."""
+
+
+def case_of_release(path: str | Path) -> AuditCase:
+    """Return the case of a release file.
+
+    Args:
+        path: The release file.
+
+    Raises:
+        BadFile: If the release file or its policy has mistakes.
+        BadParameter: If its policy has no ledger yet, or the release cannot be made.
+    """
+    file = load_release(path)
+    policy = audited_policy(file.policy)
+    with Dataset(policy, analyst=AUDITOR) as dataset:
+        sources = GeneratedSources(policy, dataset.curator.public)
+        return release_case(f"release: {file.name}", bind_release(file, dataset), sources)
+
+
+def release_case(
+    name: str, bound: BoundRelease, sources: GeneratedSources, *, covers: tuple[Any, ...] = ()
+) -> AuditCase:
+    """Return the case of a release that is bound to its policy."""
+    rho, run = release_run(bound)
+    delta = bound.file.delta
+    epsilon = zcdp_to_epsilon(rho, delta)
+    stage = release_replay(bound, sources, rho, epsilon, run)
+    return AuditCase(name, Family.PUBLISHING, covers, epsilon, delta, {Stage.REPLAY: stage})
+
+
+def release_run(bound: BoundRelease) -> tuple[Fraction, Callable[[PrivateRows], Released]]:
+    """Return the ρ of a release, and a function that takes all of its steps on some rows."""
+    file = bound.file
+    if file.method == CENSUS:
+        census = bind_census(bound)
+        wanted = file.census.wanted if file.census is not None else None
+        rho = least_rho(census, wanted or {}) if file.rho is None else file.rho
+        return rho, lambda rows: ((Concentrated(rho),), census_answer(census, rho, rows))
+    assert file.rho is not None, "only a census finds its price from wanted errors"
+    price = SyntheticPrice.of(file, bound.domain, bound.rows_per_unit, file.rho)
+
+    def steps(rows: PrivateRows) -> Released:
+        charged: list[Loss] = []
+        journals = [JournalInMemory(), JournalInMemory()]
+        _, answer = measured_answer(
+            bound, price, lambda: coded_rows(bound.columns, rows), journals,
+            charge=charged.append, fail=lambda: None, shuffle=_in_order,
+        )  # fmt: skip
+        return tuple(charged), answer
+
+    return file.rho, steps
+
+
+def _in_order(count: int) -> Wholes:
+    """Return the same order for both neighbours. The check's own choice depends on no row."""
+    return np.arange(count, dtype=np.int64)
+
+
+def release_replay(
+    bound: BoundRelease,
+    sources: GeneratedSources,
+    rho: Fraction,
+    epsilon: Fraction,
+    run: Callable[[PrivateRows], Released],
+) -> RunStage:
+    """Return the stage that replays a release on generated neighbours."""
+    question = bound.question
+
+    def released(people: People, *, is_reversed: bool = False) -> Callable[[], Released]:
+        def steps() -> Released:
+            table = sources.reader(people, is_reversed=is_reversed).rows(question.relation)
+            return run(decode_rows(sources.policy, question, table))
+
+        return steps
+
+    def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
+        for pair in sources.neighbours(is_thorough=budget.is_thorough):
+            other = released(pair.other, is_reversed=pair.is_reversed)
+            yield ReplayPair(pair.description, released(pair.one), other, pair.is_equal)
+
+    return replay_stage(
+        pairs, Concentrated(rho), epsilon=epsilon, stepwise=lambda done: SequentialComposition(done[0])
+    )

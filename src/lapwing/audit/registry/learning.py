@@ -6,14 +6,19 @@ it could not run.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage
+from lapwing.audit.registry.pipelines import column_search_cases, pipeline_cases
+from lapwing.audit.registry.searching import selection_cases
+from lapwing.audit.registry.validating import validator_cases
 from lapwing.audit.stages.canaries import Included, Train, canary_stage
 from lapwing.audit.stages.replay import replay_stage
 from lapwing.audit.training_runs import (
@@ -27,6 +32,7 @@ from lapwing.audit.training_runs import (
     with_extra,
 )
 from lapwing.learn.payer import Payer, PublicData
+from lapwing.learn.validation import Validator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -261,3 +267,49 @@ def trainer_cases() -> tuple[AuditCase, ...]:
             _trainer("LogisticRegression", real, classes=(0, 1), size=9, steps=4, rate="1/2"), quick=4,
         ),
     )  # fmt: skip
+
+
+def learning_cases() -> tuple[AuditCase, ...]:
+    """Return the cases of all trainers, validators and selections."""
+    return (
+        *trainer_cases(),
+        *validator_cases(),
+        *selection_cases(),
+        *pipeline_cases(),
+        *column_search_cases(),
+    )
+
+
+def learning_exports() -> dict[Family, tuple[str, ...]]:
+    """Return the names of all trainers, validators and ways to select, as the packages have them.
+
+    A test compares them with what the cases cover, so that nothing new is left out. It imports the extra
+    `learn`.
+    """
+    from lapwing.learn import column_search, repetition, search, trainers, validators  # noqa: PLC0415
+    from lapwing.learn.trainers.estimator import Trainer  # noqa: PLC0415 (an extra)
+
+    exported = {name: getattr(trainers, name) for name in trainers.__all__}
+    made = [name for name, one in exported.items() if isinstance(one, type) and issubclass(one, Trainer)]
+    tests = _concrete(validators, Validator)
+    found = [name for name, one in vars(column_search).items() if name.startswith("find_") and callable(one)]
+    return {
+        Family.TRAINER: (*(f"{_TRAINERS}.{name}" for name in made), "lapwing.learn.PrivateTrainer"),
+        Family.VALIDATOR: (*tests, f"{validators.__name__}.BestInClass"),
+        Family.SELECTION: (
+            *_concrete(search, search.SearchStrategy),
+            *_concrete(repetition, repetition.RunCountLaw),
+            f"{search.__name__}.Search",
+            *(f"{column_search.__name__}.{name}" for name in found),
+        ),
+    }
+
+
+def _concrete(module: ModuleType, base: type) -> list[str]:
+    """Return the names of the classes of a module that have no abstract methods."""
+    kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, base)]
+    return [
+        f"{module.__name__}.{kind.__name__}"
+        for kind in kinds
+        if kind.__module__ == module.__name__ and not inspect.isabstract(kind)
+    ]

@@ -27,7 +27,7 @@ from lapwing.audit.stages.coupling import coupled
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, recorded_run, sequential
 from lapwing.core.exact import ball, precision, upper
 from lapwing.core.fixed_run import FixedRun
-from lapwing.core.losses import Loss, ParallelComposition, SampledGaussian
+from lapwing.core.losses import GaussianNoise, Loss, ParallelComposition, SampledGaussian
 from lapwing.core.noise import uniform_int
 from lapwing.core.observed import observed_call, observing
 from lapwing.errors import MissingExtra
@@ -36,6 +36,7 @@ from lapwing.learn.payer import PaidResult, Payer, UnchargedPayer
 
 SEEDS = (1, 2, 3)
 PARTICIPATIONS = 16
+_HUGE = 100  # of (sensitivity / σ)²: ε is about 100 then
 
 
 class AuditPayer(UnchargedPayer):
@@ -237,9 +238,16 @@ def composed_as(charged: Loss) -> Compose:
         counts = Counter(rates.get(call.mechanism.loss, call.mechanism.loss) for call in calls)
         if counts == dict(charged.steps):
             return charged
-        return FixedRun(tuple(counts.items()), charged.delta) if counts else sequential(())
+        # Far more than any charge: a distribution of that would not fit into memory.
+        is_huge = sum(_squared_ratio(loss) * count for loss, count in counts.items()) > _HUGE
+        return sequential(calls) if is_huge or not counts else FixedRun(tuple(counts.items()), charged.delta)
 
     return compose
+
+
+def _squared_ratio(loss: Loss) -> Fraction:
+    """Return (sensitivity / σ)² of Gaussian noise that reads all units, and 0 for others."""
+    return loss.l2_squared / loss.sigma**2 if isinstance(loss, GaussianNoise) else Fraction(0)
 
 
 def composed_apart(training: Loss, tests: Callable[[Any], bool]) -> Compose:

@@ -169,10 +169,9 @@ def private_trainer_fit(trainer: type[Any] | None = None, **settings: Any) -> Fi
         trainer: The class of the trainer; None for `PrivateTrainer`.
         **settings: Settings of the trainer that replace the usual ones.
     """
+    from lapwing.learn.sgd import PrivateTrainer  # noqa: I001, PLC0415 (it says if torch is missing)
     import torch  # noqa: PLC0415 (an extra)
     from torch import nn  # noqa: PLC0415 (an extra)
-
-    from lapwing.learn.sgd import PrivateTrainer  # noqa: PLC0415 (an extra)
 
     made = PrivateTrainer if trainer is None else trainer
     usual: dict[str, Any] = {
@@ -204,9 +203,8 @@ def network_canaries(trainer: type[Any] | None = None, *, epsilon: Fraction = EP
 
     Canaries are a hundred times longer than the clip, which a trainer must not let through.
     """
+    from lapwing.learn.sgd import PrivateTrainer  # noqa: I001, PLC0415 (it says if torch is missing)
     from torch import nn  # noqa: PLC0415 (an extra)
-
-    from lapwing.learn.sgd import PrivateTrainer  # noqa: PLC0415 (an extra)
 
     made = PrivateTrainer if trainer is None else trainer
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lapwing.audit.case import AuditCase, Family, RunStage, Stage
+from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult
 from lapwing.audit.generated_sources import GeneratedSources
-from lapwing.audit.query_audit import AUDITOR, query_case
+from lapwing.audit.query_audit import AUDITOR, query_replay
 from lapwing.audit.registry.aggregates import WARDS, built_in_policy
 from lapwing.audit.training_audit import attempt_replay, pipeline_canaries
 from lapwing.audit.training_runs import with_extra
 from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Kind, Numeric, Text, Truth
-from lapwing.sql.plan import plan_question
+from lapwing.sql.noising import add_noise
+from lapwing.sql.plan import Plan, plan_question
+from lapwing.sql.policy import Policy
 from lapwing.sql.preliminary_questions import (
     bounds_question,
     policy_with_column,
@@ -27,6 +30,7 @@ from lapwing.sql.preliminary_questions import (
 )
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**8)
+SEARCH_DELTA = Fraction(1, 10**6)
 _PIPELINES = "lapwing.learn.pipelines"
 _HALVES = "lapwing.learn.unit_split.in_test_half"
 _NETWORK: dict[str, Any] = {
@@ -132,21 +136,45 @@ def pipeline_cases() -> tuple[AuditCase, ...]:
 
 def column_search_cases() -> tuple[AuditCase, ...]:
     """Return a case for the search of bounds, and one for the search of values."""
-    place, policy = "lapwing.learn.column_search", built_in_policy("people")
-    bounded = policy_with_searched_column(policy, "visits", "stay", 1)
-    texts = policy_with_column(policy, "visits", "name", Text())
-    counted = "SELECT name, COUNT(*) AS n FROM visits GROUP BY name"
-    text, question = bind_with_text(counted, Catalog(texts, {"wards": WARDS}))
     searches = (
-        ("search for bounds", "find_bounds", bounded, bounds_question(bounded, "visits", "stay"), "bounds"),
-        ("search for values", "find_values", texts, question, text),
+        ("search for bounds", "find_bounds", Fraction(0), _bounds_plan),
+        ("search for values", "find_values", SEARCH_DELTA, _values_plan),
     )
-    cases = []
-    for name, function, changed, asked, words in searches:
-        session = Dataset(changed, analyst=AUDITOR).session
-        plan = plan_question(session, asked, words, AccuracyOrPrice(EPSILON, delta=Fraction(1, 10**6)))
-        found = query_case(
-            name, plan, GeneratedSources(changed, {"wards": WARDS}), covers=(f"{place}.{function}",)
+    return tuple(
+        AuditCase(
+            name,
+            Family.SELECTION,
+            (f"lapwing.learn.column_search.{function}",),
+            EPSILON,
+            delta,
+            {Stage.REPLAY: partial(_run_search, planned)},
         )
-        cases.append(replace(found, family=Family.SELECTION))
-    return tuple(cases)
+        for name, function, delta, planned in searches
+    )
+
+
+def _run_search(planned: Callable[[], Plan], budget: StageBudget) -> StageResult:
+    """Replay a search on generated people, whose files are removed afterwards."""
+    plan = planned()
+    sources = GeneratedSources(plan.session.curator.policy, {"wards": WARDS})
+    try:
+        return query_replay(plan, sources, lambda asked, exact: add_noise(asked.shares, exact))(budget)
+    finally:
+        sources.close()
+
+
+def _bounds_plan() -> Plan:
+    policy = policy_with_searched_column(built_in_policy("people"), "visits", "stay", 1)
+    return _plan(policy, bounds_question(policy, "visits", "stay"), "bounds of visits.stay")
+
+
+def _values_plan() -> Plan:
+    policy = policy_with_column(built_in_policy("people"), "visits", "name", Text())
+    sql = "SELECT name, COUNT(*) AS n FROM visits GROUP BY name"
+    text, question = bind_with_text(sql, Catalog(policy, {"wards": WARDS}))
+    return _plan(policy, question, text)
+
+
+def _plan(policy: Policy, question: BoundQuery, text: str) -> Plan:
+    wanted = AccuracyOrPrice(EPSILON, delta=SEARCH_DELTA)
+    return plan_question(Dataset(policy, analyst=AUDITOR).session, question, text, wanted)

@@ -5,20 +5,25 @@ Claim    if training is (ε, δ)-private for adding or removing a unit, `at_leas
 Because  each canary is in the data on its own fair coin. Guesses are made from the released model alone;
          given the earlier coins, a guess is right with probability at most e^ε / (1 + e^ε), up to δ. So the
          number of right guesses is hardly above that binomial law (Steinke, Nasr and Jagielski 2023,
-         theorem 5.2; docs/arguments/selection.md has the statement).
-Test     tests/audit/test_one_run.py, with trainers that are broken on purpose and must be caught
+         theorem 5.2; docs/arguments/audit_canaries.md has the statement).
+Test     tests/audit/stages/test_canaries.py, with trainers that are broken on purpose and must be caught
+
+An audit in which nothing could be shown (all guesses could be right without contradicting the claim) is
+refused before training. The notes of a result tell its power.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.stages.canary_power import CAUGHT, best_expected_bound, smallest_caught
 from lapwing.core.exact import Number, ball, inside_unit, least_where, precision, set_fields, whole
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.core.noise import bernoulli, permutation
@@ -76,6 +81,11 @@ class OneRun:
         """Whether the audit found no contradiction to the claim."""
         return self._plausible(self.claimed)
 
+    @property
+    def least_right(self) -> int:
+        """The least number of right guesses that contradicts the claim."""
+        return least_where(lambda right: not self._plausible(self.claimed, right), 0, self.guesses)
+
     def _plausible(self, epsilon: Fraction, right: int | None = None) -> bool:
         """Return whether `right` (None: the observed number of) right guesses are plausible under ε."""
         seen = self.right if right is None else right
@@ -127,11 +137,8 @@ def audit_one_run(
         BadParameter: Before training, if a parameter is out of range or nothing could contradict the claim.
         BadValue: If `train` does not return one score per canary.
     """
-    count, number = whole(canaries, "canaries", at_least=2), whole(guesses, "guesses", at_least=2)
-    if number > count:
-        raise BadParameter("guesses", "must be at most as many as canaries")
-    settings = checked_epsilon(claimed, "claimed"), checked_delta(delta), inside_unit(error, "error")
-    OneRun(*settings, count, number, number)  # raises before training
+    fixed = _with_all_right(canaries, guesses, claimed, delta, error)  # raises before training
+    count, number = fixed.canaries, fixed.guesses
     included = bernoulli(Fraction(1, 2), count)
     scores = np.asarray(train(included.copy()), dtype=np.float64)
     if scores.shape != (count,):
@@ -140,4 +147,105 @@ def audit_one_run(
     order = mixed[np.argsort(np.nan_to_num(scores, nan=0.0)[mixed], kind="stable")]
     out, into = order[: number // 2], order[count - (number - number // 2) :]
     right = int((~included[out]).sum()) + int(included[into].sum())
-    return OneRun(*settings, count, number, right)
+    return replace(fixed, right=right)
+
+
+def canary_stage(
+    train: Train,
+    *,
+    canaries: int,
+    guesses: int,
+    claimed: Number,
+    delta: Number,
+    error: Number | None = None,
+) -> RunStage:
+    """Return the stage that audits one training run with canaries.
+
+    In its result, `measured` is a lower bound on the true ε. `could_show` is the least true ε (at δ) of a
+    Gaussian release, with a coordinate for each canary, that contradicts the claim in 95 % of runs.
+
+    Args:
+        train: Trains with the included canaries (a mask) and returns one score per canary.
+        canaries: The number of canaries, at least 2.
+        guesses: The number of guesses, at least 2, at most `canaries`.
+        claimed: The ε that training claims.
+        delta: The δ that training claims.
+        error: The greatest probability of a false alarm; None takes that of the stage's budget.
+
+    Raises:
+        BadParameter: At once, if a parameter is out of range, or if nothing could be shown with these
+            canaries; with `error` None, when the stage runs.
+    """
+
+    def settings(chosen: Number) -> OneRun:
+        return _with_all_right(canaries, guesses, claimed, delta, chosen)
+
+    def run(budget: StageBudget) -> StageResult:
+        chosen = budget.error if error is None else error
+        fixed = settings(chosen)
+        budget.progress(f"training once with about {fixed.canaries // 2:,} of {fixed.canaries:,} canaries")
+        found = audit_one_run(
+            train, canaries=canaries, guesses=guesses, claimed=claimed, delta=delta, error=chosen
+        )
+        return _stage_result(found)
+
+    if error is not None:
+        settings(error)
+    return run
+
+
+def _with_all_right(canaries: int, guesses: int, claimed: Number, delta: Number, error: Number) -> OneRun:
+    """Return the settings with all guesses right. Raise BadParameter if even this would show nothing."""
+    count, number = whole(canaries, "canaries", at_least=2), whole(guesses, "guesses", at_least=2)
+    if number > count:
+        raise BadParameter("guesses", "must be at most as many as canaries")
+    return OneRun(
+        checked_epsilon(claimed, "claimed"),
+        checked_delta(delta),
+        inside_unit(error, "error"),
+        count,
+        number,
+        number,
+    )
+
+
+def _stage_result(found: OneRun) -> StageResult:
+    canaries, delta = found.canaries, found.delta
+    least, measured = found.least_right, found.at_least
+    could_show = smallest_caught(least, canaries=canaries, guesses=found.guesses, delta=delta)
+    best, guesses = best_expected_bound(found.claimed, canaries=canaries, delta=delta, error=found.error)
+    release = "Gaussian release" if found.delta else "randomized response"
+    notes = (
+        f"{found.right:,} of {found.guesses:,} guesses about {found.canaries:,} canaries were right; "
+        f"{least:,} or more contradict the claim, with an error of at most {float(found.error):g}",
+        f"power: for a correct {release} claimed at ε = {float(found.claimed):g} and δ = "
+        f"{float(found.delta):g}, the best bound to be expected with {found.canaries:,} canaries is "
+        f"{best:.2g} (with {guesses:,} guesses). Only gross errors show",
+        f"a {release} with a coordinate for each canary is caught in {CAUGHT:.0%} of runs if its true ε is "
+        f"{could_show:.3g} or more",
+    )
+    witness = None
+    if not found.holds:
+        witness = Witness(
+            pair=f"each of {found.canaries:,} canaries in the data, or not, by its own fair coin",
+            event=f"{found.right:,} of {found.guesses:,} guesses are right",
+            numbers={
+                "canaries": found.canaries,
+                "guesses": found.guesses,
+                "right": found.right,
+                "least that contradicts the claim": least,
+                "claimed ε": float(found.claimed),
+                "claimed δ": float(found.delta),
+                "error": float(found.error),
+            },
+            at_least=measured,
+        )
+    return StageResult(
+        Stage.CANARIES,
+        checks=found.guesses,
+        claimed=float(found.claimed),
+        measured=measured,
+        could_show=could_show,
+        witness=witness,
+        notes=notes,
+    )

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 from torch import Tensor, nn
 
-from lapwing.audit.one_run import OneRun, Train, audit_one_run, tail_of_right
+from lapwing.audit.case import Stage, StageBudget
+from lapwing.audit.stages.canaries import OneRun, Train, audit_one_run, canary_stage, tail_of_right
 from lapwing.core.exact import precision
 from lapwing.core.noise import bernoulli_exp, uniform_int
 from lapwing.errors import BadParameter, BadValue
@@ -214,4 +215,43 @@ def test_an_audit_that_could_never_fail_is_refused_before_training(
             canaries=1000, guesses=guesses, claimed=claimed, delta=delta, error=error,
         )  # fmt: skip
     with pytest.raises(BadParameter, match="always hold"):
+        canary_stage(
+            lambda _: pytest.fail("trained"),
+            canaries=1000, guesses=guesses, claimed=claimed, delta=delta, error=error,
+        )  # fmt: skip
+    with pytest.raises(BadParameter, match="always hold"):
         OneRun(Fraction(claimed), Fraction(delta), Fraction(error), 1000, guesses, guesses // 2)
+
+
+def test_the_stage_tells_what_it_found_and_what_it_could_have_found() -> None:
+    stage = canary_stage(
+        _responses(Fraction(1)), canaries=1000, guesses=1000, claimed=2, delta=DELTA, error=ERROR
+    )
+    result = stage(StageBudget())
+    assert result.stage is Stage.CANARIES
+    assert result.holds
+    assert result.checks == 1000
+    assert result.measured is not None
+    assert result.could_show is not None
+    assert result.measured <= result.claimed == 2 < result.could_show
+    assert any(note.startswith("power: ") and "best bound to be expected" in note for note in result.notes)
+
+
+def test_the_stage_gives_a_witness_against_a_release_without_noise() -> None:
+    stage = canary_stage(
+        lambda included: included.astype(float), canaries=200, guesses=100, claimed=1, delta=DELTA
+    )
+    result = stage(StageBudget())
+    assert not result.holds
+    assert result.witness is not None
+    assert result.witness.numbers["right"] == 100
+    assert result.witness.at_least is not None
+    assert result.witness.at_least > 1
+
+
+def test_the_stage_takes_the_error_of_its_budget() -> None:
+    stage = canary_stage(
+        lambda _: pytest.fail("trained"), canaries=1000, guesses=1000, claimed=1, delta="1e-5"
+    )
+    with pytest.raises(BadParameter, match="always hold"):
+        stage(StageBudget(error=1e-6))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,7 +38,8 @@ def attack(
         str,
         typer.Argument(
             metavar="ATTACK",
-            help="linkage, differencing, averaging, reconstruction, membership, refill, longitudinal, or all.",
+            help="linkage, differencing, averaging, reconstruction, membership, refill, "
+            "longitudinal; or all.",
         ),
     ],
     epsilon: Annotated[str, typer.Option(help="The lifetime ε of each person, from 0.01 to 8.")] = "1",

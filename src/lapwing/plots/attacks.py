@@ -42,6 +42,10 @@ class SuccessRate(Protocol):
         """The upper end of the interval."""
 
     @property
+    def right(self) -> int:
+        """The number of right guesses."""
+
+    @property
     def trials(self) -> int:
         """The number of guesses."""
 
@@ -114,30 +118,30 @@ _PANEL = 1.5  # inches for one attack
 _LETTERS = 42  # of a row's label, in one line
 
 
-def attack_success(attacks: Sequence[DrawnAttack]) -> Figure:
+def attack_success(headline: str, attacks: Sequence[DrawnAttack]) -> Figure:
     """Draw, for each attack, its success without protection and against Lapwing, chance and limit.
 
     Args:
+        headline: What to see.
         attacks: The results, at least one.
     """
     if not attacks:
         raise BadParameter("attacks", "must have at least one result")
-    guess = attacks[0].guesses if len(attacks) == 1 else ""
-    epsilon = short(float(attacks[0].epsilon))
+    guess = f"{attacks[0].guesses} " if len(attacks) == 1 else ""
     with style():
         figure, [axes] = new_figure(
-            "Attackers know everything without protection, and little against Lapwing",
-            f"{guess} How often the attacker's guess is right; each person has ε {epsilon} for life. "
-            "Thin lines are intervals of 95 %. In the grey part no attack on Lapwing can be, in the long "
-            "run.".strip(),
-            size=(9.5, 2.0 + _PANEL * len(attacks)),
+            headline,
+            f"{guess}How often the attacker's guess is right. Each person has "
+            f"ε {short(float(attacks[0].epsilon))} for life. Thin lines are intervals of 95 %. In the long "
+            "run, no attack on Lapwing reaches the grey part.",
+            size=(9.5, 1.9 + _PANEL * len(attacks)),
             left=3.9,
             right=0.93,
         )
         for number, attack in enumerate(attacks):
             _one_attack(axes, attack, -3.0 * number)
         axes.set_xlim(0, 100)
-        axes.set_ylim(-3.0 * (len(attacks) - 1) - 1.6, 1.75)
+        axes.set_ylim(-3.0 * (len(attacks) - 1) - 1.9, 1.3)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xticks([0, 25, 50, 75, 100], [f"{tick} %" for tick in (0, 25, 50, 75, 100)])
@@ -153,25 +157,36 @@ def _one_attack(axes: Axes, attack: DrawnAttack, top: float) -> None:
     axes.annotate(title, (0, top + 0.95), (-10, 0), textcoords="offset points", weight="bold", **beside)
     axes.axhspan(top - 1.4, top - 0.6, limit / 100, 1, color=PALE, alpha=0.6, linewidth=0)
     for height, label, success, colour in (
-        (top, f"no protection: {attack.without}", attack.unprotected, ORANGE),
-        (top - 1, f"Lapwing: {attack.through}", attack.protected, BLUE),
+        (top, f"no protection:\n{attack.without}", attack.unprotected, ORANGE),
+        (top - 1, f"Lapwing:\n{attack.through}", attack.protected, BLUE),
     ):
-        text = textwrap.fill(label, _LETTERS)
-        axes.annotate(text, (0, height), (-10, 0), textcoords="offset points", color=colour, **beside)
-        axes.barh(height, 100 * success.rate, height=0.5, color=colour, alpha=0.85)
+        axes.annotate(
+            _folded(label, _LETTERS),
+            (0, height),
+            (-10, 0),
+            textcoords="offset points",
+            color=colour,
+            **beside,
+        )
+        axes.barh(height, 100 * success.rate, height=0.56, color=colour, alpha=0.85)
+        counted = f"{success.right:,} of {success.trials:,}"
+        note_beside(axes, counted, (0, height), (5, 0), color="white", size=9, va="center", zorder=5)
         ends = [100 * success.low, 100 * success.high]
         axes.plot(ends, [height, height], color=INK, linewidth=1.3, marker="|", markersize=7)
     axes.plot([chance, chance], [top - 1.4, top + 0.4], color=GREY, linewidth=1.3, linestyle=":")
     axes.plot([limit, limit], [top - 1.4, top + 0.4], color=INK, linewidth=1.6, linestyle="--")
-    above: dict[str, Any] = {"va": "bottom", "size": 9.5}
-    note_beside(axes, f"blind guess {_per_cent(chance)}", (chance, top + 0.4), (0, 2), ha="right", color=GREY, **above)
-    note_beside(axes, f"  limit {_per_cent(limit)}", (limit, top + 0.4), (0, 2), ha="left" if limit < 85 else "right", color=INK, **above)
+    look: dict[str, Any] = {"size": 9.5, "annotation_clip": False}
+    side = "left" if limit < 80 else "right"
+    note_beside(axes, f"limit {_per_cent(limit)}", (limit, top + 0.4), (0, 2), ha=side, va="bottom", **look)
+    below = f"blind guess {_per_cent(chance)}"
+    note_beside(axes, below, (chance, top - 1.4), (0, -2), ha="center", va="top", color=GREY, **look)
 
 
-def attack_course(attack: DrawnAttack) -> Figure:
+def attack_course(headline: str, attack: DrawnAttack) -> Figure:
     """Draw the success of an attack over time.
 
     Args:
+        headline: What to see.
         attack: A result with a course of at least two points.
     """
     if len(attack.course) < 2:
@@ -180,12 +195,12 @@ def attack_course(attack: DrawnAttack) -> Figure:
 
     limit, chance = 100 * attack.limit_up, 100 * float(attack.chance)
     after = [point.after for point in attack.course]
-    title = attack.title[0].upper() + attack.title[1:]
     with style():
         figure, [axes] = new_figure(
-            f"{title}: without protection, the attacker wins in the end",
-            f"{attack.guesses} How often the attacker's guess is right; each person has ε "
-            f"{short(float(attack.epsilon))} for life. Pale bands are intervals of 95 %.",
+            headline,
+            f"{attack.guesses} How often the attacker's guess is right. Each person has "
+            f"ε {short(float(attack.epsilon))} for life. Pale bands are intervals of 95 %. In the long "
+            "run, no attack on Lapwing reaches the grey part.",
             right=0.7,
         )
         axes.axhspan(limit, 104, color=PALE, alpha=0.35, linewidth=0)
@@ -199,7 +214,7 @@ def attack_course(attack: DrawnAttack) -> Figure:
                 after, [100 * one.low for one in points], [100 * one.high for one in points],
                 color=colour, alpha=0.15, linewidth=0,
             )  # fmt: skip
-            axes.plot(after, rates, color=colour, marker="o", markersize=4)
+            axes.plot(after, rates, color=colour, marker="o", markersize=4, clip_on=False)
             ends.append(EndLabel(rates[-1], _folded(label), colour))
         axes.axhline(limit, color=INK, linewidth=1.6, linestyle="--")
         axes.axhline(chance, color=GREY, linewidth=1.3, linestyle=":")
@@ -224,8 +239,9 @@ def _ticks(after: Sequence[int]) -> list[int]:
     return [*after[:-1:stride], after[-1]]
 
 
-def _folded(label: str) -> str:
-    return "\n".join(textwrap.fill(line, 28) for line in label.split("\n"))
+def _folded(label: str, letters: int = 26) -> str:
+    """Return a label with lines of at most this many letters."""
+    return "\n".join(textwrap.fill(line, letters) for line in label.split("\n"))
 
 
 def _per_cent(value: float) -> str:

@@ -23,27 +23,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALL = "all"
+OVERVIEW = "Without protection attackers guess right; a lifetime budget limits them"
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """An attack: what it does, in one sentence, and the function that runs it."""
+    """An attack: its name, what its picture shows, and the function that runs it."""
 
     name: str
-    summary: str
+    headline: str
     run: Callable[[AttackSettings], tuple[AttackResult, ...]]
 
 
 ATTACKS: Mapping[str, Attack] = {
     each.name: each
     for each in (
-        Attack("linkage", "Rows without names are joined with a public list of names", linkage),
-        Attack("differencing", "Two questions differ by one person", differencing),
-        Attack("averaging", "The same question is asked until the noise cancels out", averaging),
-        Attack("reconstruction", "Random sums are solved like equations", reconstruction),
-        Attack("membership", "Was this person in the data of a model or of an invented table?", membership),
-        Attack("refill", "A budget that refills every day is spent every day", refill),
-        Attack("longitudinal", "The same local answer is randomized anew every day", longitudinal),
+        Attack("linkage", "Rows without names still tell who they are about", linkage),
+        Attack("differencing", "Two harmless counts expose the person between them", differencing),
+        Attack("averaging", "Asked often enough, a noisy answer is exact", averaging),
+        Attack("reconstruction", "Rounded sums give everybody's secret away", reconstruction),
+        Attack("membership", "A model and an invented table betray who was in the data", membership),
+        Attack("refill", "A budget that refills every day exposes the person", refill),
+        Attack("longitudinal", "New coins every day expose the person", longitudinal),
     )
 }
 
@@ -67,6 +68,8 @@ def attack_picture(results: Sequence[AttackResult]) -> Figure:
 
     Results of several attacks are drawn side by side.
     """
+    names = {result.attack for result in results}
+    headline = ATTACKS[names.pop()].headline if len(names) == 1 else OVERVIEW
     if len(results) == 1 and results[0].course:
-        return attack_course(results[0])
-    return attack_success(results)
+        return attack_course(headline, results[0])
+    return attack_success(headline, results)

@@ -49,8 +49,8 @@ class AttackSettings:
         if not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
             raise BadParameter(
                 "epsilon",
-                f"must lie between {short(float(LEAST_EPSILON))} and {short(float(GREATEST_EPSILON))}: with "
-                "less, answers are noise alone; with more, there is nothing to attack",
+                f"must lie between {short(float(LEAST_EPSILON))} and {short(float(GREATEST_EPSILON))}. "
+                "With less, answers are noise alone; with more, nothing is hidden",
             )
         set_fields(self, epsilon=epsilon)
         if self.runs is not None and whole(self.runs, "runs", at_least=1) > MOST_RUNS:
@@ -197,9 +197,9 @@ class AttackResult:
         return (
             f"Without protection, the attacker is right about {shown.right:,} of {shown.trials:,} people. "
             f"Against Lapwing, the same attacker is right about {safe.right:,} of {safe.trials:,} "
-            f"({safe.rate:.1%}; 95 % interval {safe.low:.1%} to {safe.high:.1%}). In the long run, a blind guess "
-            f"is right in {percent(self.chance)} of the cases, and no attacker in more than "
-            f"{percent_up(self.limit_up)}."
+            f"({100 * safe.rate:.1f} %; interval of 95 %: {100 * safe.low:.1f} to {100 * safe.high:.1f} %). "
+            f"In the long run, a blind guess is right in {percent(self.chance)} of the cases, and no attacker "
+            f"in more than {percent_up(self.limit_up)}."
         )
 
     @property

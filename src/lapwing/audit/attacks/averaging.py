@@ -18,7 +18,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.audit.attacks.attack_result import AttackResult, AttackSettings, CoursePoint, SuccessCount, total
+from lapwing.audit.attacks.attack_result import (
+    AttackResult,
+    AttackSettings,
+    CoursePoint,
+    SuccessCount,
+    total,
+)
 from lapwing.audit.attacks.limits import membership_limit
 from lapwing.audit.attacks.offices import BY_OFFICE, Offices, by_office, guess_from
 from lapwing.audit.attacks.temporary_gate import opened, part_of, temporary_folder
@@ -55,8 +61,8 @@ def averaging(settings: AttackSettings) -> tuple[AttackResult, ...]:
             "the same question, many times",
             knows="The attacker knows how many of the staff of the office are patients, all but the head.",
             guesses="Whether the head of the office is a patient of the counselling service.",
-            without=f"noise for ε {short(float(PRICE_WITHOUT_BUDGET))} in each answer, no budget",
-            through="answers for a tenth of ε, a budget for life",
+            without="noise in each answer, no budget",
+            through="the budget ends after ten answers",
             unprotected=course[-1].unprotected,
             protected=course[-1].protected,
             epsilon=settings.epsilon,
@@ -67,8 +73,10 @@ def averaging(settings: AttackSettings) -> tuple[AttackResult, ...]:
             course=course,
             steps="questions",
             notes=(
-                f"Lapwing gave {answered} new answers, each for a tenth of ε. Every further one was refused, "
-                "and a repeated question got the stored answer.",
+                f"Without protection, each answer has noise for ε {short(float(PRICE_WITHOUT_BUDGET))}. "
+                "Nobody counts the answers.",
+                f"Lapwing gave {answered} new answers, each for a tenth of ε. Every further one was "
+                "refused, and a repeated question got the stored answer.",
             ),
             broken="" if answered <= PARTS else f"{answered} answers were given at a tenth of ε each",
         ),

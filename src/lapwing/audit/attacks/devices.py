@@ -69,7 +69,10 @@ class OneQuestion:
         randomizer = self.design.parts[0].randomizer
         different, places = np.unique(reports, axis=0, return_inverse=True)
         table = [
-            [float(np.log(float(randomizer.probability(code, bytes(one[1:]))))) for code in range(len(self.labels))]
+            [
+                float(np.log(float(randomizer.probability(code, bytes(one[1:])))))
+                for code in range(len(self.labels))
+            ]
             for one in different
         ]
         found: NDArray[np.float64] = np.array(table)[places.reshape(-1)]
@@ -79,7 +82,8 @@ class OneQuestion:
 def most_likely(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the answer with the highest score for each person. Chance decides between equal scores."""
     mixed = permutation(scores.shape[1])
-    return mixed[np.argmax(np.round(scores, 9)[:, mixed], axis=1)]
+    chosen: NDArray[np.int64] = mixed[np.argmax(np.round(scores, 9)[:, mixed], axis=1)]
+    return chosen
 
 
 def scored(scores: NDArray[np.float64], truth: NDArray[np.int64]) -> SuccessCount:

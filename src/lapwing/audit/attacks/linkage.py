@@ -84,7 +84,7 @@ def _hospital(settings: AttackSettings, folder: Path) -> AttackResult:
         "hospital.",
         guesses=f"The person's diagnosis, one of {len(DIAGNOSES)} that are equally likely.",
         without="all visits, without names",
-        through="one answer for all of ε, counts by diagnosis",
+        through="one answer, for all of ε",
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _visits(targets: int) -> tuple[dict[str, list[Any]], list[int]]:
     days = uniform_int(0, BIRTH_DAYS, PATIENTS)
     sexes, codes = uniform_int(0, 2, PATIENTS), uniform_int(0, len(DIAGNOSES), PATIENTS)
     mixed = permutation(PATIENTS)  # the order of rows tells nothing
-    table = {
+    table: dict[str, list[Any]] = {
         "person": [int(one) for one in mixed],
         "zip": [f"{10001 + int(zips[one])}" for one in mixed],
         "born": [FIRST_BIRTH + timedelta(days=int(days[one])) for one in mixed],
@@ -124,7 +124,9 @@ def _asked_visits(
         "sex": 'values = ["f", "m"]',
         "diagnosis": f"values = {_texts(DIAGNOSES)}",
     }
-    who = " OR ".join(f"(zip = '{z}' AND born = DATE '{born}' AND sex = '{sex}')" for z, born, sex in voters)
+    who = " OR ".join(
+        f"(zip = '{z}' AND born = DATE '{born}' AND sex = '{sex}')" for z, born, sex in voters
+    )
     question = f"SELECT zip, diagnosis, COUNT(*) AS n FROM visits WHERE {who} GROUP BY zip, diagnosis"  # noqa: S608
     with opened(write_world(folder, "visits", table, columns, epsilon=epsilon)) as visits:
         rows = visits.ask(question, epsilon=epsilon).to_arrow().to_pylist()
@@ -149,14 +151,16 @@ def _ratings(settings: AttackSettings, folder: Path) -> AttackResult:
     return _result(
         settings, shown, safe, STARS,
         title="film ratings and public reviews",
-        knows=f"The person reviewed {FILMS} films in public, under a name. The ratings include those films.",
+        knows=f"The person reviewed {FILMS} films in public, under a name. All of them are in the ratings.",
         guesses=f"The person's rating of one more film, 1 to {STARS} stars, all equally likely.",
         without="all ratings, without names",
-        through="one answer for all of ε, counts by rating",
+        through="one answer, for all of ε",
     )  # fmt: skip
 
 
-def _asked_ratings(epsilon: Fraction, folder: Path, films: Any, private: Any, targets: int) -> list[Hashable]:
+def _asked_ratings(
+    epsilon: Fraction, folder: Path, films: Any, private: Any, targets: int
+) -> list[Hashable]:
     """Guess from a private answer: the rating with the greatest count, among rows like the reviews."""
     names = [f"film_{number}" for number in range(FILMS)]
     table = {
@@ -164,7 +168,7 @@ def _asked_ratings(epsilon: Fraction, folder: Path, films: Any, private: Any, ta
         **{name: films[:, number].tolist() for number, name in enumerate(names)},
         "private_film": private.tolist(),
     }
-    columns = {name: f"low = 0, high = {STARS}, step = 1" for name in names}
+    columns = dict.fromkeys(names, f"low = 0, high = {STARS}, step = 1")
     columns["private_film"] = f"values = {list(range(1, STARS + 1))}"
     cases = " ".join(
         f"WHEN {' AND '.join(f'{name} = {stars}' for name, stars in zip(names, films[one], strict=True))} "

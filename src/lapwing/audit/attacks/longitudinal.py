@@ -15,7 +15,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from lapwing.audit.attacks.attack_result import AttackResult, AttackSettings, CoursePoint, SuccessCount, total
+from lapwing.audit.attacks.attack_result import (
+    AttackResult,
+    AttackSettings,
+    CoursePoint,
+    SuccessCount,
+    total,
+)
 from lapwing.audit.attacks.devices import OneQuestion, scored
 from lapwing.audit.attacks.limits import value_limit
 from lapwing.audit.attacks.temporary_gate import new_folder, temporary_folder
@@ -42,7 +48,9 @@ def longitudinal(settings: AttackSettings) -> tuple[AttackResult, ...]:
         offered = once.public
         for people in settings.lots(RUNS, AT_ONCE):
             truth, home = uniform_int(0, len(LABELS), people), new_folder(folder)
-            devices = [Respondent(home / f"{person}", lifetime=settings.epsilon) for person in range(people)]
+            devices = [
+                Respondent(home / f"{person}", lifetime=settings.epsilon) for person in range(people)
+            ]
             heard, known = np.zeros((2, people, len(LABELS)))
             received: list[set[bytes]] = [set() for _ in range(people)]
             for day in range(1, DAYS[-1] + 1):
@@ -63,15 +71,15 @@ def longitudinal(settings: AttackSettings) -> tuple[AttackResult, ...]:
             "the same question every day",
             knows="The attacker gets all reports of a device, and knows that they come from one person.",
             guesses=f"What the person takes, one of {len(LABELS)} answers that are equally likely.",
-            without=f"new coins each day, ε {short(float(EACH_DAY))} a day",
-            through="coins once, the stored report again each day",
+            without=f"new coins, ε {short(float(EACH_DAY))} a day",
+            through="one stored report, every day",
             unprotected=course[-1].unprotected,
             protected=course[-1].protected,
             epsilon=settings.epsilon,
             delta=Fraction(0),
             chance=Fraction(1, len(LABELS)),
             limit=value_limit(settings.epsilon, len(LABELS), Relation.REPLACE),
-            formula=f"e^ε / (e^ε + k - 1) for k = {len(LABELS)} answers: they are replaced, which is one step",
+            formula=f"e^ε / (e^ε + k - 1) for k = {len(LABELS)} answers: to replace one is one step",
             course=course,
             steps="days",
             notes=(f"In {DAYS[-1]} days a device of Lapwing sent {different} different report"

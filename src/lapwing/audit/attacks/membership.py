@@ -27,7 +27,7 @@ from lapwing.core.losses import Relation
 from lapwing.core.noise import bernoulli, permutation, uniform_int
 from lapwing.ledger import Gate, Ledger, Target, Unit
 
-MODEL_RUNS, TABLE_RUNS = 200, 24
+MODEL_RUNS, TABLE_RUNS = 200, 40
 DELTA = Fraction(1, 10**6)
 HALF = Fraction(1, 2)
 STEPS = 100  # values of a number lie on a grid of this many steps
@@ -89,11 +89,11 @@ def _attack_models(settings: AttackSettings, folder: Path) -> AttackResult:
             trials += people
     return _result(
         settings, "a regression model", shown, safe, trials,
-        knows=f"The attacker knows the rows of the {OTHERS} other people and the row of the person, and sees "
-        "the model.",
+        knows=f"The attacker knows the rows of the {OTHERS} other people and of the person, and sees the "
+        "model.",
         guesses="Whether the model was trained with the person.",
         without="ordinary least squares",
-        through="LinearRegression of lapwing.learn, for all of ε",
+        through="private regression, for all of ε",
     )  # fmt: skip
 
 
@@ -109,9 +109,7 @@ def _least_squares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.linalg.lstsq(left, rows[:, 1], rcond=None)[0])
 
 
-def _closer(
-    model: NDArray[np.float64], worlds: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> bool:
+def _closer(model: NDArray[np.float64], worlds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> bool:
     """Return whether a model is closer to the fit with the person than to the one without."""
     without, with_person = (float(np.linalg.norm(model - one)) for one in worlds)
     return with_person < without
@@ -139,13 +137,13 @@ def _trained(
 
 # A table
 
-RESIDENTS, VILLAGES = 40, 10
+RESIDENTS, VILLAGES = 40, 6
 THEIRS = 0  # the village in which the person would live alone
 RELEASE = """
 [release]
 name = "residents"
 policy = "residents.toml"
-rows = "SELECT village, age FROM residents"
+rows = "SELECT village, sex FROM residents"
 method = "independent"
 check = 0
 delta = {delta}
@@ -158,10 +156,10 @@ def _attack_tables(settings: AttackSettings, folder: Path) -> AttackResult:
     for people in settings.lots(TABLE_RUNS, 1):
         is_in = bool(bernoulli(HALF, 1)[0])
         villages = [*uniform_int(1, VILLAGES, RESIDENTS).tolist(), *([THEIRS] if is_in else [])]
-        ages = uniform_int(0, 10, len(villages)).tolist()
+        sexes = uniform_int(0, 2, len(villages)).tolist()
         shuffled = [villages[place] for place in permutation(len(villages))]
         shown += (THEIRS in shuffled) == is_in
-        rows = _published(folder, settings.epsilon, villages, ages)
+        rows = _published(folder, settings.epsilon, villages, sexes)
         safe += (rows.count(THEIRS) > 0) == is_in
         trials += people
     return _result(
@@ -170,18 +168,18 @@ def _attack_tables(settings: AttackSettings, folder: Path) -> AttackResult:
         "table.",
         guesses="Whether the person was in the table from which rows were invented.",
         without="columns shuffled one by one",
-        through="a release of lapwing publish, for all of ε",
+        through="lapwing publish, for all of ε",
     )  # fmt: skip
 
 
-def _published(folder: Path, epsilon: Fraction, villages: list[int], ages: list[int]) -> list[int]:
+def _published(folder: Path, epsilon: Fraction, villages: list[int], sexes: list[int]) -> list[int]:
     """Publish an invented table through the ledger, and return its villages."""
     from lapwing.publish import Publication  # noqa: PLC0415 (slow to load)
 
-    table = {"person": list(range(len(villages))), "village": villages, "age": ages}
+    table = {"person": list(range(len(villages))), "village": villages, "sex": sexes}
     columns = {
         "village": f"values = {list(range(VILLAGES))}",
-        "age": "low = 0, high = 9, step = 1",
+        "sex": "values = [0, 1]",
     }
     policy = write_world(folder, "residents", table, columns, epsilon=epsilon, delta=DELTA)
     release = policy.with_name("release.toml")

@@ -1,7 +1,7 @@
 """A generated world for attacks on counts: the patients of a counselling service, by office.
 
-Every office has one head. Whether the head of an office is a patient is decided by a fair coin; the attacker
-wants to know it. All other patients are staff.
+Every office has one head. A fair coin decides whether the head is a patient; the attacker wants to know it.
+All other patients are staff.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ class Offices:
     @classmethod
     def drawn(cls, offices: int) -> Offices:
         """Draw a world with this number of offices."""
-        return cls(
-            uniform_int(LEAST_STAFF, MOST_STAFF + 1, offices), bernoulli(Fraction(1, 2), offices)
-        )
+        return cls(uniform_int(LEAST_STAFF, MOST_STAFF + 1, offices), bernoulli(Fraction(1, 2), offices))
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -62,7 +60,8 @@ class Offices:
 
 def guess_from(extra: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Guess whether a head is a patient from an estimate of 0 or 1. Exactly 1/2 is decided by a coin."""
-    return (extra > 0.5) | ((extra == 0.5) & bernoulli(Fraction(1, 2), len(extra)))
+    is_in: NDArray[np.bool_] = (extra > 0.5) | ((extra == 0.5) & bernoulli(Fraction(1, 2), len(extra)))
+    return is_in
 
 
 def by_office(answer: Answer) -> NDArray[np.float64]:

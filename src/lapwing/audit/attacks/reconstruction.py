@@ -1,7 +1,7 @@
 """Reconstruction: random subset sums, decoded by least squares (Dinur and Nissim 2003).
 
 Answers that are only rounded, to any number of questions, give nearly all secrets away. In each of many
-villages the attacker asks how many people are ill in random sets of houses, and solves the linear equations.
+villages the attacker asks how many people are ill in random sets of houses, and solves the equations.
 
 Claim    each guess against Lapwing is right with probability at most `value_limit`, independently.
 Because  all answers together cost at most the lifetime ε of every person. Villages have separate noise, and
@@ -95,8 +95,9 @@ def reconstruction(settings: AttackSettings) -> tuple[AttackResult, ...]:
             formula="min(e^ε / 2, 1 - e^-ε / 2); the two-step limit e^2ε / (e^2ε + 1) is "
             f"{percent_up(float(two_step_limit(epsilon, 2)))}",
             notes=(
-                f"Of all {int(everybody[2]):,} people, {everybody[0] / everybody[2]:.1%} were reconstructed "
-                f"without protection, and {everybody[1] / everybody[2]:.1%} from Lapwing's answers.",
+                f"Of all {int(everybody[2]):,} people, {100 * everybody[0] / everybody[2]:.1f} % are "
+                "decoded without protection, and "
+                f"{100 * everybody[1] / everybody[2]:.1f} % from Lapwing's answers.",
             ),
         ),
     )

@@ -1,4 +1,4 @@
-"""Refill: a budget that is whole again every morning, as that of Apple's phones once was (Tang et al. 2017).
+"""Refill: a budget that is whole again every morning, as Apple's was (Tang and others 2017).
 
 Every day another survey asks what does not change: whether somebody smokes. A device whose budget refills
 answers each day. A device of Lapwing has one account for life, and refuses when it is used up.
@@ -18,7 +18,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.audit.attacks.attack_result import AttackResult, AttackSettings, CoursePoint, SuccessCount, total
+from lapwing.audit.attacks.attack_result import (
+    AttackResult,
+    AttackSettings,
+    CoursePoint,
+    SuccessCount,
+    total,
+)
 from lapwing.audit.attacks.devices import OneQuestion, fair_codes, scored
 from lapwing.audit.attacks.limits import value_limit
 from lapwing.audit.attacks.temporary_gate import new_folder, temporary_folder
@@ -61,20 +67,20 @@ def refill(settings: AttackSettings) -> tuple[AttackResult, ...]:
             "a budget that refills every day",
             knows="The attacker gets all reports of a device, and knows that they come from one person.",
             guesses="Whether the person smokes, yes or no, both equally likely.",
-            without=f"a report each day, ε {short(float(EACH_DAY))} a day",
-            through=f"a device with ε {short(float(settings.epsilon))} for life",
+            without=f"a new ε {short(float(EACH_DAY))} every day",
+            through=f"ε {short(float(settings.epsilon))} for life",
             unprotected=course[-1].unprotected,
             protected=course[-1].protected,
             epsilon=settings.epsilon,
             delta=Fraction(0),
             chance=Fraction(1, 2),
             limit=value_limit(settings.epsilon, 2, Relation.REPLACE),
-            formula="e^ε / (e^ε + 1): answers are replaced, which is one step",
+            formula="e^ε / (e^ε + 1): to replace an answer is one step",
             course=course,
             steps="days",
             notes=(
-                f"In {DAYS[-1]} days a device of Lapwing sent {most} report{'s' * (most != 1)}, and refused "
-                "all other surveys. Each report costs all of ε.",
+                f"In {DAYS[-1]} days a device of Lapwing sent {most} report{'s' * (most != 1)}, which cost "
+                "all of ε, and refused all other surveys.",
             ),
             broken="" if most <= 1 else f"a device sent {most} reports that cost all of ε each",
         ),

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from lapwing.cli import learning, ledger, party, publish, query, survey
+from lapwing.cli.attack import attack
 from lapwing.cli.budget import budget, history
 from lapwing.cli.console import tell
 from lapwing.cli.explain import explain
@@ -84,6 +85,7 @@ for command in (
     budget,
     history,
     train,
+    attack,
 ):
     app.command()(command)
 app.command("dropped", hidden=True)(_old_name(query.truncated, now="truncated"))

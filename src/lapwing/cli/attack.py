@@ -1,0 +1,133 @@
+"""`lapwing attack`: attacks on generated data, without protection and through the real gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from lapwing.cli.console import (
+    AsJson,
+    PlotPath,
+    check_plot,
+    console,
+    heading,
+    indented,
+    pairs,
+    points,
+    print_json,
+    table,
+    tell,
+    warning,
+    working,
+    write_plot,
+)
+from lapwing.errors import BadParameter, MissingExtra
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lapwing.audit.attacks import Attack, AttackResult
+
+VIOLATED = 1
+
+
+def attack(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ATTACK",
+            help="linkage, differencing, averaging, reconstruction, membership, refill, "
+            "longitudinal; or all.",
+        ),
+    ],
+    epsilon: Annotated[str, typer.Option(help="The lifetime ε of each person, from 0.01 to 8.")] = "1",
+    runs: Annotated[
+        str | None, typer.Option(help="How many people to attack; each attack has its own number.")
+    ] = None,
+    plot: PlotPath = None,
+    as_json: AsJson = False,
+) -> int:
+    """Attack generated data: without protection, where it succeeds, then through Lapwing's real gate.
+
+    Nothing is charged, and no data of yours is read. It exits with 1 if an attack on Lapwing succeeds more
+    often than the promise allows.
+    """
+    from lapwing.audit.attacks import attack_picture, attacks_named
+
+    chosen = attacks_named(name)
+    people = None if runs is None else _whole(runs)
+    check_plot(plot)
+    results = [result for each in chosen for result in _run(each, epsilon, people, skips=len(chosen) > 1)]
+    if plot is not None:
+        write_plot(plot, attack_picture(results), quiet=True)
+    if as_json:
+        print_json([result.to_json() for result in results])
+    else:
+        _show(results)
+        if plot is not None:
+            print(f"\nThe picture is in {plot}")
+    return VIOLATED if any(result.is_violation for result in results) else 0
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadParameter("runs", "must be a whole number, such as 400") from None
+
+
+def _run(each: Attack, epsilon: str, runs: int | None, *, skips: bool) -> tuple[AttackResult, ...]:
+    """Run an attack. One of several is left out, and that is told, if its extra is not installed."""
+    from lapwing.audit.attacks import AttackSettings
+
+    with working(each.name) as progress:
+        settings = AttackSettings.of(epsilon, runs, progress)
+        try:
+            return each.run(settings)
+        except MissingExtra as missing:
+            if not skips:
+                raise
+            tell(f"{each.name} is left out: {missing}")
+            return ()
+
+
+def _show(results: list[AttackResult]) -> None:
+    with console() as out:
+        for result in results:
+            _show_one(out, result)
+        out.print()
+        if any(result.is_violation for result in results):
+            warning(out, "An attack succeeded more often than the promise allows.")
+        else:
+            out.print(Text("No attack succeeded more often than the promise allows.", style="bold"))
+
+
+def _show_one(out: Console, result: AttackResult) -> None:
+    from lapwing.core.chances import percent, percent_up
+    from lapwing.core.exact import short
+
+    heading(out, f"{result.attack}: {result.title}")
+    pairs(out, [("the attacker knows", result.knows), ("the attacker guesses", result.guesses)])
+    rows = [
+        (
+            f"{name}: {release}",
+            f"{success.right:,} of {success.trials:,}",
+            f"{success.rate:.1%}".replace("%", " %"),
+            f"{100 * success.low:.1f} to {100 * success.high:.1f} %",
+        )
+        for name, release, success in (
+            ("no protection", result.without, result.unprotected),
+            ("Lapwing", result.through, result.protected),
+        )
+    ]
+    rows.append(("a blind guess", "", percent(result.chance), ""))
+    privacy = f"ε {short(float(result.epsilon))}"
+    rows.append((f"limit of all attacks at {privacy}", "", percent_up(result.limit_up), ""))
+    out.print(table("release", "right guesses", "share", "95 % interval", right=(1, 2, 3), rows=rows))
+    if result.is_violation:
+        warning(out, result.sentence)
+    else:
+        indented(out, result.sentence)
+    points(out, [f"Limit: {result.formula}.", *result.notes])

@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.stages.self_check import CaughtBug, check_itself
+from lapwing.audit.planted import planted_bugs
+from lapwing.audit.stages.self_check import CheckedBug, run_self_check
 from lapwing.errors import BadParameter, LapwingError, MissingExtra
 
 WITH_CHANCE = (Stage.SAMPLED, Stage.CANARIES)
@@ -101,7 +103,7 @@ class AuditReport:
     """
 
     cases: tuple[CaseResult, ...]
-    self_check: tuple[CaughtBug, ...]
+    self_check: tuple[CheckedBug, ...]
     error: float
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     version: str = ""
@@ -117,9 +119,9 @@ class AuditReport:
         return tuple(one for one in self.cases if one.unable and one.witness is None)
 
     @property
-    def missed(self) -> tuple[CaughtBug, ...]:
+    def missed(self) -> tuple[CheckedBug, ...]:
         """The planted bugs that were not caught: then the audit itself is worth nothing."""
-        return tuple(one for one in self.self_check if not one.caught)
+        return tuple(one for one in self.self_check if not one.is_caught)
 
     @property
     def passed(self) -> bool:
@@ -148,7 +150,18 @@ class AuditReport:
             "error": self.error,
             "started": self.started.isoformat(timespec="seconds"),
             "version": self.version,
-            "self_check": [one.to_json() for one in self.self_check],
+            "self_check": [
+                {
+                    "name": one.name,
+                    "wrong": one.wrong,
+                    "stage": one.stage.value,
+                    "claimed": one.claimed,
+                    "measured": one.measured,
+                    "caught": one.is_caught,
+                    "why_not": one.why_not or None,
+                }
+                for one in self.self_check
+            ],
             "cases": [one.to_json() for one in self.cases],
         }
 
@@ -179,8 +192,6 @@ def run_audit(
     Raises:
         BadParameter: If there are no cases, or the limits are out of range.
     """
-    from lapwing import __version__
-
     whole = budget or StageBudget()
     if not cases:
         raise BadParameter("cases", "there is nothing to audit")
@@ -191,13 +202,13 @@ def run_audit(
     each = replace(whole, seconds=whole.seconds / max(chances, 1), error=whole.error / max(chances, 1))
     started = datetime.now(UTC)
     progress(0, len(cases) + 1, "self-check")
-    caught = check_itself(each)
+    caught = run_self_check(planted_bugs(), replace(each, error=each.error, is_thorough=False)).bugs
     results = []
     for number, case in enumerate(cases):
         progress(number + 1, len(cases) + 1, case.name)
         results.append(run_case(case, each, wanted, (commands or {}).get(case.name, "")))
     progress(len(cases) + 1, len(cases) + 1, "")
-    return AuditReport(tuple(results), tuple(caught), whole.error, started, __version__)
+    return AuditReport(tuple(results), caught, whole.error, started, version("lapwing"))
 
 
 def run_case(

@@ -32,7 +32,7 @@ def outcome_of(result: StageResult) -> str:
 
 def html_report(report: AuditReport) -> bytes:
     """Return the page."""
-    caught = sum(one.caught for one in report.self_check)
+    caught = sum(one.is_caught for one in report.self_check)
     seconds = sum(one.seconds for one in report.cases)
     facts = (
         f"Audited {len(report.cases)} claims with Lapwing {report.version} on "
@@ -75,7 +75,7 @@ def html_report(report: AuditReport) -> bytes:
             grid(
                 ("planted bug", "stage", "result"),
                 [
-                    (one.name, one.stage.value, "caught" if one.caught else "NOT CAUGHT")
+                    (one.name, one.stage.value, "caught" if one.is_caught else "NOT CAUGHT")
                     for one in report.self_check
                 ],
             ),

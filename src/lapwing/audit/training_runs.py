@@ -54,7 +54,7 @@ class AuditPayer(UnchargedPayer):
         return PaidResult(result, None)
 
 
-class _AskedLoss(Exception):  # noqa: N818 (it is no error)
+class _AskedLoss(Exception):
     """The loss that a trainer asked its payer to charge."""
 
     def __init__(self, loss: Loss) -> None:
@@ -149,7 +149,11 @@ def watching(wanted: Callable[[Any], bool]) -> Iterator[list[Any]]:
     def observer(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
         if wanted(mechanism):
             seen.append(
-                {name: list(map(int, value)) for name, value in inputs.items() if not isinstance(value, int)}
+                {
+                    name: list(map(int, value))
+                    for name, value in inputs.items()
+                    if not isinstance(value, int)
+                }
             )
         return outside.copy().run(observed_call, mechanism, draw, **inputs)
 
@@ -179,9 +183,7 @@ def neighbour_pairs(
         nobody = LabelledRows([], [])
         for seed in seeds:
             words, rows, target = added[0]
-            yield training_pair(
-                f"nobody; {words}", fit, nobody, nobody.with_unit(rows, target), seed=seed
-            )
+            yield training_pair(f"nobody; {words}", fit, nobody, nobody.with_unit(rows, target), seed=seed)
             for words, rows, target in added:
                 yield training_pair(
                     f"{len(base.rows)} units; the same and {words}",
@@ -200,9 +202,7 @@ def neighbour_pairs(
     return pairs
 
 
-def odd_units(
-    width: int, low: float, high: float, *, classes: Sequence[Any], rare: Any
-) -> list[AddedUnit]:
+def odd_units(width: int, low: float, high: float, *, classes: Sequence[Any], rare: Any) -> list[AddedUnit]:
     """Return units to be added to tables of `width` columns: ordinary, at the ends, beyond them, and odd.
 
     Those that are most likely to show an error are the first.
@@ -218,7 +218,11 @@ def odd_units(
         ("a unit at mixed ends", [ends[1]], [first]),
         ("a unit of one row", [[middle] * width], [first]),
         ("a unit at the upper ends", [ends[0]], [last]),
-        ("a unit of infinities", [[math.inf, -math.inf] * (width // 2) + [math.inf] * (width % 2)], [first]),
+        (
+            "a unit of infinities",
+            [[math.inf, -math.inf] * (width // 2) + [math.inf] * (width % 2)],
+            [first],
+        ),
         ("a unit of 40 rows", many, [(first, last)[k % 2] for k in range(40)]),
         ("a unit of a rare class", [[middle] * width], [rare]),
     ]
@@ -240,7 +244,9 @@ def composed_as(charged: Loss) -> Compose:
             return charged
         # Far more than any charge: a distribution of that would not fit into memory.
         is_huge = sum(_squared_ratio(loss) * count for loss, count in counts.items()) > _HUGE
-        return sequential(calls) if is_huge or not counts else FixedRun(tuple(counts.items()), charged.delta)
+        return (
+            sequential(calls) if is_huge or not counts else FixedRun(tuple(counts.items()), charged.delta)
+        )
 
     return compose
 

@@ -48,6 +48,7 @@ Html = Annotated[
 WithoutSampling = Annotated[
     bool, typer.Option("--exact-only", help="Only replay and exact probabilities: no chance in the result.")
 ]
+AuditedFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to audit.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Try a few settings of each claim instead of all.")]
 
 
@@ -215,7 +216,9 @@ def mechanism(
         if epsilon is None:
             raise BadParameter("epsilon", "give the ε that the function claims: --epsilon 1")
         with os_errors_told():
-            found = [case_of_function(name, epsilon=epsilon, delta=delta, data=data, memory_mb=memory)]
+            found = [
+                case_of_function(name, epsilon, delta, pairs=data, seconds=seconds, memory=memory << 20)
+            ]
         command = f"lapwing audit mechanism {quote(name)} --epsilon {epsilon} --delta {delta}"
         if data is not None:
             command += f" --data {quote(str(data))}"
@@ -266,12 +269,12 @@ def query(
     )  # fmt: skip
 
 
-def _audit_of_file(name: str, module: str, builder: str, what: str, text: str) -> None:
+def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
     """Add a command that audits one file, through the function `builder` of `lapwing.audit.<module>`."""
 
     @app.command(name, help=text)
     def audit_file(
-        path: Annotated[Path, typer.Argument(metavar="FILE", help=what)],
+        path: AuditedFile,
         *,
         seconds: Seconds = 60.0,
         exact_only: WithoutSampling = False,
@@ -288,22 +291,27 @@ def _audit_of_file(name: str, module: str, builder: str, what: str, text: str) -
         )  # fmt: skip
 
 
-for words in (
-    (
-        "survey", "survey_audit", "case_of_survey", "The survey file.",
-        "Audit a survey: the exact probabilities of all messages of every question.",
-    ),
-    (
-        "party", "party_audit", "case_of_consortium", "The consortium file.",
-        "Audit a consortium: all that a coalition of its members sees, exactly.",
-    ),
-    (
-        "train", "training_audit", "case_of_pipeline", "The pipeline file.",
-        "Audit a pipeline: replay its training and validation on generated rows, and guess canaries.",
-    ),
-    (
-        "publish", "publishing_audit", "case_of_release", "The release file.",
-        "Audit a release: replay its measurements on generated rows.",
-    ),
-):  # fmt: skip
-    _audit_of_file(*words)
+_audit_of_file(
+    "survey",
+    "survey_audit",
+    "case_of_survey",
+    "Audit a survey: the exact probabilities of all messages of every question.",
+)
+_audit_of_file(
+    "party",
+    "party_audit",
+    "case_of_consortium",
+    "Audit a consortium: all that a coalition of its members sees, exactly.",
+)
+_audit_of_file(
+    "train",
+    "training_audit",
+    "case_of_pipeline",
+    "Audit a pipeline: replay its training and validation on generated rows, and guess canaries.",
+)
+_audit_of_file(
+    "publish",
+    "publishing_audit",
+    "case_of_release",
+    "Audit a release: replay its measurements on generated rows.",
+)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lapwing.cli import learning, ledger, party, publish, query, survey
+from lapwing.cli import audit, learning, ledger, party, publish, query, survey
 from lapwing.cli.attack import attack
 from lapwing.cli.budget import budget, history
 from lapwing.cli.console import tell
@@ -97,6 +97,7 @@ for name, commands in (
     ("survey", survey),
     ("party", party),
     ("publish", publish),
+    ("audit", audit),
 ):
     app.add_typer(commands.app, name=name)
 

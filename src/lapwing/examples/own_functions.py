@@ -1,4 +1,4 @@
-"""Functions that somebody else wrote, for the auditor: one private count that is right, and two that are not."""
+"""Functions to audit: one private count that is right, and two that are not."""
 
 from __future__ import annotations
 

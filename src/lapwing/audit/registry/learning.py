@@ -290,7 +290,9 @@ def learning_exports() -> dict[Family, tuple[str, ...]]:
     exported = {name: getattr(trainers, name) for name in trainers.__all__}
     made = [name for name, one in exported.items() if isinstance(one, type) and issubclass(one, Trainer)]
     tests = _concrete(validators, Validator)
-    found = [name for name, one in vars(column_search).items() if name.startswith("find_") and callable(one)]
+    found = [
+        name for name, one in vars(column_search).items() if name.startswith("find_") and callable(one)
+    ]
     return {
         Family.TRAINER: (*(f"{_TRAINERS}.{name}" for name in made), "lapwing.learn.PrivateTrainer"),
         Family.VALIDATOR: (*tests, f"{validators.__name__}.BestInClass"),

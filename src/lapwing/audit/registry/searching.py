@@ -74,9 +74,7 @@ def searching_fit(strategy: Any, candidates: Sequence[dict[str, Any]]) -> Fit:
     return fit
 
 
-def search_pairs(
-    fit: Fit, tests: Callable[[Any], bool]
-) -> Callable[[StageBudget], Iterator[ReplayPair]]:
+def search_pairs(fit: Fit, tests: Callable[[Any], bool]) -> Callable[[StageBudget], Iterator[ReplayPair]]:
     """Return pairs that add a unit to one half. It must move no mechanism of the other half.
 
     Args:

@@ -139,7 +139,7 @@ def test_a_census_that_failed_says_so(folder: Path, monkeypatch: pytest.MonkeyPa
     def failing(*_: object) -> bytes:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("lapwing.publish.census.census_release._answer", failing)
+    monkeypatch.setattr("lapwing.publish.census.census_release.census_answer", failing)
     with opened(folder / TOWN_CENSUS) as release:
         with pytest.raises(WorkEnded, match="another name"):
             release.run(folder / "census")

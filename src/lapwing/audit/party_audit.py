@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -88,9 +89,7 @@ def _block_pairs(plan: JointPlan) -> Iterator[_BlockPair]:
         response = row_randomizer(needs, block)
         each = needs.epsilon / needs.people_at
         truth = laws.certain(response.truth_probability()(_BITS))
-        rest = (1 - truth) / (response.options - 1)
-        one = {"the first": truth, "the second": rest, "others": 1 - truth - rest}
-        other = {"the first": rest, "the second": truth, "others": 1 - truth - rest}
+        one, other = _row_laws(response.options, truth)
         yield _BlockPair(block.label, each, ExactPair("one row", one, other, Pure(each), each))
         return
     for block, part, shares in zip(plan.blocks, plan.parts, plan.shares, strict=True):
@@ -99,6 +98,18 @@ def _block_pairs(plan: JointPlan) -> Iterator[_BlockPair]:
             yield _BlockPair(block.label, part, _laplace_pair(plan, name, part, shares))
         else:
             yield _BlockPair(block.label, part, _gaussian_pair(plan, name, part, shares))
+
+
+@laws.precise
+def _row_laws(options: int, truth: Decimal) -> tuple[laws.Law, laws.Law]:
+    """Return the laws of a randomized row under two options. All other options are one outcome."""
+    other = (1 - truth) / (options - 1)
+    rest = {"another": (options - 2) * other} if options > 2 else {}
+    return {"the first": truth, "the second": other, **rest}, {
+        "the first": other,
+        "the second": truth,
+        **rest,
+    }
 
 
 def _laplace_pair(plan: JointPlan, name: str, part: Fraction, shares: LaplaceShares) -> ExactPair:

@@ -149,10 +149,12 @@ class _Judged:
         self.epsilon = self._epsilon_at(pair.delta)
         self.checks = 0
 
+    @precise
     def _epsilon_at(self, delta: Fraction) -> Decimal:
         """Return the true ε at δ. Outcomes that were left out count as δ."""
         return self.direction.epsilon_at(max(dec(delta) - self.tail, Decimal(0)))
 
+    @precise
     def violation(self) -> _Violation | None:
         """Return the first bound that does not hold; None if all do. Count the comparisons."""
         for broken in self._compared():

@@ -1,0 +1,126 @@
+"""The audit of a survey file: each question's randomizer exactly, and the ε that the survey announces.
+
+Claim    if the exact stage finds no violation, then the ε that the survey announces for each question holds
+         for all pairs of answers that were compared, and the announced total holds for a whole report.
+Because  the messages of a report are drawn independently, so their greatest ratios multiply. If only one
+         question is asked, which one does not depend on the answers.
+Test     tests/audit/test_survey_audit.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.message_laws import MOST_MESSAGES, message_count, message_pairs
+from lapwing.audit.stages.exact import ExactPair, compare_exactly
+from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
+from lapwing.survey.designing import Design, RandomizedQuestion, design, epsilon_text
+from lapwing.survey.survey_file import load
+
+# Probabilities that are computed for one question. A question of up to a million messages is listed anyway.
+_PROBABILITIES, _QUICK_PROBABILITIES = 200_000, 4_000
+
+
+def case_of_survey(path: str | Path) -> AuditCase:
+    """Return the case of a survey file. Raise `BadFile` if the file has mistakes."""
+    made = design(load(path))
+    claimed = Fraction(epsilon_text(made.epsilon))
+    return AuditCase(
+        name=f"survey {made.survey.name}",
+        family=Family.RANDOMIZER,
+        covers=tuple({type(part.randomizer): None for part in made.parts}),
+        epsilon=claimed,
+        delta=Fraction(0),
+        stages={
+            Stage.EXACT: _exact(made, claimed),
+            Stage.SAMPLED: sampled_stage([_reports(made)], claimed, Fraction(0)),
+        },
+    )
+
+
+def _exact(made: Design, claimed: Fraction) -> RunStage:
+    def run(budget: StageBudget) -> StageResult:
+        checks, found = 0, []
+        for part in made.parts:
+            announced = Fraction(epsilon_text(part.epsilon))
+            result = compare_exactly(_pairs(part, announced, budget), budget, epsilon=announced)
+            checks += result.checks
+            if result.witness is not None or result.unable:
+                return _of_survey(result, checks, claimed)
+            found.append(result.measured or 0.0)
+        total = sum(found) if made.asks_all else max(found)
+        limit = Fraction(epsilon_text(made.survey.epsilon))
+        checks += 1
+        witness = None
+        if claimed > limit or total > float(claimed) * (1 + 1e-12):
+            witness = Witness(
+                pair="all answers of one respondent, and all of another",
+                event="a whole report: the losses of its messages add up",
+                numbers={"announced ε": float(claimed), "ε of the file": float(limit), "true ε": total},
+                at_least=total,
+            )
+        notes = tuple(
+            f"{part.question.name}: {part.protocol}, {_messages(part)}, true ε {true:.6g} of "
+            f"{float(part.epsilon):.6g}"
+            for part, true in zip(made.parts, found, strict=True)
+        )
+        return StageResult(
+            stage=Stage.EXACT,
+            checks=checks,
+            claimed=float(claimed),
+            measured=total,
+            could_show=float(claimed),
+            witness=witness,
+            notes=notes,
+        )
+
+    return run
+
+
+def _of_survey(result: StageResult, checks: int, claimed: Fraction) -> StageResult:
+    return StageResult(
+        stage=Stage.EXACT,
+        checks=checks,
+        claimed=float(claimed),
+        measured=result.measured,
+        could_show=float(claimed),
+        witness=result.witness,
+        unable=result.unable,
+    )
+
+
+def _messages(part: RandomizedQuestion) -> str:
+    count = message_count(part.randomizer)
+    return f"{count:,} messages" if count <= MOST_MESSAGES else "messages by classes (over a million)"
+
+
+def _pairs(part: RandomizedQuestion, announced: Fraction, budget: StageBudget) -> Iterator[ExactPair]:
+    most = _QUICK_PROBABILITIES
+    if budget.is_thorough:
+        count = message_count(part.randomizer)
+        most = max(_PROBABILITIES, 2 * count if count <= MOST_MESSAGES else 0)
+    name = f"question {part.question.name} ({part.protocol})"
+    return message_pairs(part.randomizer, name, epsilon=announced, most=most)
+
+
+def _reports(made: Design) -> SampledPair:
+    """Return draws of reports: with the first answer to each question, and with the last one."""
+
+    def reports(*, last: bool) -> Draw:
+        def draw(size: int) -> NDArray[np.int64]:
+            answers = {
+                part.question.name: np.full(size, part.question.inputs - 1 if last else 0, dtype=np.int64)
+                for part in made.parts
+            }
+            return made.simulate(answers).astype(np.int64)
+
+        return draw
+
+    text = "reports with the first answer to each question, and with the last"
+    return SampledPair(text, reports(last=False), reports(last=True))

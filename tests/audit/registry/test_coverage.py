@@ -1,0 +1,100 @@
+"""The registry is complete, and the test that says so fails for anything that is left out."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from lapwing import mechanisms
+from lapwing.audit.case import Stage
+from lapwing.audit.registry import cases
+from lapwing.audit.registry.coverage import exported_claims, uncovered
+from lapwing.core.laplace import Laplace
+from lapwing.learn import trainers, validators
+from lapwing.learn.trainers.count_models import NaiveBayes
+from lapwing.learn.validators import MeanValidator
+from lapwing.parties.protocols.own_noise import OwnNoise
+
+
+@pytest.fixture(scope="module")
+def known() -> list[Any]:
+    return list(cases())
+
+
+def test_everything_that_makes_a_claim_has_a_case(known: list[Any]) -> None:
+    assert uncovered(known) == []
+    assert len(list(exported_claims())) > 50
+
+
+def test_cases_have_different_names(known: list[Any]) -> None:
+    names = [case.name.casefold() for case in known]
+    assert len(names) == len(set(names))
+
+
+class PlantedMechanism(Laplace):
+    """Exported, and audited by nobody."""
+
+
+class PlantedTrainer(NaiveBayes):  # type: ignore[misc]
+    """Exported, and audited by nobody."""
+
+
+class PlantedValidator(MeanValidator):
+    """Defined among the validators, and audited by nobody."""
+
+
+def test_an_unlisted_mechanism_is_noticed(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanisms, "PlantedMechanism", PlantedMechanism, raising=False)
+    monkeypatch.setattr(mechanisms, "__all__", [*mechanisms.__all__, "PlantedMechanism"])
+    assert uncovered(known) == ["mechanism PlantedMechanism has no case"]
+
+
+def test_an_unlisted_aggregate_is_noticed(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.audit.registry.coverage.AGGREGATES", (ABC,))
+    assert uncovered(known) == ["SQL aggregate ABC has no case"]
+
+
+def test_an_unlisted_protocol_is_noticed(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = type("PlantedProtocol", (OwnNoise,), {})
+    monkeypatch.setattr("lapwing.audit.registry.coverage.PROTOCOLS", {"P": planted})
+    assert uncovered(known) == ["protocol PlantedProtocol has no case"]
+
+
+def test_an_unlisted_method_of_publishing_is_noticed(
+    known: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lapwing.audit.registry.coverage.METHODS", ("planted",))
+    assert uncovered(known) == ["publishing method planted has no case"]
+
+
+def test_an_unlisted_trainer_is_noticed(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainers, "PlantedTrainer", PlantedTrainer, raising=False)
+    monkeypatch.setattr(trainers, "__all__", [*trainers.__all__, "PlantedTrainer"])
+    assert uncovered(known) == ["trainer lapwing.learn.trainers.PlantedTrainer has no case"]
+
+
+def test_an_unlisted_validator_is_noticed(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlantedValidator, "__module__", validators.__name__)
+    monkeypatch.setattr(validators, "PlantedValidator", PlantedValidator, raising=False)
+    assert uncovered(known) == ["validator lapwing.learn.validators.PlantedValidator has no case"]
+
+
+def test_a_case_needs_a_stage_beyond_sampling_or_a_reason(known: list[Any]) -> None:
+    one = known[0]
+    only_sampled = replace(one, stages={Stage.SAMPLED: one.stages[Stage.SAMPLED]})
+    assert uncovered([only_sampled, *known[1:]]) == [
+        f"{one.name} has no stage beyond sampling, and no reason for that"
+    ]
+    assert uncovered([replace(only_sampled, reason="a reason"), *known[1:]]) == []
+    assert uncovered([*known, replace(one, stages={})]) == [f"{one.name} has no stage"]
+
+
+def test_claims_are_numbers_that_can_be_claimed(known: list[Any]) -> None:
+    for case in known:
+        assert isinstance(case.epsilon, Fraction)
+        assert case.epsilon > 0
+        assert 0 <= case.delta < 1

@@ -436,7 +436,8 @@ def _keys() -> AuditCase:
 # Randomized response
 
 
-def _report_pairs(setting: RandomizedResponse) -> Iterator[ExactPair]:
+def report_pairs(setting: RandomizedResponse) -> Iterator[ExactPair]:
+    """Yield the exact laws of one report, for the first answer and another."""
     truth = laws.certain(setting.truth_probability()(BITS))
     loss = setting.loss
     for answer in {1, setting.options - 1}:
@@ -460,9 +461,9 @@ def _responses() -> list[AuditCase]:
     ]
     by_truth = [RandomizedResponse.for_truth(t) for t in _numbers("2/3", "51/100", "99/100")]
     return [
-        _case("randomized response", RandomizedResponse, [*by_epsilon, *by_truth], _report_pairs,
+        _case("randomized response", RandomizedResponse, [*by_epsilon, *by_truth], report_pairs,
               [_sampled("answers 0 and 3 of five", _report, options, 0, 3)]),
-        _case("two coins", RandomizedResponse, [coins], _report_pairs,
+        _case("two coins", RandomizedResponse, [coins], report_pairs,
               [_sampled("answers 0 and 1", _report, coins, 0, 1)], epsilon=coins.loss.epsilon),
     ]  # fmt: skip
 

@@ -80,7 +80,7 @@ class WrongSensitivity(NaiveBayes):
 class AllRows(NaiveBayes):
     """Counts all rows of a unit, at the price of one."""
 
-    def fit(self, X: Any, y: Any = None, units: Any = None) -> AllRows:
+    def fit(self, X: Any, y: Any = None, units: Any = None) -> AllRows:  # noqa: N803
         return super().fit(X, y, units=EACH_ROW)
 
 

@@ -1,0 +1,148 @@
+"""Audits: stages in order, the first violation ends a case, and nothing passes that did not run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, run_audit, run_case
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.registry import cases
+from lapwing.audit.stages.self_check import PlantedBug
+from lapwing.errors import BadParameter, MissingExtra, Unavailable
+
+ONE = Fraction(1)
+QUICK = StageBudget(seconds=1, is_thorough=False)
+BROKEN = Witness("0 and 1", "the output is 0", {"P": 0.9}, 2.5)
+
+
+def held(stage: Stage) -> StageResult:
+    return StageResult(stage, 1, 1.0, measured=0.5, could_show=1.0)
+
+
+def case_with(**stages: Callable[[StageBudget], StageResult]) -> AuditCase:
+    found = {Stage[name.upper()]: run for name, run in stages.items()}
+    return AuditCase("a claim", Family.FUNCTION, (), ONE, Fraction(0), found)
+
+
+def test_stages_run_cheapest_first_and_the_first_violation_is_the_last() -> None:
+    seen: list[Stage] = []
+
+    def run(stage: Stage, witness: Witness | None) -> Callable[[StageBudget], StageResult]:
+        def stage_of(_: StageBudget) -> StageResult:
+            seen.append(stage)
+            return StageResult(stage, 3, 1.0, witness=witness)
+
+        return stage_of
+
+    case = case_with(
+        sampled=run(Stage.SAMPLED, None), exact=run(Stage.EXACT, BROKEN), replay=run(Stage.REPLAY, None)
+    )
+    result = run_case(case, QUICK)
+    assert seen == [Stage.REPLAY, Stage.EXACT]
+    assert result.witness is BROKEN
+    report = run_audit([case], QUICK)
+    assert not report.passed
+    assert report.verdict == "Violation found: a claim."
+    assert 'lapwing audit mechanism "a claim"' in report.violations[0].command
+
+
+def _raise(error: Exception) -> Callable[[StageBudget], StageResult]:
+    def run(_: StageBudget) -> StageResult:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "exact",
+    [
+        _raise(MissingExtra("learn", "torch")),
+        _raise(Unavailable("no server")),
+        _raise(KeyError("a mistake")),
+        lambda _: StageResult(Stage.EXACT, 0, 1.0),
+        lambda _: StageResult(Stage.EXACT, 0, 1.0, unable="there is nothing to enumerate"),
+    ],
+)
+def test_a_stage_that_could_not_run_is_named_and_does_not_pass(
+    exact: Callable[[StageBudget], StageResult],
+) -> None:
+    case = case_with(replay=lambda _: held(Stage.REPLAY), exact=exact)
+    report = run_audit([case], QUICK)
+    assert report.violations == ()
+    assert not report.passed
+    assert report.cases[0].unable[0].startswith("exact: ")
+    assert "could not run" in report.verdict
+
+
+def test_a_case_of_which_no_stage_was_asked_for_does_not_pass() -> None:
+    case = case_with(sampled=lambda _: held(Stage.SAMPLED))
+    assert not run_audit([case], QUICK, stages=EXACT_STAGES).passed
+    assert run_audit([case], QUICK, stages=ALL_STAGES).passed
+
+
+def test_time_and_error_are_divided_over_all_stages_with_chance() -> None:
+    budgets: list[StageBudget] = []
+
+    def run(budget: StageBudget) -> StageResult:
+        budgets.append(budget)
+        return held(Stage.SAMPLED)
+
+    several = [case_with(sampled=run, canaries=run, exact=lambda _: held(Stage.EXACT)) for _ in range(3)]
+    report = run_audit(several, StageBudget(seconds=12, error=6e-6))
+    assert [(one.seconds, one.error) for one in budgets] == [(2, pytest.approx(1e-6))] * 6
+    assert report.error == 6e-6
+
+
+def test_an_audit_that_misses_a_planted_bug_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "lapwing.audit.planted._exact_bugs",
+        lambda: [_harmless()],
+    )
+    report = run_audit([case_with(exact=lambda _: held(Stage.EXACT))], QUICK)
+    assert [bug.name for bug in report.missed] == ["harmless"]
+    assert not report.passed
+    assert report.verdict.startswith("The audit failed its self-check: it did not catch harmless.")
+
+
+def _harmless() -> PlantedBug:
+    return PlantedBug("harmless", "nothing is wrong", Stage.EXACT, lambda _: held(Stage.EXACT))
+
+
+def test_nothing_to_audit_and_senseless_limits_are_refused() -> None:
+    case = case_with(exact=lambda _: held(Stage.EXACT))
+    for refused in (lambda: run_audit([]), lambda: run_audit([case], StageBudget(seconds=0))):
+        with pytest.raises(BadParameter):
+            refused()
+    with pytest.raises(BadParameter):
+        run_audit([case], StageBudget(error=0.0))
+
+
+def test_a_report_is_plain_json() -> None:
+    case = case_with(replay=lambda _: StageResult(Stage.REPLAY, 2, 1.0, witness=BROKEN))
+    found = json.loads(json.dumps(run_audit([case], QUICK).to_json(), allow_nan=False))
+    assert found["passed"] is False
+    assert found["cases"][0]["stages"][0]["witness"]["numbers"] == {"P": 0.9}
+    assert all(bug["caught"] for bug in found["self_check"])
+
+
+ALL = cases()
+
+
+@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+def test_replay_and_exact_probabilities_break_no_claim_of_lapwing(case: AuditCase) -> None:
+    """The quick settings of `lapwing audit all --quick --exact-only`, claim by claim."""
+    result = run_case(case, QUICK, EXACT_STAGES)
+    assert result.witness is None, result.witness
+    assert result.unable == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+def test_all_settings_and_all_stages_break_no_claim_of_lapwing(case: AuditCase) -> None:
+    result = run_case(case, StageBudget(seconds=3, error=1e-6 / len(ALL)))
+    assert result.witness is None, result.witness
+    assert result.unable == ()

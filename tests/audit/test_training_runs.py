@@ -80,7 +80,7 @@ class WrongSensitivity(NaiveBayes):
 class AllRows(NaiveBayes):
     """Counts all rows of a unit, at the price of one."""
 
-    def fit(self, X: Any, y: Any = None, units: Any = None) -> AllRows:
+    def fit(self, X: Any, y: Any = None, units: Any = None) -> AllRows:  # noqa: N803
         return super().fit(X, y, units=EACH_ROW)
 
 
@@ -202,7 +202,9 @@ class TooLittleNoise(MeanValidator):
 
 
 @pytest.mark.parametrize(("kind", "holds"), [(MeanValidator, True), (TooLittleNoise, False)])
-def test_a_validator_with_too_small_an_l1_distance_is_caught(kind: type[MeanValidator], holds: bool) -> None:
+def test_a_validator_with_too_small_an_l1_distance_is_caught(
+    kind: type[MeanValidator], holds: bool
+) -> None:
     validator = kind(
         target=Fraction(1, 10), eta=Fraction(1, 20), epsilon=ONE, low=Fraction(0), high=ONE,
         step=Fraction(1, 10),

@@ -1,4 +1,4 @@
-"""The audit of a pipeline: its trainer, validator and calibration, replayed on generated rows; and canaries.
+"""The audit of a pipeline: its trainer, validator and calibration on generated rows, and canaries.
 
 Claim    nothing is charged, no ledger is written and no private row is read.
 Because  the features follow from the pipeline file and the policy alone, rows are made of the declared
@@ -41,7 +41,9 @@ UNITS = 40
 CANARIES, GUESSES = 1000, 300
 KEY = b"the halves of an audit"
 _SEARCHED = 100_000
-Pick = Callable[[int, int, int], int | None]  # of the first and last code, and the column's place; None: NULL
+Pick = Callable[
+    [int, int, int], int | None
+]  # of the first and last code, and the column's place; None: NULL
 
 
 def case_of_pipeline(path: str | Path) -> AuditCase:
@@ -160,9 +162,7 @@ def _base() -> tuple[list[list[Pick]], list[int]]:
 def _reversed(rows: PrivateRows) -> PrivateRows:
     """Return the same rows in another order."""
     order = np.arange(len(rows))[::-1]
-    columns = {
-        name: CodedColumn(one.codes[order], one.known[order]) for name, one in rows.columns.items()
-    }
+    columns = {name: CodedColumn(one.codes[order], one.known[order]) for name, one in rows.columns.items()}
     return PrivateRows(rows.units[order], rows.blocks[order], columns, rows.people[order], rows.ids)
 
 
@@ -245,7 +245,9 @@ def _attempt_pairs(
             with coupled(seed), watching(unmoved) as seen:
                 return done(rows), seen
 
-        return ReplayPair(description, lambda: run(one), lambda: run(other), description.startswith("rows;"))
+        return ReplayPair(
+            description, lambda: run(one), lambda: run(other), description.startswith("rows;")
+        )
 
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
         units, ids = _base()
@@ -286,9 +288,7 @@ def _calibration_replay(pipeline: Pipeline, features: Features) -> RunStage:
     return replay_stage(pairs, calibration.loss, epsilon=part.epsilon)
 
 
-def trained_model(
-    pipeline: Pipeline, features: Features, tried: PlannedAttempt, rows: PrivateRows
-) -> Any:
+def trained_model(pipeline: Pipeline, features: Features, tried: PlannedAttempt, rows: PrivateRows) -> Any:
     """Return a model that the pipeline's trainer makes of generated rows. Nothing is charged."""
     from lapwing.learn.pipelines.components import fit_on_rows  # noqa: PLC0415 (an extra)
 

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.stages.coupling import coupled
+from lapwing.audit.stages.coupling import call_outside, coupled
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, recorded_run, sequential
 from lapwing.core.exact import ball, precision, upper
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import GaussianNoise, Loss, ParallelComposition, SampledGaussian
 from lapwing.core.noise import uniform_int
-from lapwing.core.observed import observed_call, observing
+from lapwing.core.observed import observing
 from lapwing.errors import MissingExtra
 from lapwing.learn.confidence_bounds import float_up
 from lapwing.learn.payer import PaidResult, Payer, UnchargedPayer
@@ -40,7 +40,7 @@ _HUGE = 100  # of (sensitivity / σ)²: ε is about 100 then
 
 
 class AuditPayer(UnchargedPayer):
-    """A payer for audits of generated data: it charges nothing, runs the work, and keeps loss and result."""
+    """A payer for audits of generated data. It charges nothing, and keeps the loss and the result."""
 
     def __init__(self) -> None:
         self.paid: list[tuple[Loss, bytes]] = []
@@ -54,7 +54,7 @@ class AuditPayer(UnchargedPayer):
         return PaidResult(result, None)
 
 
-class _AskedLoss(Exception):  # noqa: N818 (it is no error)
+class _AskedLoss(Exception):
     """The loss that a trainer asked its payer to charge."""
 
     def __init__(self, loss: Loss) -> None:
@@ -149,9 +149,13 @@ def watching(wanted: Callable[[Any], bool]) -> Iterator[list[Any]]:
     def observer(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
         if wanted(mechanism):
             seen.append(
-                {name: list(map(int, value)) for name, value in inputs.items() if not isinstance(value, int)}
+                {
+                    name: list(map(int, value))
+                    for name, value in inputs.items()
+                    if not isinstance(value, int)
+                }
             )
-        return outside.copy().run(observed_call, mechanism, draw, **inputs)
+        return call_outside(outside, mechanism, inputs, draw)
 
     with observing(observer):
         yield seen
@@ -179,9 +183,7 @@ def neighbour_pairs(
         nobody = LabelledRows([], [])
         for seed in seeds:
             words, rows, target = added[0]
-            yield training_pair(
-                f"nobody; {words}", fit, nobody, nobody.with_unit(rows, target), seed=seed
-            )
+            yield training_pair(f"nobody; {words}", fit, nobody, nobody.with_unit(rows, target), seed=seed)
             for words, rows, target in added:
                 yield training_pair(
                     f"{len(base.rows)} units; the same and {words}",
@@ -200,9 +202,7 @@ def neighbour_pairs(
     return pairs
 
 
-def odd_units(
-    width: int, low: float, high: float, *, classes: Sequence[Any], rare: Any
-) -> list[AddedUnit]:
+def odd_units(width: int, low: float, high: float, *, classes: Sequence[Any], rare: Any) -> list[AddedUnit]:
     """Return units to be added to tables of `width` columns: ordinary, at the ends, beyond them, and odd.
 
     Those that are most likely to show an error are the first.
@@ -218,7 +218,11 @@ def odd_units(
         ("a unit at mixed ends", [ends[1]], [first]),
         ("a unit of one row", [[middle] * width], [first]),
         ("a unit at the upper ends", [ends[0]], [last]),
-        ("a unit of infinities", [[math.inf, -math.inf] * (width // 2) + [math.inf] * (width % 2)], [first]),
+        (
+            "a unit of infinities",
+            [[math.inf, -math.inf] * (width // 2) + [math.inf] * (width % 2)],
+            [first],
+        ),
         ("a unit of 40 rows", many, [(first, last)[k % 2] for k in range(40)]),
         ("a unit of a rare class", [[middle] * width], [rare]),
     ]
@@ -240,7 +244,9 @@ def composed_as(charged: Loss) -> Compose:
             return charged
         # Far more than any charge: a distribution of that would not fit into memory.
         is_huge = sum(_squared_ratio(loss) * count for loss, count in counts.items()) > _HUGE
-        return sequential(calls) if is_huge or not counts else FixedRun(tuple(counts.items()), charged.delta)
+        return (
+            sequential(calls) if is_huge or not counts else FixedRun(tuple(counts.items()), charged.delta)
+        )
 
     return compose
 

@@ -74,9 +74,7 @@ def searching_fit(strategy: Any, candidates: Sequence[dict[str, Any]]) -> Fit:
     return fit
 
 
-def search_pairs(
-    fit: Fit, tests: Callable[[Any], bool]
-) -> Callable[[StageBudget], Iterator[ReplayPair]]:
+def search_pairs(fit: Fit, tests: Callable[[Any], bool]) -> Callable[[StageBudget], Iterator[ReplayPair]]:
     """Return pairs that add a unit to one half. It must move no mechanism of the other half.
 
     Args:
@@ -84,16 +82,17 @@ def search_pairs(
         tests: Whether a mechanism reads the testing half.
     """
 
+    def trains(mechanism: Any) -> bool:
+        return not tests(mechanism)
+
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
         seeds, added = (SEEDS, _ADDED) if budget.is_thorough else (SEEDS[:1], _ADDED[:2])
         for seed in seeds:
             for words, rows, target in added:
-                for half, base in (("tests", _TESTED), ("trains", _TRAINED)):
-                    is_tested = half == "tests"
+                for half, base, unmoved in (("tests", _TESTED, trains), ("trains", _TRAINED, tests)):
                     yield training_pair(
                         f"{len(base.rows)} units; the same and {words} that {half}",
-                        fit, base, base.with_unit(rows, target), seed=seed,
-                        unmoved=lambda mechanism, is_tested=is_tested: tests(mechanism) is not is_tested,
+                        fit, base, base.with_unit(rows, target), seed=seed, unmoved=unmoved,
                     )  # fmt: skip
 
     return pairs
@@ -107,7 +106,7 @@ def search_case(
     epsilon: Fraction,
     exact: RunStage | None = None,
 ) -> AuditCase:
-    """Return the case of a search strategy: replay of a whole search, and an exact stage if there is one."""
+    """Return the case of a search strategy: replay of a whole search, and an exact stage if given."""
     candidates = [{"epsilon": EPSILON}, {"epsilon": EPSILON / 2}]
 
     def replay() -> RunStage:

@@ -48,9 +48,7 @@ def validating_fit(validator: Validator) -> Fit:
             judged["verdict"] = judged["verdict"].value
             return released.to_bytes() + json.dumps(judged, sort_keys=True).encode()
 
-        payer.pay(
-            validator.loss, work, mechanism=validator.mechanism, parameters=validator.parameters
-        )
+        payer.pay(validator.loss, work, mechanism=validator.mechanism, parameters=validator.parameters)
 
     return fit
 
@@ -71,17 +69,16 @@ def validator_case(
     both = [*values, *odd]
     added: list[AddedUnit] = [
         (f"a unit of {len(both)} rows", [_cells(one) for one in both], [None] * len(both)),
-        *((f"a unit of 40 rows of {one!r}", [_cells(one)] * 40, [None] * 40) for one in (values[0], odd[0])),
+        *(
+            (f"a unit of 40 rows of {one!r}", [_cells(one)] * 40, [None] * 40)
+            for one in (values[0], odd[0])
+        ),
         *((f"a unit of one row, {one!r}", [_cells(one)], [None]) for one in both),
     ]
     fit = validating_fit(validator)
     pairs = neighbour_pairs(fit, base, added)
-    stage = replay_stage(
-        pairs, validator.loss, epsilon=EPSILON, compose=composed_as(validator.loss)
-    )
-    return AuditCase(
-        name, Family.VALIDATOR, tuple(covers), EPSILON, Fraction(0), {Stage.REPLAY: stage}
-    )
+    stage = replay_stage(pairs, validator.loss, epsilon=EPSILON, compose=composed_as(validator.loss))
+    return AuditCase(name, Family.VALIDATOR, tuple(covers), EPSILON, Fraction(0), {Stage.REPLAY: stage})
 
 
 def _cells(value: Any) -> list[Any]:
@@ -95,10 +92,13 @@ def validator_cases() -> tuple[AuditCase, ...]:
     """Return a case for each validator."""
     common: dict[str, Any] = {"eta": ETA, "epsilon": EPSILON}
     tenth, most = Fraction(1, 10), Fraction(1, 2)
-    losses = {"target": most, "bound": Fraction(1), "step": Fraction(1, 100)}
+    losses: dict[str, Any] = {"target": most, "bound": Fraction(1), "step": Fraction(1, 100)}
     half = Fraction(1, 2)
     best = BestInClass(models=3, epsilon=half)
-    reals, odd_reals = (0.25, 0.5, 0.77), (1.0, 0.0, -1.0, 1e30, math.inf, -math.inf, math.nan, None, "?", [1])
+    reals, odd_reals = (
+        (0.25, 0.5, 0.77),
+        (1.0, 0.0, -1.0, 1e30, math.inf, -math.inf, math.nan, None, "?", [1]),
+    )
     return (
         validator_case(
             "accuracy", AccuracyValidator(target=most, **common), (f"{_VALIDATORS}.AccuracyValidator",),
@@ -119,6 +119,6 @@ def validator_cases() -> tuple[AuditCase, ...]:
         ),
         validator_case(
             "histogram", HistogramValidator(target=tenth, bins=4, **common),
-            (f"{_VALIDATORS}.HistogramValidator",), (0, 1, 3), (4, -1, 10**30, None, 1.5, "0", math.nan, [0]),
+            (f"{_VALIDATORS}.HistogramValidator",), (0, 1, 3), (4, -1, 10**30, None, 1.5, math.nan, [0]),
         ),
     )  # fmt: skip

@@ -79,7 +79,7 @@ def _l2_squared(mechanism: Gaussian | GaussianShares, one: Inputs, other: Inputs
 def _scores(
     mechanism: Exponential | PermuteAndFlip | NoisyMax, one: Inputs, other: Inputs
 ) -> FoundDistance:
-    """Return half of the range of the moves. Only differences of scores decide, so a common move is none."""
+    """Return half of the range of the moves: only differences of scores decide."""
     moves = _moves(one["scores"], other["scores"])
     if len(moves) < np.size(one["scores"]):
         moves.append(0)  # of the scores that did not move

@@ -124,16 +124,18 @@ def training_pair(
     seed: int,
     is_equal: bool = False,
     unmoved: Callable[[Any], bool] = lambda _: False,
+    seen_as: Callable[[Any], Any] = lambda mechanism: mechanism,
 ) -> ReplayPair:
     """Return a pair of coupled runs.
 
     Besides the outputs of mechanisms, the loss that was asked for and the stored model must be equal; and
-    so must be all inputs of mechanisms that `unmoved` names.
+    so must be all inputs of mechanisms that `unmoved` names. `seen_as` gives the mechanism that the replay
+    sees instead of one that runs, such as one with a distance of its own.
     """
 
     def run(rows: LabelledRows) -> Any:
         payer = AuditPayer()
-        with coupled(seed), watching(unmoved) as seen:
+        with coupled(seed), watching(unmoved, seen_as) as seen:
             fit(rows, payer)
         return payer.paid, seen
 
@@ -141,7 +143,9 @@ def training_pair(
 
 
 @contextmanager
-def watching(wanted: Callable[[Any], bool]) -> Iterator[list[Any]]:
+def watching(
+    wanted: Callable[[Any], bool], seen_as: Callable[[Any], Any] = lambda mechanism: mechanism
+) -> Iterator[list[Any]]:
     """Yield a list, to which the inputs of mechanisms that are wanted are added."""
     seen: list[Any] = []
     outside = copy_context()
@@ -155,7 +159,7 @@ def watching(wanted: Callable[[Any], bool]) -> Iterator[list[Any]]:
                     if not isinstance(value, int)
                 }
             )
-        return call_outside(outside, mechanism, inputs, draw)
+        return call_outside(outside, seen_as(mechanism), inputs, draw)
 
     with observing(observer):
         yield seen

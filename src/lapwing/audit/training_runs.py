@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.stages.coupling import coupled
+from lapwing.audit.stages.coupling import call_outside, coupled
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, recorded_run, sequential
 from lapwing.core.exact import ball, precision, upper
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import GaussianNoise, Loss, ParallelComposition, SampledGaussian
 from lapwing.core.noise import uniform_int
-from lapwing.core.observed import observed_call, observing
+from lapwing.core.observed import observing
 from lapwing.errors import MissingExtra
 from lapwing.learn.confidence_bounds import float_up
 from lapwing.learn.payer import PaidResult, Payer, UnchargedPayer
@@ -40,7 +40,7 @@ _HUGE = 100  # of (sensitivity / σ)²: ε is about 100 then
 
 
 class AuditPayer(UnchargedPayer):
-    """A payer for audits of generated data: it charges nothing, runs the work, and keeps loss and result."""
+    """A payer for audits of generated data. It charges nothing, and keeps the loss and the result."""
 
     def __init__(self) -> None:
         self.paid: list[tuple[Loss, bytes]] = []
@@ -124,16 +124,18 @@ def training_pair(
     seed: int,
     is_equal: bool = False,
     unmoved: Callable[[Any], bool] = lambda _: False,
+    seen_as: Callable[[Any], Any] = lambda mechanism: mechanism,
 ) -> ReplayPair:
     """Return a pair of coupled runs.
 
     Besides the outputs of mechanisms, the loss that was asked for and the stored model must be equal; and
-    so must be all inputs of mechanisms that `unmoved` names.
+    so must be all inputs of mechanisms that `unmoved` names. `seen_as` gives the mechanism that the replay
+    sees instead of one that runs, such as one with a distance of its own.
     """
 
     def run(rows: LabelledRows) -> Any:
         payer = AuditPayer()
-        with coupled(seed), watching(unmoved) as seen:
+        with coupled(seed), watching(unmoved, seen_as) as seen:
             fit(rows, payer)
         return payer.paid, seen
 
@@ -141,7 +143,9 @@ def training_pair(
 
 
 @contextmanager
-def watching(wanted: Callable[[Any], bool]) -> Iterator[list[Any]]:
+def watching(
+    wanted: Callable[[Any], bool], seen_as: Callable[[Any], Any] = lambda mechanism: mechanism
+) -> Iterator[list[Any]]:
     """Yield a list, to which the inputs of mechanisms that are wanted are added."""
     seen: list[Any] = []
     outside = copy_context()
@@ -155,7 +159,7 @@ def watching(wanted: Callable[[Any], bool]) -> Iterator[list[Any]]:
                     if not isinstance(value, int)
                 }
             )
-        return outside.copy().run(observed_call, mechanism, draw, **inputs)
+        return call_outside(outside, seen_as(mechanism), inputs, draw)
 
     with observing(observer):
         yield seen

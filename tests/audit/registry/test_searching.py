@@ -10,10 +10,13 @@ import pytest
 from lapwing.audit.case import Stage, StageBudget
 from lapwing.audit.laws.repetition_laws import best_of_negative_binomial
 from lapwing.audit.registry import searching
-from lapwing.audit.registry.searching import charged_loss, searching_fit, selection_cases
+from lapwing.audit.registry.searching import searching_fit, selection_cases
+from lapwing.audit.stages.distances import distance
 from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.audit.training_runs import charged_loss
 from lapwing.core.losses import Loss, Pure
-from lapwing.learn.repetition import NegativeBinomialRuns
+from lapwing.core.selection import PermuteAndFlip
+from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns
 
 CASES = {case.name: case for case in selection_cases()}
 CANDIDATES = [{"epsilon": Fraction(1)}, {"epsilon": Fraction(1, 2)}]
@@ -26,14 +29,14 @@ def claimed(loss: Loss) -> Fraction:
 @pytest.mark.parametrize(
     ("name", "strategy"),
     [
-        ("search over every candidate, permute-and-flip", searching._every(searching.PermuteAndFlip)),
+        ("search over every candidate, permute-and-flip", searching._every(PermuteAndFlip)),
         (
             "best of a negative binomial number of runs",
             searching._random(lambda: NegativeBinomialRuns.with_mean(2, eta=0)),
         ),
         (
             "best of a Poisson number of runs",
-            searching._random(lambda: searching.PoissonRuns(Fraction(2))),
+            searching._random(lambda: PoissonRuns(Fraction(2))),
         ),
     ],
 )
@@ -55,3 +58,9 @@ def test_the_best_of_several_runs_at_the_price_of_one_is_caught() -> None:
     pair = ExactPair("the best of 5", one, other, Pure(Fraction(1)), Fraction(1))
     result = exact_stage(lambda _: [pair], epsilon=Fraction(1))(StageBudget())
     assert result.witness is not None
+
+
+@pytest.mark.parametrize(("more", "holds"), [((1, 1, 1), True), ((1, 0, 0), True), ((1, -1, 0), False)])
+def test_a_choice_may_move_all_scores_together_but_not_apart(more: tuple[int, ...], holds: bool) -> None:
+    seen = searching.by_differences(PermuteAndFlip(Fraction(1), Fraction(1, 2)))
+    assert distance(seen, {"scores": [5, 5, 5]}, {"scores": [5 + one for one in more]}).is_within is holds

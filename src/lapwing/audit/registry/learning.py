@@ -247,7 +247,7 @@ def trainer_cases() -> tuple[AuditCase, ...]:
         of("LogisticRegression", "logistic regression, three classes", real, classes=(0, 1, 2), size=9,
            steps=3, pace=40.0),
         of("AdditiveTrees", "additive trees", coded, classes=(0, 1), passes=2),
-        of("AdditiveTrees", "additive trees, three classes", coded, classes=(0, 1, 2), passes=1, stride=3.0),
+        of("AdditiveTrees", "additive trees, three classes", coded, classes=(0, 1, 2), passes=1),
         trainer_case(
             "naive Bayes", (f"{_TRAINERS}.NaiveBayes",), _trainer("NaiveBayes", coded, classes=(0, 1, 2)),
             canaries=_canary_stage(_bayes_canaries),
@@ -257,8 +257,9 @@ def trainer_cases() -> tuple[AuditCase, ...]:
             canaries=_canary_stage(network_canaries),
         ),
         trainer_case(
-            "DP-SGD, two rows of a unit", (network,), lambda: private_trainer_fit(unit_rows=2, steps=2, rate=1),
-            base=NETWORK_BASE, added=NETWORK_ADDED, quick=2,
+            "DP-SGD, two rows of a unit", (network,),
+            lambda: private_trainer_fit(unit_rows=2, steps=2, rate=1), base=NETWORK_BASE,
+            added=NETWORK_ADDED, quick=2,
         ),
         trainer_case(
             "logistic regression on samples", (f"{_TRAINERS}.LogisticRegression",),

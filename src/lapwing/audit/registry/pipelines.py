@@ -1,4 +1,4 @@
-"""The cases of pipelines and of what they rest on: networks, calibration, halves of units, searched columns."""
+"""The cases of pipelines, and of networks, calibration, halves of units and searched columns."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def attempt_case(
     delta: Fraction = DELTA,
     has_canaries: bool = False,
 ) -> AuditCase:
-    """Return the case of an attempt of a pipeline: train on one half, validate and calibrate on the other."""
+    """Return the case of an attempt: train on one half of the units, validate on the other."""
 
     def canaries() -> RunStage:
         from lapwing.learn.pipelines.training import first_and_last_attempt  # noqa: PLC0415 (an extra)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -16,6 +17,7 @@ import numpy as np
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
 from lapwing.audit.laws import Law, exp, exponential, gaussian, permute_and_flip, precise
 from lapwing.audit.laws.repetition_laws import best_of_negative_binomial, best_of_poisson
+from lapwing.audit.stages.distances import FoundDistance, Inputs, distance
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, replay_stage
 from lapwing.audit.training_runs import (
@@ -82,16 +84,18 @@ def search_pairs(fit: Fit, tests: Callable[[Any], bool]) -> Callable[[StageBudge
         tests: Whether a mechanism reads the testing half.
     """
 
+    def trains(mechanism: Any) -> bool:
+        return not tests(mechanism)
+
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
         seeds, added = (SEEDS, _ADDED) if budget.is_thorough else (SEEDS[:1], _ADDED[:2])
         for seed in seeds:
             for words, rows, target in added:
-                for half, base in (("tests", _TESTED), ("trains", _TRAINED)):
-                    is_tested = half == "tests"
+                for half, base, unmoved in (("tests", _TESTED, trains), ("trains", _TRAINED, tests)):
                     yield training_pair(
                         f"{len(base.rows)} units; the same and {words} that {half}",
-                        fit, base, base.with_unit(rows, target), seed=seed,
-                        unmoved=lambda mechanism, is_tested=is_tested: tests(mechanism) is not is_tested,
+                        fit, base, base.with_unit(rows, target), seed=seed, unmoved=unmoved,
+                        seen_as=by_differences,
                     )  # fmt: skip
 
     return pairs
@@ -105,7 +109,7 @@ def search_case(
     epsilon: Fraction,
     exact: RunStage | None = None,
 ) -> AuditCase:
-    """Return the case of a search strategy: replay of a whole search, and an exact stage if there is one."""
+    """Return the case of a search strategy: replay of a whole search, and an exact stage if given."""
     candidates = [{"epsilon": EPSILON}, {"epsilon": EPSILON / 2}]
 
     def replay() -> RunStage:
@@ -122,10 +126,38 @@ def search_case(
     return AuditCase(name, Family.SELECTION, tuple(covers), epsilon, DELTA, stages)
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreDifferences:
+    """A choice by scores that one unit may all raise together: only their differences decide.
+
+    docs/arguments/selection.md, lemma 1.
+    """
+
+    choice: Exponential | PermuteAndFlip
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of one use."""
+        return self.choice.loss
+
+
+def by_differences(mechanism: Any) -> Any:
+    """Return the choice of a search as one that looks at differences of scores; others as they are."""
+    is_chosen = isinstance(mechanism, Exponential | PermuteAndFlip)
+    return ScoreDifferences(mechanism) if is_chosen else mechanism
+
+
+@distance.register(ScoreDifferences)
+def _half_of_range(mechanism: ScoreDifferences, one: Inputs, other: Inputs) -> FoundDistance:
+    moves = [int(a) - int(b) for a, b in zip(one["scores"], other["scores"], strict=True)]
+    found = Fraction(max(moves) - min(moves), 2)
+    return FoundDistance("largest move of a score, beside the others,", found, mechanism.choice.sensitivity)
+
+
 def is_choice(mechanism: Any) -> bool:
     """Tell whether a mechanism of a search reads testing units: a choice, or the noise of one score."""
     is_score = isinstance(mechanism, Gaussian) and mechanism.dimension == 1
-    return is_score or isinstance(mechanism, Exponential | PermuteAndFlip)
+    return is_score or isinstance(mechanism, Exponential | PermuteAndFlip | ScoreDifferences)
 
 
 def _composition(strategy: Any, prices: Sequence[Loss]) -> Compose:

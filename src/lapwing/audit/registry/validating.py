@@ -92,7 +92,7 @@ def validator_cases() -> tuple[AuditCase, ...]:
     """Return a case for each validator."""
     common: dict[str, Any] = {"eta": ETA, "epsilon": EPSILON}
     tenth, most = Fraction(1, 10), Fraction(1, 2)
-    losses = {"target": most, "bound": Fraction(1), "step": Fraction(1, 100)}
+    losses: dict[str, Any] = {"target": most, "bound": Fraction(1), "step": Fraction(1, 100)}
     half = Fraction(1, 2)
     best = BestInClass(models=3, epsilon=half)
     reals, odd_reals = (
@@ -119,6 +119,6 @@ def validator_cases() -> tuple[AuditCase, ...]:
         ),
         validator_case(
             "histogram", HistogramValidator(target=tenth, bins=4, **common),
-            (f"{_VALIDATORS}.HistogramValidator",), (0, 1, 3), (4, -1, 10**30, None, 1.5, "0", math.nan, [0]),
+            (f"{_VALIDATORS}.HistogramValidator",), (0, 1, 3), (4, -1, 10**30, None, 1.5, math.nan, [0]),
         ),
     )  # fmt: skip

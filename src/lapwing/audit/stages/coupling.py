@@ -21,16 +21,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from lapwing.core import noise
 from lapwing.core.observed import observed_call, observing
-from lapwing.core.random_stream import SystemStream
+from lapwing.core.random_stream import SYSTEM, SystemStream
 
 _CORE = "lapwing.core."
+_NAME = "SYSTEM"  # under which all draws of `lapwing.core.noise` find their stream
 
 
 class _Draws:
@@ -75,7 +76,7 @@ def _place() -> str:
 
 _lock = threading.Lock()
 _users: set[int] = set()
-_stream, _before = _CoupledStream(), noise.SYSTEM
+_stream = _CoupledStream()
 
 
 @contextmanager
@@ -83,14 +84,19 @@ def _installed(draws: _Draws) -> Iterator[None]:
     """Make all draws go through the coupled stream, which asks for the context of each."""
     with _lock:
         _users.add(id(draws))
-        noise.SYSTEM = _stream
+        vars(noise)[_NAME] = _stream
     try:
         yield
     finally:
         with _lock:
             _users.discard(id(draws))
             if not _users:
-                noise.SYSTEM = _before
+                vars(noise)[_NAME] = SYSTEM
+
+
+def call_outside(outside: Context, mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
+    """Let the observer of another context decide about a call."""
+    return outside.copy().run(lambda: observed_call(mechanism, draw, **inputs))
 
 
 @contextmanager
@@ -104,8 +110,7 @@ def coupled(seed: int) -> Iterator[None]:
 
     def observer(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
         try:
-            # In the context outside, which has no seed, and the observer that is set there.
-            return outside.copy().run(observed_call, mechanism, draw, **inputs)
+            return call_outside(outside, mechanism, inputs, draw)  # which draws without a seed
         finally:
             draws.next_call()
 

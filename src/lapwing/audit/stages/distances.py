@@ -79,12 +79,9 @@ def _l2_squared(mechanism: Gaussian | GaussianShares, one: Inputs, other: Inputs
 def _scores(
     mechanism: Exponential | PermuteAndFlip | NoisyMax, one: Inputs, other: Inputs
 ) -> FoundDistance:
-    """Return half of the range of the moves. Only differences of scores decide, so a common move is none."""
     moves = _moves(one["scores"], other["scores"])
-    if len(moves) < np.size(one["scores"]):
-        moves.append(0)  # of the scores that did not move
-    found = Fraction(max(moves, default=0) - min(moves, default=0), 2)
-    return FoundDistance("half of the range of the scores' moves", found, Fraction(mechanism.sensitivity))
+    found = max(map(abs, moves), default=0)
+    return FoundDistance("largest move of a score", Fraction(found), Fraction(mechanism.sensitivity))
 
 
 @distance.register(AboveThreshold)

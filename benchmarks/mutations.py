@@ -4,8 +4,8 @@
 
 Each mutant is a copy of the package with one change: a number is doubled or increased, `*` and `/` or `+`
 and `-` are swapped, a factor is dropped. A fresh process runs the quick exact and replay stages of all
-cases of the registry on it (with --sampled: the sampled ones, too), until one does not hold. Prints the share that is caught, and lists the
-survivors, which a person must explain: some changes make a mechanism only more private.
+cases on it (with --sampled also the sampled ones), until one does not hold. Prints the share that is
+caught, and lists the survivors. A person must explain them: some only make a mechanism more private.
 
 Functions that compute only how accurate an answer is are left out (ACCURACY); their number is printed. A
 mutant that raises an error is counted apart, and one that runs out of time does not count as caught.

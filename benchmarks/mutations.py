@@ -39,7 +39,7 @@ SWAPPED: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 ACCURACY = {
     "spread", "noise_width", "deviation", "upper_tail", "_saddle", "_summed_width", "_next_width",
-    "_guess_width", "_overtakes",
+    "_guess_width", "_overtakes", "estimate", "standard_error", "_probabilities",
 }  # fmt: skip
 # Texts of errors, types and indices are no mechanism.
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
@@ -76,15 +76,13 @@ class Mutant:
 
 def mutants(file: str) -> Iterator[Mutant]:
     """All changes of a file, one by one."""
-    text = (SOURCE / file).read_text()
-    lines = text.encode().splitlines(keepends=True)
+    whole = (SOURCE / file).read_bytes()
     starts = [0]
-    for line in lines:
+    for line in whole.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    for node in _arithmetic(ast.parse(text)):
+    for node in _arithmetic(ast.parse(whole)):
         first = starts[node.lineno - 1] + node.col_offset
         last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        whole = text.encode()
         for after in _changed(node):
             made = whole[:first] + f"({after})".encode() + whole[last:]
             yield Mutant(file, node.lineno, whole[first:last].decode(), after, made.decode())

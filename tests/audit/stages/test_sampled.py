@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -258,6 +259,19 @@ class TestTheStage:
         result = sampled_stage([SampledPair("", slow, slow)], "0.5")(StageBudget(seconds=0.5))
         assert result.holds
         assert int(result.notes[2].split(" draws")[0].split(": ")[-1].replace(",", "")) < 100_000
+
+    def test_a_first_call_that_is_slow_only_once_does_not_decide(self) -> None:
+        calls: list[int] = []
+
+        def draw(size: int) -> Outputs:
+            if not calls:
+                time.sleep(0.3)  # as if tables were made
+            calls.append(size)
+            return discrete_laplace(1, size)
+
+        result = sampled_stage([SampledPair("", draw, draw)], 1)(StageBudget(seconds=1, is_thorough=False))
+        assert result.holds
+        assert sum(calls) > 2 * 10_000
 
     def test_another_number_of_outputs_is_refused(self) -> None:
         short = SampledPair("", lambda n: [1] * n, lambda n: [1] * (n - 1))

@@ -220,12 +220,16 @@ def _affordable(pair: SampledPair, budget: StageBudget, pairs: int, calls: int) 
         pair.one(size)
         pair.other(size)
         times.append((size, time.monotonic() - begin))
-        if size >= most or time.monotonic() - start > 0.25 * seconds:
+        spent = time.monotonic() - start
+        # The next call would take up to 16 times as long. The first one may be slow only once.
+        is_long = spent + 16 * times[-1][1] > 0.25 * seconds
+        if size >= most or spent > seconds or (len(times) > 1 and is_long):
             break
     # The first call may make tables; it counts only if there is no other.
     (fewer, quick), (more, slow) = times[min(1, len(times) - 1)], times[-1]
     each = (slow - quick) / (more - fewer) if more > fewer and slow > 1.2 * quick else slow / more
-    left = seconds - (time.monotonic() - start) - calls * max(quick - fewer * each, 0.0)
+    fixed = min(seconds_of for _, seconds_of in times)  # the least: a pause of the machine is no cost
+    left = seconds - spent - calls * max(fixed - each, 0.0)
     return int(max(min(most, 0.7 * max(left, 0.0) / max(each, 1e-9)), _LEAST_DRAWS)) // 4 * 4
 
 

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from lapwing.audit.attack import proportion_at_least, proportion_at_most
+from lapwing.audit.stages.proportions import proportion_at_least, proportion_at_most
 from lapwing.core.chances import percent, percent_down, percent_up
 from lapwing.core.exact import Number, exact, set_fields, short, whole
 from lapwing.errors import BadParameter
@@ -197,9 +197,9 @@ class AttackResult:
         return (
             f"Without protection, the attacker is right about {shown.right:,} of {shown.trials:,} people. "
             f"Against Lapwing, the same attacker is right about {safe.right:,} of {safe.trials:,} "
-            f"({100 * safe.rate:.1f} %; interval of 95 %: {100 * safe.low:.1f} to {100 * safe.high:.1f} %). "
-            f"In the long run, a blind guess is right in {percent(self.chance)} of the cases, and no attacker "
-            f"in more than {percent_up(self.limit_up)}."
+            f"({100 * safe.rate:.1f} %; interval of 95 %: {100 * safe.low:.1f} to "
+            f"{100 * safe.high:.1f} %). In the long run, a blind guess is right in {percent(self.chance)} "
+            f"of the cases, and no attacker in more than {percent_up(self.limit_up)}."
         )
 
     @property

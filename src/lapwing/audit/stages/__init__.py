@@ -1,0 +1,1 @@
+"""The stages of an audit: ways to attack a claim, cheapest first."""

@@ -2,7 +2,7 @@
 
 The picture of several parties needs runs of the protocols: its numbers are read from parties.json in the
 folder, if that exists. `lapwing party compare --out parties.json` measures them. The pictures of attacks are
-drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures their numbers.
+drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def _measured_attack(found: dict[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(
         attack=found["attack"], title=found["title"], guesses=found["attacker_guesses"],
         without=found["unprotected_release"], through=found["protected_release"],
-        epsilon=found["epsilon"], chance=found["chance"], limit_up=found["limit"], steps=steps, course=course,
+        epsilon=found["epsilon"], chance=found["chance"], limit_up=found["limit"], steps=steps,
+        course=course,
         **{side: SimpleNamespace(**found[side]) for side in sides},
     )  # fmt: skip
 

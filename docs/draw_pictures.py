@@ -1,8 +1,8 @@
 """Draw the pictures of the documentation: `python docs/draw_pictures.py FOLDER`.
 
 The picture of several parties needs runs of the protocols: its numbers are read from parties.json in the
-folder, if that exists. `lapwing party compare --out parties.json` measures them. The pictures of attacks are
-drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures it.
+folder, if that exists. `lapwing party compare --out parties.json` measures them. The pictures of attacks
+are drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures it.
 """
 
 from __future__ import annotations

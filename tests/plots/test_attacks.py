@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ from lapwing.audit.attacks.attack_result import CoursePoint, SuccessCount
 from lapwing.errors import BadParameter
 from lapwing.plots import save
 from lapwing.plots.attacks import attack_course, attack_success
+from support.doc_pictures import draw_pictures
 
 
 def _result() -> AttackResult:
@@ -48,3 +50,15 @@ def test_nothing_to_draw_is_told() -> None:
         attack_success("x", [])
     with pytest.raises(BadParameter):
         attack_course("x", _result())
+
+
+def test_the_pictures_of_the_documentation_come_from_measured_numbers(tmp_path: Path) -> None:
+    assert draw_pictures.attack_pictures(tmp_path) == {}
+    course = [{"days": day, **_sides(_result())} for day in (1, 2)]
+    measured = [_result().to_json(), {**_result().to_json(), "attack": "refill", "course": course}]
+    (tmp_path / "attacks.json").write_text(json.dumps(measured))
+    assert set(draw_pictures.attack_pictures(tmp_path)) == {"attacks", "attack-linkage", "attack-refill"}
+
+
+def _sides(result: AttackResult) -> dict[str, object]:
+    return {"unprotected": result.unprotected.to_json(), "protected": result.protected.to_json()}

@@ -39,7 +39,7 @@ def test_a_violation_exits_with_1(shell: Shell) -> None:
     ("arguments", "told"),
     [
         (["linkge"], 'Did you mean "linkage"'),
-        (["linkage", "--epsilon", "0"], "must lie between 0.01 and 8"),
+        (["linkage", "--epsilon", "0"], "must lie between 0.05 and 8"),
         (["linkage", "--epsilon", "much"], "epsilon"),
         (["linkage", "--runs", "0"], "at least 1"),
         (["linkage", "--runs", "ten"], "whole number"),

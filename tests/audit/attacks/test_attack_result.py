@@ -58,7 +58,9 @@ def test_the_json_form_has_plain_values() -> None:
     assert found["violation"] is False
 
 
-@pytest.mark.parametrize("bad", [{"epsilon": "0"}, {"epsilon": 9}, {"runs": 0}, {"runs": 10**6}])
+@pytest.mark.parametrize(
+    "bad", [{"epsilon": "0"}, {"epsilon": 9}, {"epsilon": Fraction(1, 3)}, {"runs": 0}, {"runs": 10**6}]
+)
 def test_bad_settings_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(BadParameter):
         AttackSettings.of(**{"epsilon": 1, **bad})  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
 """Draw the pictures of the documentation: `python docs/draw_pictures.py FOLDER`.
 
 The picture of several parties needs runs of the protocols: its numbers are read from parties.json in the
-folder, if that exists. `lapwing party compare --out parties.json` measures them.
+folder, if that exists. `lapwing party compare --out parties.json` measures them. The pictures of attacks
+are drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lapwing.audit.attacks.all_attacks import ATTACKS, OVERVIEW
 from lapwing.core.budget import Terms
 from lapwing.core.losses import GaussianNoise, LaplaceNoise, Loss
 from lapwing.examples.town import TOWN_CENSUS, write_town
@@ -28,6 +31,7 @@ from lapwing.ledger.budget_history import (
     grant_of,
 )
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
+from lapwing.plots.attacks import attack_course, attack_success
 from lapwing.plots.parties import MeasuredErrors, parties
 from lapwing.plots.publish import release_error
 from lapwing.publish import Publication
@@ -51,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         "spending": spending(invented_clinic()),
         "release-error": planned_census(),
         **parties_pictures(folder),
+        **attack_pictures(folder),
     }
     for name, figure in pictures.items():
         save(figure, folder / f"{name}.svg")
@@ -72,6 +77,38 @@ def parties_pictures(folder: Path) -> dict[str, Figure]:
     if not (measured := folder / "parties.json").is_file():
         return {}
     return {"parties": parties(MeasuredErrors.from_json(json.loads(measured.read_text(encoding="utf-8"))))}
+
+
+def attack_pictures(folder: Path) -> dict[str, Figure]:
+    """Return the pictures of attacks whose numbers are in the folder; nothing if they are not there."""
+    if not (measured := folder / "attacks.json").is_file():
+        return {}
+    results = [_measured_attack(found) for found in json.loads(measured.read_text())]
+    pictures = {"attacks": attack_success(OVERVIEW, results)}
+    for name, attack in ATTACKS.items():
+        mine = [result for result in results if result.attack == name]
+        if mine and mine[0].course:
+            pictures[f"attack-{name}"] = attack_course(attack.headline, mine[0])
+        elif mine:
+            pictures[f"attack-{name}"] = attack_success(attack.headline, mine)
+    return pictures
+
+
+def _measured_attack(found: dict[str, Any]) -> SimpleNamespace:
+    """Return a result as `lapwing attack --json` prints it, for the pictures."""
+    sides = ("unprotected", "protected")
+    steps = next((key for point in found["course"] for key in point if key not in sides), "")
+    course = [
+        SimpleNamespace(after=point[steps], **{side: SimpleNamespace(**point[side]) for side in sides})
+        for point in found["course"]
+    ]
+    return SimpleNamespace(
+        attack=found["attack"], title=found["title"], guesses=found["attacker_guesses"],
+        without=found["unprotected_release"], through=found["protected_release"],
+        epsilon=found["epsilon"], chance=found["chance"], limit_up=found["limit"], steps=steps,
+        course=course,
+        **{side: SimpleNamespace(**found[side]) for side in sides},
+    )  # fmt: skip
 
 
 def invented_clinic() -> BudgetHistory:

@@ -42,7 +42,7 @@ def attack(
             "longitudinal; or all.",
         ),
     ],
-    epsilon: Annotated[str, typer.Option(help="The lifetime ε of each person, from 0.01 to 8.")] = "1",
+    epsilon: Annotated[str, typer.Option(help="The lifetime ε of each person, from 0.05 to 8.")] = "1",
     runs: Annotated[
         str | None, typer.Option(help="How many people to attack; each attack has its own number.")
     ] = None,

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lapwing.core.chances import percent_up
 from lapwing.core.exact import short
 from lapwing.errors import BadParameter
 from lapwing.plots.style import (
@@ -177,8 +178,16 @@ def _one_attack(axes: Axes, attack: DrawnAttack, top: float) -> None:
     axes.plot([limit, limit], [top - 1.4, top + 0.4], color=INK, linewidth=1.6, linestyle="--")
     look: dict[str, Any] = {"size": 9.5, "annotation_clip": False}
     side = "left" if limit < 80 else "right"
-    note_beside(axes, f"limit {_per_cent(limit)}", (limit, top + 0.4), (0, 2), ha=side, va="bottom", **look)
-    below = f"blind guess {_per_cent(chance)}"
+    note_beside(
+        axes,
+        f"limit {percent_up(attack.limit_up)}",
+        (limit, top + 0.4),
+        (0, 2),
+        ha=side,
+        va="bottom",
+        **look,
+    )
+    below = f"blind guess {chance:g} %"
     note_beside(axes, below, (chance, top - 1.4), (0, -2), ha="center", va="top", color=GREY, **look)
 
 
@@ -218,8 +227,10 @@ def attack_course(headline: str, attack: DrawnAttack) -> Figure:
             ends.append(EndLabel(rates[-1], _folded(label), colour))
         axes.axhline(limit, color=INK, linewidth=1.6, linestyle="--")
         axes.axhline(chance, color=GREY, linewidth=1.3, linestyle=":")
-        ends.append(EndLabel(limit, f"limit of all attacks\non Lapwing: {_per_cent(limit)}", INK))
-        ends.append(EndLabel(chance, f"blind guess: {_per_cent(chance)}", GREY))
+        ends.append(
+            EndLabel(limit, f"limit of all attacks\non Lapwing: {percent_up(attack.limit_up)}", INK)
+        )
+        ends.append(EndLabel(chance, f"blind guess: {chance:g} %", GREY))
         axes.set_xscale("log")
         axes.set_xlim(after[0], after[-1])
         axes.set_ylim(0, 104)
@@ -242,9 +253,3 @@ def _ticks(after: Sequence[int]) -> list[int]:
 def _folded(label: str, letters: int = 26) -> str:
     """Return a label with lines of at most this many letters."""
     return "\n".join(textwrap.fill(line, letters) for line in label.split("\n"))
-
-
-def _per_cent(value: float) -> str:
-    """Return a percentage, rounded up to a tenth."""
-    tenths = -int(-value * 10 // 1)
-    return f"{min(tenths, 1000) / 10:g} %"

@@ -14,14 +14,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from lapwing.audit.attack import proportion_at_least, proportion_at_most
+from lapwing.audit.stages.proportions import proportion_at_least, proportion_at_most
 from lapwing.core.chances import percent, percent_down, percent_up
 from lapwing.core.exact import Number, exact, set_fields, short, whole
 from lapwing.errors import BadParameter
 
 CONFIDENCE = 0.95  # of the intervals that are shown
 VIOLATION_ERROR = 1e-7  # the probability of a false alarm of one attack
-LEAST_EPSILON, GREATEST_EPSILON = Fraction(1, 100), Fraction(8)
+LEAST_EPSILON, GREATEST_EPSILON = Fraction(1, 20), Fraction(8)
+EPSILON_PARTS = 10**9  # a ledger counts ε in billionths
 MOST_RUNS = 100_000
 Progress = Callable[[int, int], None]
 
@@ -31,8 +32,8 @@ class AttackSettings:
     """The settings of an attack.
 
     Args:
-        epsilon: The lifetime budget of every person that is attacked, 0.01 to 8. There is no δ unless the
-            attack needs one.
+        epsilon: The lifetime budget of every person that is attacked, 0.05 to 8, in whole billionths.
+            There is no δ unless the attack needs one.
         runs: The number of people to attack, each with one guess. None: as the attack says.
         progress: Called with the work that is done and all work.
 
@@ -52,6 +53,8 @@ class AttackSettings:
                 f"must lie between {short(float(LEAST_EPSILON))} and {short(float(GREATEST_EPSILON))}. "
                 "With less, answers are noise alone; with more, nothing is hidden",
             )
+        if (epsilon * EPSILON_PARTS).denominator != 1:
+            raise BadParameter("epsilon", "must have at most nine digits after the point, such as 0.5")
         set_fields(self, epsilon=epsilon)
         if self.runs is not None and whole(self.runs, "runs", at_least=1) > MOST_RUNS:
             raise BadParameter("runs", f"must be at most {MOST_RUNS:,}")
@@ -197,9 +200,9 @@ class AttackResult:
         return (
             f"Without protection, the attacker is right about {shown.right:,} of {shown.trials:,} people. "
             f"Against Lapwing, the same attacker is right about {safe.right:,} of {safe.trials:,} "
-            f"({100 * safe.rate:.1f} %; interval of 95 %: {100 * safe.low:.1f} to {100 * safe.high:.1f} %). "
-            f"In the long run, a blind guess is right in {percent(self.chance)} of the cases, and no attacker "
-            f"in more than {percent_up(self.limit_up)}."
+            f"({100 * safe.rate:.1f} %; interval of 95 %: {100 * safe.low:.1f} to "
+            f"{100 * safe.high:.1f} %). In the long run, a blind guess is right in {percent(self.chance)} "
+            f"of the cases, and no attacker in more than {percent_up(self.limit_up)}."
         )
 
     @property

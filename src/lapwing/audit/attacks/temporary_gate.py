@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lapwing.audit.attacks.attack_result import EPSILON_PARTS
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
 
 ATTACKER = "the attacker"
 _STATE = "LAPWING_STATE"
-_UNIT = 10**9  # a ledger counts ε in billionths
 
 
 @contextmanager
@@ -92,4 +92,4 @@ def opened(policy: Path) -> Iterator[Dataset]:
 
 def part_of(epsilon: Fraction, parts: int) -> Fraction:
     """Return ε / parts, rounded down to whole units of a ledger, so that all parts fit."""
-    return Fraction(epsilon * _UNIT // parts, _UNIT)
+    return Fraction(epsilon * EPSILON_PARTS // parts, EPSILON_PARTS)

@@ -1,0 +1,30 @@
+"""The same question, many times."""
+
+from __future__ import annotations
+
+import pytest
+
+from lapwing.audit.attacks.attack_result import AttackSettings
+from lapwing.audit.attacks.averaging import averaging
+
+
+def test_the_attack_succeeds_without_protection_and_stays_below_the_limit_with_it() -> None:
+    for found in averaging(AttackSettings.of(1, 50)):
+        assert found.unprotected.rate >= 0.9
+        assert found.protected.rate < 0.97
+        assert not found.is_violation, found.sentence
+
+
+def test_lapwing_answers_ten_times_and_no_more() -> None:
+    [found] = averaging(AttackSettings.of(1, 5))
+    assert "gave 10 new answers" in found.notes[1]
+    late = [point.protected for point in found.course if point.after >= 10]
+    assert len({(one.right, one.trials) for one in late}) == 1
+
+
+def test_a_gate_that_never_refuses_is_called_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A price that is a tenth of the true one lets more answers through than the promise has room for."""
+    monkeypatch.setattr("lapwing.audit.attacks.averaging.part_of", lambda epsilon, parts: epsilon / 100)
+    [found] = averaging(AttackSettings.of(1, 5))
+    assert found.is_violation
+    assert "13 answers" in found.sentence

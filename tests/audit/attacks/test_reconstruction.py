@@ -1,0 +1,13 @@
+"""Random subset sums."""
+
+from __future__ import annotations
+
+from lapwing.audit.attacks.attack_result import AttackSettings
+from lapwing.audit.attacks.reconstruction import reconstruction
+
+
+def test_the_attack_succeeds_without_protection_and_stays_below_the_limit_with_it() -> None:
+    for found in reconstruction(AttackSettings.of(1, 100)):
+        assert found.unprotected.rate >= 0.9
+        assert found.protected.rate < 0.97
+        assert not found.is_violation, found.sentence

@@ -93,7 +93,8 @@ def test_time_and_error_are_divided_over_all_stages_with_chance() -> None:
 
     several = [case_with(sampled=run, canaries=run, exact=lambda _: held(Stage.EXACT)) for _ in range(3)]
     report = run_audit(several, StageBudget(seconds=12, error=6e-6))
-    assert [(one.seconds, one.error) for one in budgets] == [(2, pytest.approx(1e-6))] * 6
+    assert [one.seconds for one in budgets] == [2] * 6
+    assert [one.error for one in budgets] == pytest.approx([1e-6] * 6)
     assert report.error == 6e-6
 
 
@@ -114,11 +115,9 @@ def _harmless() -> PlantedBug:
 
 def test_nothing_to_audit_and_senseless_limits_are_refused() -> None:
     case = case_with(exact=lambda _: held(Stage.EXACT))
-    for refused in (lambda: run_audit([]), lambda: run_audit([case], StageBudget(seconds=0))):
+    for claims, budget in (([], QUICK), ([case], StageBudget(seconds=0)), ([case], StageBudget(error=0.0))):
         with pytest.raises(BadParameter):
-            refused()
-    with pytest.raises(BadParameter):
-        run_audit([case], StageBudget(error=0.0))
+            run_audit(claims, budget)
 
 
 def test_a_report_is_plain_json() -> None:

@@ -216,9 +216,7 @@ def mechanism(
         if epsilon is None:
             raise BadParameter("epsilon", "give the ε that the function claims: --epsilon 1")
         with os_errors_told():
-            found = [
-                case_of_function(name, epsilon, delta, pairs=data, seconds=seconds, memory=memory << 20)
-            ]
+            found = [case_of_function(name, epsilon, delta, pairs=data, memory=memory << 20)]
         command = f"lapwing audit mechanism {quote(name)} --epsilon {epsilon} --delta {delta}"
         if data is not None:
             command += f" --data {quote(str(data))}"

@@ -21,7 +21,10 @@ def tell_audit() -> None:
     [caught] = run_self_check([bug], QUICK).bugs
     exact = result.stages[-1]
     verdict = "no violation found" if result.witness is None and not result.unable else "VIOLATION"
-    found = f"the true ε is {caught.measured:.2f}" if caught.measured is not None else "it is caught"
+    outcome = "caught" if caught.is_caught else "NOT CAUGHT"
+    found = (
+        f"the true ε is at least {caught.measured:.2f}" if caught.measured is not None else "it is caught"
+    )
     with console() as out:
         heading(out, "The auditor: it tries to break every claim, on generated data")
         points(
@@ -29,8 +32,8 @@ def tell_audit() -> None:
             (
                 f"{case.name} noise, claimed ε {float(case.epsilon):g}: {verdict} in {exact.checks} "
                 f"comparisons of exact probabilities. The largest true ε is {exact.measured:.4f}.",
-                f"Broken on purpose ({bug.wrong}), claimed ε {caught.claimed:g}: "
-                f"{'caught' if caught.is_caught else 'NOT CAUGHT'} by the {caught.stage.value} stage, {found}.",
+                f"Broken on purpose ({bug.wrong}), claimed ε {caught.claimed:g}: {outcome} by the "
+                f"{caught.stage.value} stage, {found}.",
             ),
         )
         indented(out, "Try `lapwing audit all --quick`, and `lapwing attack all`.")

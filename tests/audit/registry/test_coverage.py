@@ -39,7 +39,7 @@ class PlantedMechanism(Laplace):
     """Exported, and audited by nobody."""
 
 
-class PlantedTrainer(NaiveBayes):  # type: ignore[misc]
+class PlantedTrainer(NaiveBayes):
     """Exported, and audited by nobody."""
 
 

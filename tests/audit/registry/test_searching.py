@@ -11,8 +11,8 @@ from lapwing.audit.case import Stage, StageBudget
 from lapwing.audit.laws.repetition_laws import best_of_negative_binomial
 from lapwing.audit.registry import searching
 from lapwing.audit.registry.searching import searching_fit, selection_cases
-from lapwing.audit.stages.distances import distance
 from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.audit.stages.input_distances import distance
 from lapwing.audit.training_runs import charged_loss
 from lapwing.core.losses import Loss, Pure
 from lapwing.core.selection import PermuteAndFlip

@@ -17,8 +17,8 @@ import numpy as np
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
 from lapwing.audit.laws import Law, exp, exponential, gaussian, permute_and_flip, precise
 from lapwing.audit.laws.repetition_laws import best_of_negative_binomial, best_of_poisson
-from lapwing.audit.stages.distances import FoundDistance, Inputs, distance
 from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.audit.stages.input_distances import FoundDistance, Inputs, distance
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, replay_stage
 from lapwing.audit.training_runs import (
     SEEDS,

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.stages.distances import FoundDistance, NotComparable, distance, named_counts
+from lapwing.audit.stages.input_distances import FoundDistance, NotComparable, distance, named_counts
 from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, FIRST_ORDER, default_orders, price
 from lapwing.core.losses import Loss, Repeated, SequentialComposition
 from lapwing.core.observed import observing

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.audit.stages.distances import FoundDistance, NotComparable, distance
+from lapwing.audit.stages.input_distances import FoundDistance, NotComparable, distance
 from lapwing.core.gaussian import Gaussian, GaussianShares
 from lapwing.core.laplace import Laplace, LaplaceShares
 from lapwing.core.losses import Relation
@@ -56,7 +56,7 @@ def units(**of_keys: int) -> dict[str, Any]:
         (RandomizedResponse.two_coins(), {"answers": [0, 1]}, {"answers": [1, 0]}, 2, 1),
     ],
 )
-def test_distances_and_what_is_declared(
+def test_input_distances_and_what_is_declared(
     mechanism: Any, one: dict[str, Any], other: dict[str, Any], found: int, declared: int | str
 ) -> None:
     for inputs in ((one, other), (other, one)):

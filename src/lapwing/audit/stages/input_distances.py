@@ -4,7 +4,7 @@ Claim    if the distance that is found is at most the declared one, the loss of 
          its output reveals about the two inputs.
 Because  each distance is the one that the claim of the mechanism's class is about: L1, squared L2, the
          largest move of a score, changed rows of a spectrum, changed keys, changed answers.
-Test     tests/audit/stages/test_distances.py
+Test     tests/audit/stages/test_input_distances.py
 """
 
 from __future__ import annotations

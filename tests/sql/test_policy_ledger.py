@@ -20,6 +20,7 @@ from lapwing.sql.policy_file import load_policy
 from sql.conftest import POLICY
 from sql.test_releasing import reopened
 from support.raised import named
+from support.reached import reaching
 
 Open = Callable[..., Dataset]
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -74,15 +75,13 @@ def test_L6_a_ledger_that_is_gone_is_not_made_anew(opened: Open, tmp_path: Path)
 
 def test_people_stay_in_their_cohorts_when_their_ids_become_texts(opened: Open, tmp_path: Path) -> None:
     """Each cohort has a budget of its own: who moved would be charged to two, each as if it were all."""
-    seen: list[int] = []
     dataset = opened(more=COHORTS)
-    dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
 
     def counted() -> list[int]:
-        seen.clear()
-        for cohort in range(4):
-            dataset.ask(f"SELECT COUNT(*) AS n FROM visits WHERE cohort = {cohort}", epsilon="0.1")
-        return list(seen)
+        with reaching() as reached:
+            for cohort in range(4):
+                dataset.ask(f"SELECT COUNT(*) AS n FROM visits WHERE cohort = {cohort}", epsilon="0.1")
+        return [call.values[0] for call in reached]
 
     before = counted()
     file = tmp_path / "visits.parquet"

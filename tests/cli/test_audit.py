@@ -32,11 +32,11 @@ def test_an_unknown_name_gets_a_hint(shell: Shell) -> None:
     assert done.error.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["narrow_noise", "float_noise"])
+@pytest.mark.parametrize("name", ["narrow_noise", pytest.param("float_noise", marks=[pytest.mark.slow])])
 def test_a_broken_function_ends_with_1_and_a_witness(shell: Shell, name: str) -> None:
     shell.good("audit", "example")
     target = f"own_mechanisms.py:{name}"
-    done = shell("audit", "mechanism", target, "--epsilon", "1", "--seconds", "4", "--html", "report.html")
+    done = shell("audit", "mechanism", target, "--epsilon", "1", "--quick", "--html", "report.html")
     assert done.code == 1
     assert f"Violation: {target}" in done.out
     for line in ("inputs", "what shows it", "true ε", "to repeat it"):
@@ -44,12 +44,11 @@ def test_a_broken_function_ends_with_1_and_a_witness(shell: Shell, name: str) ->
     assert "Violation found" in Path("report.html").read_text()
 
 
+@pytest.mark.slow  # the guide does the same
 def test_the_example_can_be_written_again_and_the_right_function_passes(shell: Shell) -> None:
     for _ in range(2):
         shell.good("audit", "example")
-    done = shell(
-        "audit", "mechanism", "own_mechanisms.py:right", "--epsilon", "1", "--seconds", "3", "--json"
-    )
+    done = shell("audit", "mechanism", "own_mechanisms.py:right", "--epsilon", "1", "--quick", "--json")
     assert done.code == 0
     [stage] = done.json["cases"][0]["stages"]
     assert stage["measured"] <= 1 < stage["could_show"]

@@ -25,6 +25,7 @@ _FEWEST_BINS, _MOST_BINS = 16, 64
 _MOST_KEYS = 10
 _MOST_FEATURES = 64
 _ROUNDS = 12
+_EXAMPLES = 5
 Family = Callable[[Pool], Codes | None]
 
 
@@ -36,6 +37,7 @@ class Event:
     trials: int
     share: tuple[float, float]
     codes: NDArray[np.bool_]
+    examples: tuple[str, ...]  # outputs in it that were frequent in the choosing half
 
 
 def likelihood(pool: Pool) -> Codes:
@@ -236,4 +238,14 @@ def best_event(codes: Codes, pool: Pool, delta: float, *, is_reversed: bool) -> 
     chosen[ranked[: cut + 1]] = True
     happened = chosen[codes] & ~pool.chooses
     hits = int((happened & first_is).sum()), int((happened & ~first_is).sum())
-    return Event(hits, int((~pool.chooses & first_is).sum()), (float(p[cut]), float(q[cut])), chosen)
+    share = float(p[cut]), float(q[cut])
+    examples = _examples(pool, chosen[codes] & pool.chooses & first_is)
+    return Event(hits, int((~pool.chooses & first_is).sum()), share, chosen, examples)
+
+
+def _examples(pool: Pool, inside: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the most frequent of some outputs, as texts."""
+    places = np.flatnonzero(inside)
+    _, first, counts = np.unique(pool.exact[places], return_index=True, return_counts=True)
+    often = np.argsort(-counts, kind="stable")[:_EXAMPLES]
+    return tuple(pool.shown(int(places[first[place]])) for place in often)

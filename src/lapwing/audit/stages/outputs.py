@@ -21,6 +21,7 @@ Outputs = NDArray[Any] | Sequence[object]
 Codes = NDArray[np.int64]
 _MOST_COLUMNS = 32
 _MOST_TEXT = 500  # characters of an error's message
+_MOST_SHOWN = 60  # characters of an output in a witness
 _SIMPLE = (bool, int, float, str, bytes, type(None))
 
 
@@ -62,6 +63,7 @@ class Pool:
         is_other: Whether an output was drawn on the second input.
         chooses: Whether an output is in the half that chooses events. The rest is fresh.
         nans: The number of outputs with NaN in them.
+        outputs: The outputs themselves.
     """
 
     exact: Codes
@@ -71,6 +73,14 @@ class Pool:
     is_other: NDArray[np.bool_]
     chooses: NDArray[np.bool_]
     nans: int
+    outputs: NDArray[Any] | list[object]
+
+    def shown(self, place: int) -> str:
+        """Return one output as a short text."""
+        value = self.outputs[place]
+        plain = value.tolist() if isinstance(value, np.ndarray) else value
+        text = str(plain[0]) if isinstance(plain, list) and len(plain) == 1 else str(plain)
+        return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def pooled(one: Outputs, other: Outputs) -> Pool:
@@ -84,12 +94,12 @@ def pooled(one: Outputs, other: Outputs) -> Pool:
         rows = both[order]
         kinds = np.zeros(2 * size, dtype=np.int64)
         nans = int(np.isnan(rows).any(axis=1).sum())
-        return Pool(_equal_rows(rows), rows, kinds, None, is_other, chooses, nans)
+        return Pool(_equal_rows(rows), rows, kinds, None, is_other, chooses, nans, rows)
     mixed = [both[place] for place in order]
     texts = [canonical(value) for value in mixed]
     return Pool(
         _equal_texts(texts), _numbers(mixed, chooses), _equal_texts([kind_of(value) for value in mixed]),
-        _tokens(mixed), is_other, chooses, sum(kind_of(value) == "NaN" for value in mixed),
+        _tokens(mixed), is_other, chooses, sum(kind_of(value) == "NaN" for value in mixed), mixed,
     )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ class CountedEvent:
     hits: tuple[int, int]
     trials: int
     at_least: float
+    examples: tuple[str, ...] = ()
 
     @property
     def is_violation(self) -> bool:
@@ -281,7 +282,7 @@ def _judged(
                 events.append(
                     CountedEvent(
                         pair.description, family, is_reversed, float(epsilon), float(delta),
-                        event.hits, event.trials, shown,
+                        event.hits, event.trials, shown, event.examples,
                     )
                 )  # fmt: skip
     return SampledVerdict(
@@ -368,7 +369,8 @@ def _witness(event: CountedEvent, each: float) -> Witness:
     first, second = ("second", "first") if event.is_reversed else ("first", "second")
     return Witness(
         pair=event.pair,
-        event=f"{event.family}: a set of outputs that is more likely on the {first} input",
+        event=f"a set of outputs that is more likely on the {first} input, found by {event.family}. "
+        f"It has, among others: {', '.join(event.examples)}",
         numbers={
             f"times on the {first} input": event.hits[0],
             f"times on the {second} input": event.hits[1],

@@ -13,14 +13,30 @@ from lapwing.plots.html_page import bar, grid, note, page, section
 MEASURES = {
     Stage.REPLAY: "inputs of all mechanisms on neighbouring data, against their declared sensitivity",
     Stage.EXACT: "all probabilities under both inputs: the true ε, without chance",
-    Stage.SAMPLED: "outputs were drawn; the true ε is at least the measured one, up to the error",
-    Stage.CANARIES: "one training run; the true ε is at least the measured one, up to the error",
+    Stage.SAMPLED: "outputs were drawn; the true ε is at least the one found, up to the error",
+    Stage.CANARIES: "one training run; the true ε is at least the one found, up to the error",
 }
+
+_HEADS = ("claim", "", "stage", "claimed ε", "found ε", "would show", "comparisons", "result")
 
 
 def shown_epsilon(value: float | None) -> str:
     """Return an ε in words; "–" if there is none."""
     return "–" if value is None else short(round(value, 4))
+
+
+def witness_rows(one: CaseResult) -> list[tuple[str, str]]:
+    """Return the evidence of a violation as names and texts; nothing if there is none."""
+    witness = one.witness
+    if witness is None:
+        return []
+    rows = [("inputs", witness.pair), ("what shows it", witness.event)]
+    if witness.at_least is not None:
+        claim = shown_epsilon(float(one.case.epsilon))
+        rows.append(("true ε", f"at least {shown_epsilon(witness.at_least)}, where {claim} is claimed"))
+    for name, value in witness.numbers.items():
+        rows.append((name, f"{value:.4g}" if isinstance(value, float) else str(value)))
+    return [*rows, ("to repeat it", one.command)]
 
 
 def outcome_of(result: StageResult) -> str:
@@ -35,7 +51,7 @@ def html_report(report: AuditReport) -> bytes:
     caught = sum(one.is_caught for one in report.self_check)
     seconds = sum(one.seconds for one in report.cases)
     facts = (
-        f"Audited {len(report.cases)} claims with Lapwing {report.version} on "
+        f"Audited {len(report.cases)} claim{'s' * (len(report.cases) > 1)} with Lapwing {report.version} on "
         f"{report.started:%Y-%m-%d %H:%M} UTC, in {seconds:.0f} s. If every claim is true, this audit "
         f"reports a violation with probability at most {short(report.error)}."
     )
@@ -44,27 +60,23 @@ def html_report(report: AuditReport) -> bytes:
         note(facts),
         *_violations(report),
         section(
-            "Claimed and measured",
+            "Claimed and found",
             note(
-                "Blue is the claimed ε, orange the largest ε that a stage found. Orange must not be longer."
+                "Blue is the claimed ε, orange the largest ε that a stage found: orange must not be longer. "
+                'Replay finds no ε: it compares the inputs of mechanisms. The column "would show" has the '
+                "smallest true ε with which the stage would have found a violation."
             ),
             grid(
-                (
-                    "claim",
-                    "stage",
-                    "result",
-                    "claimed ε",
-                    "measured ε",
-                    "would have shown",
-                    "comparisons",
-                    "",
-                ),
+                _HEADS,
                 [row for one in report.cases for row in _rows(one)],
-                bars=7,
+                bars=1,
+                is_narrow=True,
+                wrapped=7,
             ),
         ),
         section(
-            "What the stages do", grid(("stage", "it compares"), [(s.value, MEASURES[s]) for s in Stage])
+            "What the stages do",
+            grid(("stage", "it compares"), [(s.value, MEASURES[s]) for s in Stage], wrapped=1),
         ),
         section(
             "Self-check",
@@ -87,15 +99,7 @@ def html_report(report: AuditReport) -> bytes:
 
 def _violations(report: AuditReport) -> Iterator[str]:
     for one in report.violations:
-        witness = one.witness
-        assert witness is not None
-        rows = [("inputs", witness.pair), ("what shows it", witness.event)]
-        if witness.at_least is not None:
-            claim = f"ε {shown_epsilon(float(one.case.epsilon))}"
-            rows.append(("true ε", f"at least {shown_epsilon(witness.at_least)}, claimed {claim}"))
-        rows += [(name, str(value)) for name, value in witness.numbers.items()]
-        rows.append(("to repeat it", one.command))
-        yield section(f"Violation: {one.case.name}", grid(("", ""), rows))
+        yield section(f"Violation: {one.case.name}", grid(("", ""), witness_rows(one), wrapped=1))
 
 
 def _rows(one: CaseResult) -> Iterator[tuple[str, ...]]:
@@ -105,13 +109,13 @@ def _rows(one: CaseResult) -> Iterator[tuple[str, ...]]:
         drawn = bar(result.claimed / most) + (bar(measured / most, "bar other") if measured else "")
         yield (
             one.case.name if not place else "",
+            drawn,
             result.stage.value,
-            outcome_of(result),
             shown_epsilon(result.claimed),
             shown_epsilon(result.measured),
             shown_epsilon(result.could_show),
             f"{result.checks:,}",
-            drawn,
+            outcome_of(result),
         )
 
 
@@ -123,4 +127,4 @@ def _notes(report: AuditReport) -> Iterator[str]:
         for line in result.notes
     ]
     if rows:
-        yield section("Notes", grid(("claim", "stage", "note"), rows))
+        yield section("Notes", grid(("claim", "stage", "note"), rows, wrapped=2))

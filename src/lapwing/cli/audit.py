@@ -121,18 +121,10 @@ def show_report(report: AuditReport) -> None:
 
 
 def _show_witness(out: Console, one: CaseResult) -> None:
-    from lapwing.audit.report import shown_epsilon
+    from lapwing.audit.report import witness_rows
 
-    witness = one.witness
-    assert witness is not None
     heading(out, f"Violation: {one.case.name}")
-    rows = [("inputs", witness.pair), ("what shows it", witness.event)]
-    if witness.at_least is not None:
-        claim = shown_epsilon(float(one.case.epsilon))
-        rows.append(("true ε", f"at least {shown_epsilon(witness.at_least)}, where {claim} is claimed"))
-    rows += [(name, str(value)) for name, value in witness.numbers.items()]
-    rows.append(("to repeat it", one.command))
-    pairs(out, rows)
+    pairs(out, witness_rows(one))
 
 
 def _named(name: str) -> list[AuditCase]:

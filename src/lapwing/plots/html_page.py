@@ -13,6 +13,7 @@ th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr + tr td { border-top: 1px solid #eee; }
 .bar { background: #0072B2; height: .55rem; } .other { background: #D55E00; } .note { color: #666; }
 td.bars { width: 45%; min-width: 8rem; } td.bars div { min-width: 1px; }
+td.few { width: 7rem; min-width: 5rem; } td.wrap { white-space: normal; text-align: left; }
 """
 
 
@@ -36,17 +37,30 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bars: int | None = None) -> str:
-    """Return a table of texts. The column `bars` holds HTML that was made here."""
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="bars">{cell}</td>' if place == bars else f"<td>{escape(cell)}</td>"
-            for place, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
+def grid(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    bars: int | None = None,
+    is_narrow: bool = False,
+    wrapped: int | None = None,
+) -> str:
+    """Return a table of texts.
+
+    Args:
+        heads: The names of the columns.
+        rows: The texts of the cells.
+        bars: The column that holds bars: HTML that was made here.
+        is_narrow: Whether bars are short.
+        wrapped: A column of long texts, which are broken into lines.
+    """
+    kinds = {bars: "bars few" if is_narrow else "bars", wrapped: "wrap"}
+
+    def cell(place: int, text: str) -> str:
+        kind = f' class="{kinds[place]}"' if place in kinds else ""
+        return f"<td{kind}>{text if place == bars else escape(text)}</td>"
+
+    body = "".join(f"<tr>{''.join(cell(*one) for one in enumerate(row))}</tr>" for row in rows)
     top = "".join(f"<th>{escape(head)}</th>" for head in heads)
     return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 

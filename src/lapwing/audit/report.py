@@ -51,8 +51,8 @@ def html_report(report: AuditReport) -> bytes:
     caught = sum(one.is_caught for one in report.self_check)
     seconds = sum(one.seconds for one in report.cases)
     facts = (
-        f"Audited {len(report.cases)} claim{'s' * (len(report.cases) > 1)} with Lapwing {report.version} on "
-        f"{report.started:%Y-%m-%d %H:%M} UTC, in {seconds:.0f} s. If every claim is true, this audit "
+        f"Audited {len(report.cases)} claim{'s' * (len(report.cases) > 1)} with Lapwing {report.version} "
+        f"on {report.started:%Y-%m-%d %H:%M} UTC, in {seconds:.0f} s. If every claim is true, this audit "
         f"reports a violation with probability at most {short(report.error)}."
     )
     parts = [
@@ -62,15 +62,14 @@ def html_report(report: AuditReport) -> bytes:
         section(
             "Claimed and found",
             note(
-                "Blue is the claimed ε, orange the largest ε that a stage found: orange must not be longer. "
-                'Replay finds no ε: it compares the inputs of mechanisms. The column "would show" has the '
+                "Blue is the claimed ε, orange the largest ε that a stage found: orange must not be longer."
+                ' Replay finds no ε: it compares the inputs of mechanisms. The column "would show" has the '
                 "smallest true ε with which the stage would have found a violation."
             ),
             grid(
                 _HEADS,
                 [row for one in report.cases for row in _rows(one)],
                 bars=1,
-                is_narrow=True,
                 wrapped=7,
             ),
         ),

@@ -13,7 +13,7 @@ th, td { padding: .2rem .7rem .2rem 0; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } tr + tr td { border-top: 1px solid #eee; }
 .bar { background: #0072B2; height: .55rem; } .other { background: #D55E00; } .note { color: #666; }
 td.bars { width: 45%; min-width: 8rem; } td.bars div { min-width: 1px; }
-td.few { width: 7rem; min-width: 5rem; } td.wrap { white-space: normal; text-align: left; }
+td.few { width: 7rem; min-width: 5rem; } .wrap { white-space: normal; text-align: left; }
 """
 
 
@@ -42,7 +42,6 @@ def grid(
     rows: Iterable[Sequence[str]],
     *,
     bars: int | None = None,
-    is_narrow: bool = False,
     wrapped: int | None = None,
 ) -> str:
     """Return a table of texts.
@@ -50,18 +49,19 @@ def grid(
     Args:
         heads: The names of the columns.
         rows: The texts of the cells.
-        bars: The column that holds bars: HTML that was made here.
-        is_narrow: Whether bars are short.
+        bars: The column that holds bars: HTML that was made here. They are short beside wrapped texts.
         wrapped: A column of long texts, which are broken into lines.
     """
-    kinds = {bars: "bars few" if is_narrow else "bars", wrapped: "wrap"}
+    kinds = {bars: "bars few" if wrapped is not None else "bars", wrapped: "wrap"}
 
     def cell(place: int, text: str) -> str:
         kind = f' class="{kinds[place]}"' if place in kinds else ""
         return f"<td{kind}>{text if place == bars else escape(text)}</td>"
 
     body = "".join(f"<tr>{''.join(cell(*one) for one in enumerate(row))}</tr>" for row in rows)
-    top = "".join(f"<th>{escape(head)}</th>" for head in heads)
+    top = "".join(
+        f"<th{' class=wrap' * (place == wrapped)}>{escape(head)}</th>" for place, head in enumerate(heads)
+    )
     return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 
 

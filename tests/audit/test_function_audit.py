@@ -10,6 +10,7 @@ import pytest
 from lapwing.audit.case import Family, Stage, StageBudget, StageResult
 from lapwing.audit.function_audit import case_of_function
 from lapwing.errors import BadParameter
+from support.slowly import slow
 
 SOURCE = """
 import numpy as np
@@ -88,6 +89,7 @@ def test_a_case_says_why_it_is_only_sampled(path: str) -> None:
     assert list(case.stages) == [Stage.SAMPLED]
 
 
+@pytest.mark.slow
 def test_a_correct_function_is_not_contradicted(path: str) -> None:
     result = audited(path, "good")
     assert result.holds, result
@@ -95,7 +97,7 @@ def test_a_correct_function_is_not_contradicted(path: str) -> None:
     assert 0.8 < result.measured <= 1
 
 
-@pytest.mark.parametrize(("name", "event"), [("floats", "lowest bit"), ("raises", "")])
+@pytest.mark.parametrize(("name", "event"), [slow("floats", "lowest bit"), ("raises", "")])
 def test_a_broken_function_is_caught(path: str, name: str, event: str) -> None:
     result = audited(path, name)
     assert result.witness is not None

@@ -66,7 +66,7 @@ def test_a_broken_validator_of_a_pipeline_is_caught(folder: Path, monkeypatch: p
     case = case_of_pipeline(folder / "mean.toml")
     result = case.stages[Stage.REPLAY](QUICK)
     assert result.witness is not None
-    assert result.witness.event == "L1 of the inputs exceeds the declared one"
+    assert result.witness.event == "the inputs are farther apart than declared: L1"
 
 
 def test_bad_input_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:

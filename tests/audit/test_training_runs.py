@@ -149,8 +149,8 @@ def test_dp_sgd_stays_within_its_price() -> None:
 @pytest.mark.parametrize(
     ("kind", "event"),
     [
-        (WrongSensitivity, "squared L2 of the inputs exceeds the declared one"),
-        (AllRows, "squared L2 of the inputs exceeds the declared one"),
+        (WrongSensitivity, "the inputs are farther apart than declared: squared L2"),
+        (AllRows, "the inputs are farther apart than declared: squared L2"),
     ],
 )
 def test_a_broken_count_model_is_caught(kind: type[NaiveBayes], event: str) -> None:
@@ -162,8 +162,8 @@ def test_a_broken_count_model_is_caught(kind: type[NaiveBayes], event: str) -> N
 @pytest.mark.parametrize(
     ("kind", "event"),
     [
-        (Unclipped, "squared L2 of the inputs exceeds the declared one"),
-        (HalfTheNoise, "squared L2 of the inputs exceeds the declared one"),
+        (Unclipped, "the inputs are farther apart than declared: squared L2"),
+        (HalfTheNoise, "the inputs are farther apart than declared: squared L2"),
         (TakenTwice, "the losses of all calls add up to more than what is charged"),
         (Noiseless, "the losses of all calls add up to more than what is charged"),
     ],
@@ -174,6 +174,7 @@ def test_a_broken_network_trainer_is_caught(kind: type[PrivateTrainer], event: s
     assert result.witness.event == event
 
 
+@pytest.mark.slow
 def test_a_trainer_that_samples_too_often_is_caught() -> None:
     fit = private_trainer_fit(Everybody, rate="1/4", steps=2, delta="1e-4")
     charged = charged_loss(fit, NETWORK_BASE)
@@ -213,7 +214,7 @@ def test_a_validator_with_too_small_an_l1_distance_is_caught(
     assert result.holds is holds
     if not holds:
         assert result.witness is not None
-        assert result.witness.event == "L1 of the inputs exceeds the declared one"
+        assert result.witness.event == "the inputs are farther apart than declared: L1"
 
 
 @pytest.mark.parametrize(("leaks", "holds"), [(False, True), (True, False)])

@@ -24,7 +24,7 @@ SMALL = list(product((-3, 0, 1), repeat=3))
 SIGNS = list(product((-1, 0, 1), repeat=3))
 
 
-@pytest.mark.parametrize("positives", [1, 2, slow(3)])
+@pytest.mark.parametrize("positives", [1, slow(2), slow(3)])
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1), 1), (Fraction(5), 1), (Fraction(6), 2)])
 def test_every_course_is_within_the_claimed_ratio(
     epsilon: Fraction, sensitivity: int, positives: int

@@ -25,6 +25,7 @@ from lapwing.publish.measured.private_marginals import PrivateMarginals, Wholes
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.marginal_source import Candidate
 from support.cases import each
+from support.slowly import slow
 
 DOMAIN = Domain(("a", "b"), (2, 2))
 CELLS = list(product((0, 1), repeat=2))
@@ -82,7 +83,7 @@ def divergence(loss: Loss, order: Fraction) -> Decimal:
     return middle(found)
 
 
-@each("rows_per_unit", [1, 3])
+@pytest.mark.parametrize("rows_per_unit", [slow(1), 3])
 @each("clique", [("a",), ("a", "b")])
 def test_measured_counts_are_within_the_divergence_that_was_charged(
     tmp_path: Path, used: Used, clique: Clique, rows_per_unit: int
@@ -107,7 +108,7 @@ def test_measured_counts_are_within_the_divergence_that_was_charged(
     assert reached > Decimal("0.999999")  # all K rows in one cell: the charge is not more than is needed
 
 
-@each("rows_per_unit", [1, 3])
+@pytest.mark.parametrize("rows_per_unit", [slow(1), 3])
 @each("weights", [(1, 1, 1), (1, 4, 2)])
 def test_a_choice_is_within_the_ratio_and_the_divergence_that_were_charged(
     tmp_path: Path, used: Used, weights: tuple[int, int, int], rows_per_unit: int

@@ -24,6 +24,7 @@ from lapwing.ledger.seals import Seal
 from lapwing.ledger.spending import Target
 from support.attackers import Crime, Row, SqliteAttacker, committed, others, same
 from support.ledgers import Home, release
+from support.slowly import slow
 
 # What opening never reads: answers, and what is known of people. `verify` and whoever uses them look.
 READ_LATER = {("answers", "bytes"), ("sketches", "bytes")}
@@ -32,7 +33,7 @@ READ_LATER = {("answers", "bytes"), ("sketches", "bytes")}
 MOVED_TO_VERIFY = {"entries", "answers", "seals", "principals", "requests"}
 
 
-@pytest.fixture(params=[True, False], ids=["state", "no state"])
+@pytest.fixture(params=[True, slow(False)], ids=["state", "no state"])
 def crime(home: Home, request: pytest.FixtureRequest) -> Iterator[Crime]:
     with committed(home, with_state=request.param) as ready:
         yield ready

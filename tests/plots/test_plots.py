@@ -223,6 +223,7 @@ def test_nothing_is_cut_off_at_the_edges() -> None:
     _inside(curator_and_local(epsilon="0.5", repetitions=0))
 
 
+@pytest.mark.slow
 def test_all_pictures_of_the_docs_are_drawn_by_one_command(tmp_path: Path) -> None:
     subprocess.run([sys.executable, draw_pictures.__file__, str(tmp_path)], check=True, timeout=120)
     names = {path.name for path in tmp_path.iterdir()}

@@ -404,7 +404,7 @@ LINES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(LINES, max_size=12), st.booleans())
 def test_whatever_a_file_says_only_its_mistakes_are_raised(lines: list[str], beginning: bool) -> None:
     Path("canteen.toml").write_text("\n".join([GOOD * beginning, *lines]), encoding="utf-8")

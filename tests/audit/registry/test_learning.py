@@ -13,6 +13,7 @@ from lapwing.audit.registry import learning
 from lapwing.audit.registry.learning import learning_cases, learning_exports
 from lapwing.learn import trainers
 from lapwing.learn.trainers import NaiveBayes
+from support.slowly import slow
 
 CASES = {case.name: case for case in learning_cases()}
 
@@ -60,7 +61,7 @@ def test_the_cases_need_no_extra_until_they_run() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", ["naive Bayes", "DP-SGD"])
+@pytest.mark.parametrize("name", ["naive Bayes", slow("DP-SGD")])
 def test_canaries_leave_our_trainers_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "CANARIES", 400)
     result = CASES[name].stages[Stage.CANARIES](StageBudget())

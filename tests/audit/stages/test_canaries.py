@@ -19,6 +19,7 @@ from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.payer import PublicData
 from lapwing.learn.sgd import ClippedGradients, PrivateTrainer
 from lapwing.learn.trainers import Category, LogisticRegression, NaiveBayes
+from support.slowly import slow
 
 CANARIES = 400
 DELTA, ERROR = Fraction(1, 10**10), Fraction(1, 10**7)  # false-alarm rate of every verdict below
@@ -71,7 +72,7 @@ class TwiceDivided(PrivateTrainer):
         return super()._sum(*args, **named) * self._batch
 
 
-@pytest.mark.parametrize(("epsilon", "rate"), [(1, "1"), (3, "0.5")])
+@pytest.mark.parametrize(("epsilon", "rate"), [slow(1, "1"), (3, "0.5")])
 def test_our_network_trainer_stays_under_its_claim(epsilon: int, rate: str) -> None:
     found = audited(Network(PrivateTrainer, epsilon, rate), epsilon)
     assert found.holds

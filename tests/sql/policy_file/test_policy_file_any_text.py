@@ -137,7 +137,7 @@ VALUES = st.recursive(
     ),
 )
 MANY = settings(
-    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

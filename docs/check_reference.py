@@ -21,6 +21,7 @@ PACKAGES = (
     "lapwing.parties",
     "lapwing.learn",
     "lapwing.publish",
+    "lapwing.audit",
     "lapwing.noise",
     "lapwing.mechanisms",
 )

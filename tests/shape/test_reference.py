@@ -18,6 +18,7 @@ import lapwing
 from lapwing.core import Pure, Relation
 from lapwing.engines.engine import TimedOut
 from lapwing.errors import Held
+from lapwing.examples.own_functions import write_own_functions
 from lapwing.examples.rides import write_rides
 from lapwing.examples.town import write_town
 from lapwing.examples.visits import write_visits
@@ -132,9 +133,18 @@ def _publish(stack: ExitStack) -> dict[str, Any]:
     return {}
 
 
+def _audit(stack: ExitStack) -> dict[str, Any]:
+    """The examples of `lapwing example`, prepared, and of `lapwing audit example`."""
+    write_visits(Path())
+    write_own_functions(Path())
+    with lapwing.open("visits.toml", analyst="ann") as dataset:
+        dataset.prepare()
+    return {}
+
+
 WORLDS: dict[str, Callable[[ExitStack], dict[str, Any]]] = {
     "sql": _sql, "ledger": _ledger, "survey": _survey, "parties": _parties, "learn": _learn, "errors": _sql,
-    "publish": _publish,
+    "publish": _publish, "audit": _audit,
 }  # fmt: skip
 
 

@@ -100,6 +100,12 @@ class AuditReport:
         error: The greatest probability of a false alarm.
         started: When the audit began (UTC).
         version: The version of Lapwing.
+
+    Example:
+        >>> from lapwing.audit import StageBudget, cases, run_audit
+        >>> report = run_audit(cases()[:1], StageBudget(seconds=1, is_thorough=False))
+        >>> report.passed, len(report.missed)
+        (True, 0)
     """
 
     cases: tuple[CaseResult, ...]
@@ -191,6 +197,12 @@ def run_audit(
 
     Raises:
         BadParameter: If there are no cases, or the limits are out of range.
+
+    Example:
+        >>> from lapwing.audit import StageBudget, cases, run_audit
+        >>> laplace = [case for case in cases() if case.name == "Laplace"]
+        >>> run_audit(laplace, StageBudget(seconds=1, is_thorough=False)).verdict
+        'No violation found. That is no proof: see what each stage could have shown.'
     """
     whole = budget or StageBudget()
     if not cases:

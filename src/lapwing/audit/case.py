@@ -35,7 +35,13 @@ class Family(Enum):
 
 
 class Stage(Enum):
-    """The stages of an audit, cheapest first."""
+    """The stages of an audit, cheapest first.
+
+    Example:
+        >>> from lapwing.audit import Stage
+        >>> [stage.value for stage in Stage]
+        ['replay', 'exact', 'sampled', 'canaries']
+    """
 
     REPLAY = "replay"
     EXACT = "exact"
@@ -52,6 +58,11 @@ class StageBudget:
         error: The greatest probability of a false alarm of the whole stage.
         is_thorough: Whether to try all settings. If not, the stage takes a few that are quick.
         progress: A function that is called with a text from time to time.
+
+    Example:
+        >>> from lapwing.audit import StageBudget
+        >>> StageBudget(seconds=5, is_thorough=False).error
+        1e-06
     """
 
     seconds: float = 60.0
@@ -90,6 +101,13 @@ class StageResult:
         witness: The violation; None if there was none.
         unable: Why the stage could not run; empty if it ran.
         notes: What a reader should know: bounds at several δ, times, divisions of errors.
+
+    Example:
+        >>> from lapwing.audit import Stage, StageBudget, cases
+        >>> laplace = cases()[0]
+        >>> result = laplace.stages[Stage.EXACT](StageBudget(is_thorough=False))
+        >>> result.holds, result.claimed
+        (True, 1.0)
     """
 
     stage: Stage
@@ -122,6 +140,12 @@ class AuditCase:
         delta: The claimed δ.
         stages: A function for each stage that applies.
         reason: Why there is no stage beyond sampling; empty if there is one.
+
+    Example:
+        >>> from lapwing.audit import cases
+        >>> laplace = cases()[0]
+        >>> laplace.name, laplace.family.value, float(laplace.epsilon)
+        ('Laplace', 'mechanism', 1.0)
     """
 
     name: str

@@ -88,6 +88,14 @@ def case_of_function(
     Raises:
         BadParameter: If the claim is impossible, the function is not there, or it does not return `size`
             outputs.
+
+    Example:
+        ```python
+        from lapwing.audit import case_of_function
+
+        case = case_of_function("own_mechanisms.py:narrow_noise", epsilon=1)
+        print(case.reason)  # then run_audit([case])
+        ```
     """
     claim = checked_epsilon(epsilon), checked_delta(delta)
     module, separator, name = target.rpartition(":")

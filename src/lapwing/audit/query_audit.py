@@ -50,9 +50,20 @@ def case_of_query(
         rows: A lower contribution bound. None: the policy's.
         where_first: Whether a person's rows are chosen among those that WHERE keeps.
 
+    Returns:
+        A case with the replay and the sampled stage.
+
     Raises:
         BadParameter: If the policy has no ledger yet, or an option is not valid.
         Refused: If the query cannot be answered with privacy.
+
+    Example:
+        ```python
+        from lapwing.audit import StageBudget, case_of_query, run_audit
+
+        case = case_of_query("visits.toml", "SELECT COUNT(*) FROM visits", epsilon="0.5")
+        print(run_audit([case], StageBudget(seconds=2, is_thorough=False)).verdict)
+        ```
     """
     found = audited_policy(policy)
     with Dataset(found, analyst=AUDITOR) as dataset:

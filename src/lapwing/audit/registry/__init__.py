@@ -9,7 +9,17 @@ from lapwing.audit.case import AuditCase
 
 
 def cases() -> list[AuditCase]:
-    """Return all cases. Families are imported here, so that a command loads only what it needs."""
+    """Return all claims of Lapwing, with the stages that try to break them.
+
+    Returns:
+        One case for each thing that makes a privacy claim. Families are imported here, so that a command
+        loads only what it needs.
+
+    Example:
+        >>> from lapwing.audit import cases
+        >>> [case.name for case in cases()][:3]
+        ['Laplace', 'Laplace shares', 'Gaussian']
+    """
     from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
     from lapwing.audit.registry.learning import learning_cases  # noqa: PLC0415
     from lapwing.audit.registry.mechanisms import mechanism_cases  # noqa: PLC0415

@@ -109,6 +109,13 @@ def test_an_audit_that_misses_a_planted_bug_fails(monkeypatch: pytest.MonkeyPatc
     assert report.verdict.startswith("The audit failed its self-check: it did not catch harmless.")
 
 
+def test_an_audit_without_planted_bugs_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.audit.audit_run.planted_bugs", list)
+    report = run_audit([case_with(exact=lambda _: held(Stage.EXACT))], QUICK)
+    assert not report.passed
+    assert "no planted bugs" in report.verdict
+
+
 def _harmless() -> PlantedBug:
     return PlantedBug("harmless", "nothing is wrong", Stage.EXACT, lambda _: held(Stage.EXACT))
 

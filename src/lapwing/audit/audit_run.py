@@ -132,11 +132,14 @@ class AuditReport:
     @property
     def passed(self) -> bool:
         """Whether everything ran, no violation was found, and the self-check caught every planted bug."""
-        return bool(self.cases) and not (self.violations or self.incomplete or self.missed)
+        has_run = bool(self.cases) and bool(self.self_check)
+        return has_run and not (self.violations or self.incomplete or self.missed)
 
     @property
     def verdict(self) -> str:
         """The result in one sentence."""
+        if not self.self_check:
+            return "The audit has no planted bugs to check itself with. Do not rely on it."
         if self.missed:
             names = ", ".join(one.name for one in self.missed)
             return f"The audit failed its self-check: it did not catch {names}. Do not rely on it."

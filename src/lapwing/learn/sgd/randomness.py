@@ -219,30 +219,34 @@ def release_noisy_sum(
     """Return the noisy sum, divided by a public number. `sums` is overwritten where possible."""
     if sums.shape != (noise.mechanism.dimension,):
         raise BadValue("the sum is not of the form that was priced")
-    if is_observed():
-        return _release_observed(sums, grid, noise, divided_by=divided_by)
+    share = grid.step / divided_by
+    if is_observed():  # an auditor sees the whole numbers before noise, and may decide the noisy ones
+        each = sums.cpu().double().numpy().copy()
+        wholes = round_to_grid(each.copy(), grid).astype(np.int64)
+        noisy = observed_call(
+            noise.mechanism,
+            lambda: _add_noise(each, grid, noise, Fraction(1)).astype(np.int64),
+            values=wholes,
+        )
+        return torch.from_numpy(np.asarray(noisy, np.float64) * float(share)).to(sums.device, sums.dtype)
     if sums.device.type == "cuda":  # other devices may lack double precision
         return release_on_gpu(sums, grid, noise, divided_by=divided_by)
     numbers = sums.cpu()
-    each: AnyFloats = numbers.numpy()
-    share = each.dtype.type(grid.step / divided_by)
-    # Lot by lot, so that all of this happens in a processor's cache.
-    for start, drawn in zip(range(0, len(each), LOT), noise.lots(), strict=True):
-        part = each[start : start + LOT]
-        part[:] = np.add(drawn, round_to_grid(part, grid), out=drawn)
-        part *= share
+    _add_noise(numbers.numpy(), grid, noise, share)
     return numbers.to(sums.device)
 
 
-def _release_observed(
-    sums: Tensor, grid: GradientSensitivity, noise: StepNoise, *, divided_by: int
-) -> Tensor:
-    """Return the same for an observer, which sees the whole numbers before noise."""
-    wholes = round_to_grid(sums.cpu().double().numpy(), grid).astype(np.int64)
-    drawn = np.concatenate([lot.copy() for lot in noise.lots()]).astype(np.int64)
-    noisy = observed_call(noise.mechanism, lambda: wholes + drawn, values=wholes)
-    share = float(grid.step / divided_by)
-    return (torch.from_numpy(np.asarray(noisy, dtype=np.float64)) * share).to(sums.device, sums.dtype)
+def _add_noise(each: AnyFloats, grid: GradientSensitivity, noise: StepNoise, share: Fraction) -> AnyFloats:
+    """Convert floats to whole numbers of steps, add noise, and multiply by `share`, in place.
+
+    Lot by lot, so that all of this happens in a processor's cache.
+    """
+    factor = each.dtype.type(share)
+    for start, drawn in zip(range(0, len(each), LOT), noise.lots(), strict=True):
+        part = each[start : start + LOT]
+        part[:] = np.add(drawn, round_to_grid(part, grid), out=drawn)
+        part *= factor
+    return each
 
 
 def release_on_gpu(sums: Tensor, grid: GradientSensitivity, noise: StepNoise, *, divided_by: int) -> Tensor:

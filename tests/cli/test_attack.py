@@ -29,7 +29,7 @@ def test_a_table_a_picture_and_json(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_a_violation_exits_with_1(shell: Shell) -> None:
-    with observing(lambda mechanism, inputs, draw: inputs["values"]):
+    with observing(lambda mechanism, inputs, draw: inputs["values"], during_charges=True):
         done = shell("attack", "differencing", "--runs", "100")
     assert done.code == 1
     assert "VIOLATION" in done.out

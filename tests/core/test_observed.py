@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
@@ -16,6 +17,9 @@ from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
+from lapwing.errors import BadParameter
+from lapwing.ledger import ChargedRelease, Gate
+from support.ledgers import Home, open_account, spending
 from support.streams import SeededStream
 
 LAPLACE = Laplace.for_epsilon(1, l1=1)
@@ -91,3 +95,35 @@ def test_an_observer_is_for_one_thread_and_one_block() -> None:
         fail()
     assert elsewhere == [False]
     assert not is_observed()
+
+
+def test_a_task_that_was_started_inside_keeps_no_observer() -> None:
+    async def later(go: asyncio.Event) -> bool:
+        await go.wait()
+        return is_observed()
+
+    async def run() -> bool:
+        go = asyncio.Event()
+        with observing(lambda *_: 7):
+            task = asyncio.create_task(later(go))
+            await asyncio.sleep(0)
+        go.set()
+        return await task
+
+    assert not asyncio.run(run())
+
+
+def test_a_charged_release_is_never_observed_by_mistake(file_home: Home) -> None:
+    ledger = file_home.create()
+    open_account(ledger, epsilon=1)
+    gate = Gate(ledger, principal="ann")
+    price = spending("0.1")
+    with observing(lambda *_: 7):
+        for charged in (
+            lambda: gate.release(ChargedRelease(price, lambda: b"7")),
+            lambda: gate.reserve(price),
+        ):
+            with pytest.raises(BadParameter, match="never observed"):
+                charged()
+    with observing(lambda *_: 7, during_charges=True):
+        assert gate.release(ChargedRelease(price, lambda: b"7")).answer == b"7"

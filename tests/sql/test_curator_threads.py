@@ -109,7 +109,7 @@ def test_an_answer_that_is_paid_for_is_told_though_the_source_changes_then(
         monkeypatch.setattr(dataset.curator, "data", changed)
         return draw()
 
-    with observing(change):
+    with observing(change, during_charges=True):
         answer = dataset.ask(COUNT, epsilon="0.01")
     assert answer.truncation[0].startswith("Uses at most")
     assert spent(dataset) == 1 / 100

@@ -32,5 +32,5 @@ def reaching() -> Iterator[list[Reached]]:
         reached.append(Reached(mechanism, inputs))
         return draw()
 
-    with observing(observer):
+    with observing(observer, during_charges=True):
         yield reached

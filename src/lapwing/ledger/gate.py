@@ -17,6 +17,7 @@ from enum import Enum
 
 from lapwing.core.losses import Loss
 from lapwing.core.noise import random_bytes
+from lapwing.core.observed import require_unobserved
 from lapwing.errors import BadParameter, Unavailable, WorkEnded
 from lapwing.ledger import charging
 from lapwing.ledger.accounts import Slices
@@ -138,6 +139,7 @@ class Gate:
             WorkEnded: if `run` failed, now or before under this key. The charge stays, and the reason is
                 not shown.
         """
+        require_unobserved()
         self._watch(ReleaseStep.PLANNED)
         try:
             receipt = charging.charge(
@@ -183,6 +185,7 @@ class Gate:
         The same key after a crash returns the same work, to continue; after it was finished, the work with
         its answer. After it failed, WorkEnded is raised.
         """
+        require_unobserved()
         chosen = _fresh_key() if key is None else key
         try:
             held = charging.reserve(self._ledger, spending, principal=self._principal, key=chosen)
@@ -229,6 +232,7 @@ class Work:
 
     def step(self, loss: Loss | None = None) -> None:
         """Charge one step before it begins. A fixed run has one step, without a loss of its own."""
+        require_unobserved()
         charging.charge_step(self._held, loss)
 
     @property

@@ -15,7 +15,7 @@ def test_the_attack_succeeds_without_protection_and_stays_below_the_limit_with_i
 
 
 def test_a_release_without_noise_is_called_a_violation() -> None:
-    with observing(lambda mechanism, inputs, draw: inputs["values"]):
+    with observing(lambda mechanism, inputs, draw: inputs["values"], during_charges=True):
         for found in linkage(AttackSettings.of(1, 50)):
             assert found.is_violation
             assert "VIOLATION" in found.sentence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ import pytest
 from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, run_audit, run_case
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.registry import cases
+from lapwing.audit.report import html_report
 from lapwing.audit.stages.self_check import PlantedBug
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
 
@@ -47,7 +49,7 @@ def test_stages_run_cheapest_first_and_the_first_violation_is_the_last() -> None
     report = run_audit([case], QUICK)
     assert not report.passed
     assert report.verdict == "Violation found: a claim."
-    assert 'lapwing audit mechanism "a claim"' in report.violations[0].command
+    assert "lapwing audit mechanism 'a claim'" in report.violations[0].command
 
 
 def _raise(error: Exception) -> Callable[[StageBudget], StageResult]:
@@ -94,7 +96,9 @@ def test_time_and_error_are_divided_over_all_stages_with_chance() -> None:
     several = [case_with(sampled=run, canaries=run, exact=lambda _: held(Stage.EXACT)) for _ in range(3)]
     report = run_audit(several, StageBudget(seconds=12, error=6e-6))
     assert [one.seconds for one in budgets] == [2] * 6
-    assert [one.error for one in budgets] == pytest.approx([1e-6] * 6)
+    assert [one.error for one in budgets] == pytest.approx(
+        [1e-6] * 6
+    )  # 6e-6, half of it to three of each kind
     assert report.error == 6e-6
 
 
@@ -133,6 +137,18 @@ def test_a_report_is_plain_json() -> None:
     assert found["passed"] is False
     assert found["cases"][0]["stages"][0]["witness"]["numbers"] == {"P": 0.9}
     assert all(bug["caught"] for bug in found["self_check"])
+
+
+def test_an_infinite_epsilon_is_told_in_json_and_html() -> None:
+    worst = Witness("0 and 1", "no noise at all", {"true": math.inf}, math.inf)
+    case = case_with(exact=lambda _: StageResult(Stage.EXACT, 1, 1.0, math.inf, witness=worst))
+    report = run_audit([case], QUICK)
+    found = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    [stage] = found["cases"][0]["stages"]
+    assert stage["measured"] == stage["witness"]["at_least"] == "infinite"
+    page = html_report(report).decode()
+    assert "at least infinite" in page
+    assert "nan%" not in page
 
 
 ALL = cases()

@@ -98,6 +98,20 @@ def test_a_question_a_survey_and_a_release_are_audited_without_a_charge(shell: S
     assert {path: path.read_bytes() for path in Path(".").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize("name", ["survey: two coins", "protocol A: own noise"])
+def test_a_claim_with_a_colon_in_its_name_is_no_function(shell: Shell, name: str) -> None:
+    found = shell.good("audit", "mechanism", name, "--quick", "--exact-only", "--json").json
+    assert [case["name"] for case in found["cases"]] == [name]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-5", "0"])
+def test_a_senseless_time_is_refused_first(shell: Shell, seconds: str) -> None:
+    for name in ("noisy max", "nowhere.py:function"):
+        done = shell("audit", "mechanism", name, "--seconds", seconds, "--epsilon", "1")
+        assert done.code == 2
+        assert "seconds" in done.error
+
+
 def test_claims_are_listed_with_their_stages(shell: Shell) -> None:
     found = shell.good("audit", "list", "--json").json
     assert {"family": "mechanism", "name": "noisy max", "stages": ["exact", "sampled"]} in found

@@ -11,11 +11,13 @@ each stage could have shown.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from shlex import quote
 from typing import Any
 
 from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult, Witness
@@ -69,14 +71,21 @@ class CaseResult:
         }
 
 
+def _number(value: float | str | None) -> float | str | None:
+    """Return a number as JSON has it; an infinite one as a text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinite" if value > 0 else str(value)
+    return value
+
+
 def _stage_json(one: StageResult) -> dict[str, Any]:
     witness = one.witness
     return {
         "stage": one.stage.value,
         "checks": one.checks,
         "claimed": one.claimed,
-        "measured": one.measured,
-        "could_show": one.could_show,
+        "measured": _number(one.measured),
+        "could_show": _number(one.could_show),
         "unable": one.unable or None,
         "notes": list(one.notes),
         "witness": None
@@ -84,8 +93,8 @@ def _stage_json(one: StageResult) -> dict[str, Any]:
         else {
             "pair": witness.pair,
             "event": witness.event,
-            "numbers": dict(witness.numbers),
-            "at_least": witness.at_least,
+            "numbers": {name: _number(value) for name, value in witness.numbers.items()},
+            "at_least": _number(witness.at_least),
         },
     }
 
@@ -165,7 +174,7 @@ class AuditReport:
                     "wrong": one.wrong,
                     "stage": one.stage.value,
                     "claimed": one.claimed,
-                    "measured": one.measured,
+                    "measured": _number(one.measured),
                     "caught": one.is_caught,
                     "why_not": one.why_not or None,
                 }
@@ -213,15 +222,23 @@ def run_audit(
     if not (whole.seconds > 0 and 0 < whole.error < 1):
         raise BadParameter("seconds", "must be above 0, and the error strictly between 0 and 1")
     wanted = tuple(stages)
-    chances = sum(stage in case.stages for case in cases for stage in wanted if stage in WITH_CHANCE)
-    each = replace(whole, seconds=whole.seconds / max(chances, 1), error=whole.error / max(chances, 1))
+    counts = {
+        stage: sum(stage in case.stages for case in cases) for stage in wanted if stage in WITH_CHANCE
+    }
+    shares = sum(count > 0 for count in counts.values())
+    seconds = whole.seconds / max(sum(counts.values()), 1)
+    # Each kind of stage gets an equal share of the error. Canaries are few and need more of it.
+    budgets = {
+        stage: replace(whole, seconds=seconds, error=whole.error / max(shares * counts.get(stage, 0), 1))
+        for stage in wanted
+    }
     started = datetime.now(UTC)
     progress(0, len(cases) + 1, "self-check")
-    caught = run_self_check(planted_bugs(), replace(each, error=each.error, is_thorough=False)).bugs
+    caught = run_self_check(planted_bugs(), replace(whole, is_thorough=False)).bugs
     results = []
     for number, case in enumerate(cases):
         progress(number + 1, len(cases) + 1, case.name)
-        results.append(run_case(case, each, wanted, (commands or {}).get(case.name, "")))
+        results.append(_run_stages(case, budgets, (commands or {}).get(case.name, "")))
     progress(len(cases) + 1, len(cases) + 1, "")
     return AuditReport(tuple(results), caught, whole.error, started, version("lapwing"))
 
@@ -230,18 +247,21 @@ def run_case(
     case: AuditCase, budget: StageBudget, stages: Iterable[Stage] = ALL_STAGES, command: str = ""
 ) -> CaseResult:
     """Run the stages of one case, cheapest first. The first violation ends it."""
+    return _run_stages(case, dict.fromkeys(stages, budget), command)
+
+
+def _run_stages(case: AuditCase, budgets: Mapping[Stage, StageBudget], command: str) -> CaseResult:
     begun, results = time.perf_counter(), []
-    wanted = set(stages)
     for stage in Stage:
-        if stage in wanted and stage in case.stages:
-            results.append(_run_stage(case, stage, budget))
+        if stage in budgets and stage in case.stages:
+            results.append(_run_stage(case, stage, budgets[stage]))
             if results[-1].witness is not None:
                 break
     return CaseResult(
         case,
         tuple(results),
         time.perf_counter() - begun,
-        command or f'lapwing audit mechanism "{case.name}"',
+        command or f"lapwing audit mechanism {quote(case.name)}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from html import escape
 
@@ -22,7 +23,9 @@ _HEADS = ("claim", "", "stage", "claimed ε", "found ε", "would show", "compari
 
 def shown_epsilon(value: float | None) -> str:
     """Return an ε in words; "–" if there is none."""
-    return "–" if value is None else short(round(value, 4))
+    if value is None:
+        return "–"
+    return short(round(value, 4)) if math.isfinite(value) else "infinite"
 
 
 def witness_rows(one: CaseResult) -> list[tuple[str, str]]:
@@ -103,7 +106,7 @@ def _violations(report: AuditReport) -> Iterator[str]:
 
 def _rows(one: CaseResult) -> Iterator[tuple[str, ...]]:
     for place, result in enumerate(one.stages):
-        measured = result.measured or 0.0
+        measured = min(result.measured or 0.0, 1000.0)  # an infinite one fills the line, too
         most = max(result.claimed, measured) or 1.0
         drawn = bar(result.claimed / most) + (bar(measured / most, "bar other") if measured else "")
         yield (

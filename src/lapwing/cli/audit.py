@@ -29,6 +29,7 @@ from lapwing.cli.console import (
     warning,
     working,
 )
+from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +66,9 @@ def _run(
     from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, run_audit
     from lapwing.audit.case import StageBudget
 
-    budget = StageBudget(seconds=seconds, is_thorough=not quick)
+    _check_new(html, "--html")
+    budget = StageBudget(seconds=_checked_seconds(seconds), is_thorough=not quick)
+    command = _with_options(command, seconds, quick=quick) if command else None
     with working("Auditing") as progress:
         report = run_audit(
             cases,
@@ -74,17 +77,36 @@ def _run(
             commands={case.name: command for case in cases} if command else {},
             progress=lambda done, of, _: progress(done, of),
         )
+    if as_json:
+        print_json(report.to_json())
+    else:
+        show_report(report)
     if html is not None:
         from lapwing.audit.report import html_report
 
         with new_file(html, option="--html") as file:
             file.write(html_report(report))
-    if as_json:
-        print_json(report.to_json())
-    else:
-        show_report(report)
     if not report.passed:
         raise typer.Exit(NOT_PASSED)
+
+
+def _checked_seconds(seconds: float) -> float:
+    if not 0 < seconds < float("inf"):
+        raise BadParameter(
+            "seconds", f"{seconds:g} is no time: give a number above 0, such as --seconds 60"
+        )
+    return seconds
+
+
+def _with_options(command: str, seconds: float, *, quick: bool) -> str:
+    return f"{command} --seconds {seconds:g}{' --quick' * quick}"
+
+
+def _check_new(path: Path | None, option: str) -> None:
+    """Raise BadParameter before the audit if its report could not be written."""
+    if path is not None and (path.exists() or not path.parent.is_dir()):
+        why = "exists: nothing is written over" if path.exists() else "is in a folder that is not there"
+        raise BadParameter(option, f"{path} {why}. Give another name")
 
 
 def show_report(report: AuditReport) -> None:
@@ -127,10 +149,19 @@ def _show_witness(out: Console, one: CaseResult) -> None:
     pairs(out, witness_rows(one))
 
 
+def _is_function(name: str) -> bool:
+    """Return whether a name is module:function or file.py:function, and no claim of Lapwing."""
+    _, colon, function = name.rpartition(":")
+    if not colon or not function.isidentifier():
+        return False
+    from lapwing.audit.registry import cases
+
+    return all(case.name.casefold() != name.casefold() for case in cases())
+
+
 def _named(name: str) -> list[AuditCase]:
     """Return the registry's cases of this name, or of this mechanism."""
     from lapwing.audit.registry import cases
-    from lapwing.errors import BadParameter
 
     known = cases()
     wanted = name.casefold()
@@ -192,7 +223,7 @@ def mechanism(
     data: Annotated[
         Path | None, typer.Option(help="A JSON file with pairs of neighbouring inputs for your function.")
     ] = None,
-    memory: Annotated[int, typer.Option(help="Memory limit of your function, in MB.")] = 2048,
+    memory: Annotated[int, typer.Option(help="Memory limit of your function, in MB.", min=64)] = 2048,
     seconds: Seconds = 60.0,
     exact_only: WithoutSampling = False,
     quick: Quick = False,
@@ -200,9 +231,9 @@ def mechanism(
     as_json: AsJson = False,
 ) -> None:
     """Audit a mechanism of Lapwing, or a function of your own: (data, size) -> outputs."""
-    from lapwing.errors import BadParameter
-
-    if ":" in name and not name.startswith(("survey:", "publish:")):
+    _checked_seconds(seconds)
+    _check_new(html, "--html")
+    if _is_function(name):
         from lapwing.audit.function_audit import case_of_function
 
         if epsilon is None:
@@ -213,8 +244,11 @@ def mechanism(
         if data is not None:
             command += f" --data {quote(str(data))}"
     else:
-        if epsilon is not None or data is not None:
-            raise BadParameter("epsilon", "is for functions of your own; claims of Lapwing have theirs")
+        if epsilon is not None or data is not None or delta != "0":
+            raise BadParameter(
+                "epsilon",
+                "and --delta and --data are for functions of your own: claims of Lapwing have theirs",
+            )
         found, command = _named(name), None
     _run(
         found, command, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,

@@ -58,6 +58,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/query.py
 	$(BIN)/python benchmarks/survey.py
+	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/parties.py
 	$(BIN)/python -m benchmarks.learn
 

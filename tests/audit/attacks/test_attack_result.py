@@ -68,8 +68,8 @@ def test_bad_settings_are_refused(bad: dict[str, object]) -> None:
         SuccessCount(3, 2)
 
 
-def test_lots_add_up_and_report_progress() -> None:
+def test_batches_add_up_and_report_progress() -> None:
     seen: list[tuple[int, int]] = []
     settings = AttackSettings.of(1, 120, lambda done, work: seen.append((done, work)))
-    assert list(settings.lots(400, 50)) == [50, 50, 20]
+    assert list(settings.batches(400, 50)) == [50, 50, 20]
     assert seen == [(0, 120), (50, 120), (100, 120), (120, 120)]

@@ -18,7 +18,7 @@ def test_the_attack_succeeds_without_protection_and_stays_below_the_limit_with_i
 def test_lapwing_answers_ten_times_and_no_more() -> None:
     [found] = averaging(AttackSettings.of(1, 5))
     assert "gave 10 new answers" in found.notes[1]
-    late = [point.protected for point in found.course if point.after >= 10]
+    late = [point.protected for point in found.over_time if point.after >= 10]
     assert len({(one.right, one.trials) for one in late}) == 1
 
 

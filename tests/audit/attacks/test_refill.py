@@ -18,7 +18,7 @@ def test_the_attack_succeeds_without_protection_and_stays_below_the_limit_with_i
 def test_a_device_sends_one_report_and_the_course_rises_without_a_lifetime() -> None:
     [found] = refill(AttackSettings.of(1, 50))
     assert "sent 1 report" in found.notes[0]
-    assert found.course[0].unprotected.right < found.course[-1].unprotected.right
+    assert found.over_time[0].unprotected.right < found.over_time[-1].unprotected.right
 
 
 def test_a_device_that_forgets_its_account_is_called_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:

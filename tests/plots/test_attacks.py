@@ -1,4 +1,4 @@
-"""Pictures of attacks: bars and courses where the numbers are."""
+"""Pictures of attacks: bars and lines where the numbers are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_bars_are_the_shares_of_right_guesses(tmp_path: Path) -> None:
     save(figure, tmp_path / "picture.svg")
 
 
-def test_a_course_has_one_line_for_each_release() -> None:
+def test_success_over_time_has_one_line_for_each_release() -> None:
     points = tuple(
         SuccessAfter(day, SuccessCount(right, 50), SuccessCount(15, 50))
         for day, right in ((1, 20), (9, 50))
@@ -46,7 +46,7 @@ def test_a_course_has_one_line_for_each_release() -> None:
     assert [30.0, 30.0] in lines
 
 
-def test_nothing_to_draw_is_told() -> None:
+def test_nothing_to_draw_is_refused() -> None:
     with pytest.raises(BadParameter):
         attack_success("x", [])
     with pytest.raises(BadParameter):

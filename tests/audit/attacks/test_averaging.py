@@ -22,6 +22,13 @@ def test_lapwing_answers_ten_times_and_no_more() -> None:
     assert len({(one.right, one.trials) for one in late}) == 1
 
 
+def test_a_gate_that_gives_no_answer_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.audit.attacks.averaging.part_of", lambda epsilon, parts: 2 * epsilon)
+    [found] = averaging(AttackSettings.of(1, 5))
+    assert found.is_violation
+    assert "gave no answer" in found.sentence
+
+
 def test_a_gate_that_never_refuses_is_called_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A price that is a tenth of the true one lets more answers through than the promise has room for."""
     monkeypatch.setattr("lapwing.audit.attacks.averaging.part_of", lambda epsilon, parts: epsilon / 100)

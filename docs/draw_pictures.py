@@ -31,7 +31,7 @@ from lapwing.ledger.budget_history import (
     grant_of,
 )
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
-from lapwing.plots.attacks import attack_course, attack_success
+from lapwing.plots.attacks import attack_over_time, attack_success
 from lapwing.plots.parties import MeasuredErrors, parties
 from lapwing.plots.publish import release_error
 from lapwing.publish import Publication
@@ -87,8 +87,8 @@ def attack_pictures(folder: Path) -> dict[str, Figure]:
     pictures = {"attacks": attack_success(OVERVIEW, results)}
     for name, attack in ATTACKS.items():
         mine = [result for result in results if result.attack == name]
-        if mine and mine[0].course:
-            pictures[f"attack-{name}"] = attack_course(attack.headline, mine[0])
+        if mine and mine[0].over_time:
+            pictures[f"attack-{name}"] = attack_over_time(attack.headline, mine[0])
         elif mine:
             pictures[f"attack-{name}"] = attack_success(attack.headline, mine)
     return pictures
@@ -97,16 +97,16 @@ def attack_pictures(folder: Path) -> dict[str, Figure]:
 def _measured_attack(found: dict[str, Any]) -> SimpleNamespace:
     """Return a result as `lapwing attack --json` prints it, for the pictures."""
     sides = ("unprotected", "protected")
-    steps = next((key for point in found["course"] for key in point if key not in sides), "")
-    course = [
+    steps = next((key for point in found["over_time"] for key in point if key not in sides), "")
+    over_time = [
         SimpleNamespace(after=point[steps], **{side: SimpleNamespace(**point[side]) for side in sides})
-        for point in found["course"]
+        for point in found["over_time"]
     ]
     return SimpleNamespace(
         attack=found["attack"], title=found["title"], guesses=found["attacker_guesses"],
         without=found["unprotected_release"], through=found["protected_release"],
         epsilon=found["epsilon"], chance=found["chance"], limit_up=found["limit"], steps=steps,
-        course=course,
+        over_time=over_time,
         **{side: SimpleNamespace(**found[side]) for side in sides},
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Pictures of attacks: bars and courses where the numbers are."""
+"""Pictures of attacks: bars and lines where the numbers are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from lapwing.audit.attacks import AttackResult, attack_picture
-from lapwing.audit.attacks.attack_result import CoursePoint, SuccessCount
+from lapwing.audit.attacks.attack_result import SuccessAfter, SuccessCount
 from lapwing.errors import BadParameter
 from lapwing.plots import save
-from lapwing.plots.attacks import attack_course, attack_success
+from lapwing.plots.attacks import attack_over_time, attack_success
 from support.doc_pictures import draw_pictures
 
 
@@ -35,27 +35,28 @@ def test_bars_are_the_shares_of_right_guesses(tmp_path: Path) -> None:
     save(figure, tmp_path / "picture.svg")
 
 
-def test_a_course_has_one_line_for_each_release() -> None:
+def test_success_over_time_has_one_line_for_each_release() -> None:
     points = tuple(
-        CoursePoint(day, SuccessCount(right, 50), SuccessCount(15, 50)) for day, right in ((1, 20), (9, 50))
+        SuccessAfter(day, SuccessCount(right, 50), SuccessCount(15, 50))
+        for day, right in ((1, 20), (9, 50))
     )
-    figure = attack_picture([replace(_result(), attack="refill", course=points, steps="days")])
+    figure = attack_picture([replace(_result(), attack="refill", over_time=points, steps="days")])
     lines = [np.asarray(line.get_ydata(), float).tolist() for line in figure.axes[0].lines]
     assert [40.0, 100.0] in lines
     assert [30.0, 30.0] in lines
 
 
-def test_nothing_to_draw_is_told() -> None:
+def test_nothing_to_draw_is_refused() -> None:
     with pytest.raises(BadParameter):
         attack_success("x", [])
     with pytest.raises(BadParameter):
-        attack_course("x", _result())
+        attack_over_time("x", _result())
 
 
 def test_the_pictures_of_the_documentation_come_from_measured_numbers(tmp_path: Path) -> None:
     assert draw_pictures.attack_pictures(tmp_path) == {}
-    course = [{"days": day, **_sides(_result())} for day in (1, 2)]
-    measured = [_result().to_json(), {**_result().to_json(), "attack": "refill", "course": course}]
+    over_time = [{"days": day, **_sides(_result())} for day in (1, 2)]
+    measured = [_result().to_json(), {**_result().to_json(), "attack": "refill", "over_time": over_time}]
     (tmp_path / "attacks.json").write_text(json.dumps(measured))
     assert set(draw_pictures.attack_pictures(tmp_path)) == {"attacks", "attack-linkage", "attack-refill"}
 

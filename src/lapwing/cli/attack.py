@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,7 +29,7 @@ from lapwing.errors import BadParameter, MissingExtra
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lapwing.audit.attacks import Attack, AttackResult
+    from lapwing.audit.attacks import Attack, AttackResult, AttackSettings
 
 VIOLATED = 1
 
@@ -49,17 +50,17 @@ def attack(
     plot: PlotPath = None,
     as_json: AsJson = False,
 ) -> int:
-    """Attack generated data: without protection, where it succeeds, then through Lapwing's real gate.
+    """Attack generated data: first without protection, then through Lapwing's real gate.
 
     Nothing is charged, and no data of yours is read. It exits with 1 if an attack on Lapwing succeeds more
-    often than the promise allows.
+    often than the promise allows. It says so if the number of runs is too small to show that.
     """
-    from lapwing.audit.attacks import attack_picture, attacks_named
+    from lapwing.audit.attacks import AttackSettings, attack_picture, attacks_named
 
     chosen = attacks_named(name)
-    people = None if runs is None else _whole(runs)
+    settings = AttackSettings.of(epsilon, None if runs is None else _whole(runs))
     check_plot(plot)
-    results = [result for each in chosen for result in _run(each, epsilon, people, skips=len(chosen) > 1)]
+    results = [result for each in chosen for result in _run(each, settings, skips=len(chosen) > 1)]
     if plot is not None:
         write_plot(plot, attack_picture(results), quiet=True)
     if as_json:
@@ -78,14 +79,11 @@ def _whole(text: str) -> int:
         raise BadParameter("runs", "must be a whole number, such as 400") from None
 
 
-def _run(each: Attack, epsilon: str, runs: int | None, *, skips: bool) -> tuple[AttackResult, ...]:
-    """Run an attack. One of several is left out, and that is told, if its extra is not installed."""
-    from lapwing.audit.attacks import AttackSettings
-
+def _run(each: Attack, settings: AttackSettings, *, skips: bool) -> tuple[AttackResult, ...]:
+    """Run an attack. Of several, one without its extra is left out, and the command says so."""
     with working(each.name) as progress:
-        settings = AttackSettings.of(epsilon, runs, progress)
         try:
-            return each.run(settings)
+            return each.run(replace(settings, progress=progress))
         except MissingExtra as missing:
             if not skips:
                 raise
@@ -102,6 +100,9 @@ def _show(results: list[AttackResult]) -> None:
             warning(out, "An attack succeeded more often than the promise allows.")
         else:
             out.print(Text("No attack succeeded more often than the promise allows.", style="bold"))
+        if weak := sum(not (result.could_show or result.is_violation) for result in results):
+            of = f"{weak} of {len(results)} result{'s' * (len(results) != 1)}"
+            warning(out, f"{of} could not have shown a violation: too few runs.")
 
 
 def _show_one(out: Console, result: AttackResult) -> None:
@@ -130,4 +131,11 @@ def _show_one(out: Console, result: AttackResult) -> None:
         warning(out, result.sentence)
     else:
         indented(out, result.sentence)
-    points(out, [f"Limit: {result.formula}.", *result.notes])
+    points(out, [f"Limit: {result.formula}.", _power(result), *result.notes])
+
+
+def _power(result: AttackResult) -> str:
+    """Return the number of right guesses that would be a violation, or that there is none."""
+    if (needed := result.least_right) is None:
+        return result.weakness
+    return f"A violation needs at least {needed:,} right guesses of {result.protected.trials:,}."

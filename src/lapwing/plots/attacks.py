@@ -1,4 +1,4 @@
-"""How often attacks succeed: without protection, against Lapwing, and how often they ever could."""
+"""How often attacks succeed: without protection, against Lapwing, and at most."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SuccessRate(Protocol):
         """The number of guesses."""
 
 
-class DrawnCourse(Protocol):
+class DrawnSuccessAfter(Protocol):
     """The success of an attack after some answers or days."""
 
     @property
@@ -108,10 +108,10 @@ class DrawnAttack(Protocol):
 
     @property
     def steps(self) -> str:
-        """The unit of the course."""
+        """The unit of time, such as "days"."""
 
     @property
-    def course(self) -> Sequence[DrawnCourse]:
+    def over_time(self) -> Sequence[DrawnSuccessAfter]:
         """The success over time."""
 
 
@@ -123,7 +123,7 @@ def attack_success(headline: str, attacks: Sequence[DrawnAttack]) -> Figure:
     """Draw, for each attack, its success without protection and against Lapwing, chance and limit.
 
     Args:
-        headline: What to see.
+        headline: The title of the picture.
         attacks: The results, at least one.
     """
     if not attacks:
@@ -137,7 +137,7 @@ def attack_success(headline: str, attacks: Sequence[DrawnAttack]) -> Figure:
             "run, no attack on Lapwing reaches the grey part.",
             size=(9.5, 1.9 + _PANEL * len(attacks)),
             left=3.9,
-            right=0.93,
+            right=0.88,
         )
         for number, attack in enumerate(attacks):
             _one_attack(axes, attack, -3.0 * number)
@@ -171,7 +171,8 @@ def _one_attack(axes: Axes, attack: DrawnAttack, top: float) -> None:
         )
         axes.barh(height, 100 * success.rate, height=0.56, color=colour, alpha=0.85)
         counted = f"{success.right:,} of {success.trials:,}"
-        note_beside(axes, counted, (0, height), (5, 0), color="white", size=9, va="center", zorder=5)
+        at_the_edge: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+        note_beside(axes, counted, (1, height), (8, 0), color=colour, size=9, va="center", **at_the_edge)
         ends = [100 * success.low, 100 * success.high]
         axes.plot(ends, [height, height], color=INK, linewidth=1.3, marker="|", markersize=7)
     axes.plot([chance, chance], [top - 1.4, top + 0.4], color=GREY, linewidth=1.3, linestyle=":")
@@ -191,19 +192,19 @@ def _one_attack(axes: Axes, attack: DrawnAttack, top: float) -> None:
     note_beside(axes, below, (chance, top - 1.4), (0, -2), ha="center", va="top", color=GREY, **look)
 
 
-def attack_course(headline: str, attack: DrawnAttack) -> Figure:
+def attack_over_time(headline: str, attack: DrawnAttack) -> Figure:
     """Draw the success of an attack over time.
 
     Args:
-        headline: What to see.
-        attack: A result with a course of at least two points.
+        headline: The title of the picture.
+        attack: A result with success over time, at two points or more.
     """
-    if len(attack.course) < 2:
-        raise BadParameter("attack", "must have a course of at least two points")
+    if len(attack.over_time) < 2:
+        raise BadParameter("attack", "must have success over time, at two points or more")
     from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415 (an extra)
 
     limit, chance = 100 * attack.limit_up, 100 * float(attack.chance)
-    after = [point.after for point in attack.course]
+    after = [point.after for point in attack.over_time]
     with style():
         figure, [axes] = new_figure(
             headline,
@@ -215,8 +216,12 @@ def attack_course(headline: str, attack: DrawnAttack) -> Figure:
         axes.axhspan(limit, 104, color=PALE, alpha=0.35, linewidth=0)
         ends = []
         for label, colour, points in (
-            (f"no protection:\n{attack.without}", ORANGE, [point.unprotected for point in attack.course]),
-            (f"Lapwing:\n{attack.through}", BLUE, [point.protected for point in attack.course]),
+            (
+                f"no protection:\n{attack.without}",
+                ORANGE,
+                [point.unprotected for point in attack.over_time],
+            ),
+            (f"Lapwing:\n{attack.through}", BLUE, [point.protected for point in attack.over_time]),
         ):
             rates = [100 * one.rate for one in points]
             axes.fill_between(

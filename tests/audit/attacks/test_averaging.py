@@ -18,8 +18,15 @@ def test_the_attack_succeeds_without_protection_and_stays_below_the_limit_with_i
 def test_lapwing_answers_ten_times_and_no_more() -> None:
     [found] = averaging(AttackSettings.of(1, 5))
     assert "gave 10 new answers" in found.notes[1]
-    late = [point.protected for point in found.course if point.after >= 10]
+    late = [point.protected for point in found.over_time if point.after >= 10]
     assert len({(one.right, one.trials) for one in late}) == 1
+
+
+def test_a_gate_that_gives_no_answer_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.audit.attacks.averaging.part_of", lambda epsilon, parts: 2 * epsilon)
+    [found] = averaging(AttackSettings.of(1, 5))
+    assert found.is_violation
+    assert "gave no answer" in found.sentence
 
 
 def test_a_gate_that_never_refuses_is_called_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,18 +17,18 @@ from lapwing.audit.attacks.refill import refill
 from lapwing.config.toml_text import quoted
 from lapwing.config.values import did_you_mean
 from lapwing.errors import BadParameter
-from lapwing.plots.attacks import attack_course, attack_success
+from lapwing.plots.attacks import attack_over_time, attack_success
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALL = "all"
-OVERVIEW = "Without protection attackers guess right; a lifetime budget limits them"
+OVERVIEW = "Without protection, attackers guess right. A lifetime budget limits them"
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """An attack: its name, what its picture shows, and the function that runs it."""
+    """An attack: its name, the title of its picture, and the function that runs it."""
 
     name: str
     headline: str
@@ -38,13 +38,15 @@ class Attack:
 ATTACKS: Mapping[str, Attack] = {
     each.name: each
     for each in (
-        Attack("linkage", "Rows without names still tell who they are about", linkage),
-        Attack("differencing", "Two harmless counts expose the person between them", differencing),
-        Attack("averaging", "Asked often enough, a noisy answer is exact", averaging),
-        Attack("reconstruction", "Rounded sums give everybody's secret away", reconstruction),
-        Attack("membership", "A model and an invented table betray who was in the data", membership),
+        Attack("linkage", "Rows without names still identify people", linkage),
+        Attack("differencing", "The difference of two counts exposes one person", differencing),
+        Attack("averaging", "The mean of many noisy answers is exact", averaging),
+        Attack("reconstruction", "Many rounded sums reveal nearly everybody's data", reconstruction),
+        Attack("membership", "A model or a synthetic table reveals who was in the data", membership),
         Attack("refill", "A budget that refills every day exposes the person", refill),
-        Attack("longitudinal", "New coins every day expose the person", longitudinal),
+        Attack(
+            "longitudinal", "An answer that is randomized anew every day exposes the person", longitudinal
+        ),
     )
 }
 
@@ -70,6 +72,6 @@ def attack_picture(results: Sequence[AttackResult]) -> Figure:
     """
     names = {result.attack for result in results}
     headline = ATTACKS[names.pop()].headline if len(names) == 1 else OVERVIEW
-    if len(results) == 1 and results[0].course:
-        return attack_course(headline, results[0])
+    if len(results) == 1 and results[0].over_time:
+        return attack_over_time(headline, results[0])
     return attack_success(headline, results)

@@ -4,14 +4,21 @@ Claim    a release that keeps its promise is called a violation with probability
 Because  the guesses succeed independently, each with probability at most the limit, so the exact
          (Clopper-Pearson) lower bound at VIOLATION_ERROR is above the limit no more often than that.
 Test     tests/audit/attacks/test_attack_result.py::test_a_violation_needs_more_than_bad_luck
+
+Claim    a result whose number of guesses is too small to show any violation says so.
+Because  the lower bound is greatest if all guesses are right, and `could_show` compares that bound with
+         the limit.
+Test     tests/audit/attacks/test_attack_result.py::test_too_few_runs_say_that_they_could_show_nothing
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
+from itertools import count
 from typing import Any
 
 from lapwing.audit.stages.proportions import proportion_at_least, proportion_at_most
@@ -32,8 +39,8 @@ class AttackSettings:
     """The settings of an attack.
 
     Args:
-        epsilon: The lifetime budget of every person that is attacked, 0.05 to 8, in whole billionths.
-            There is no δ unless the attack needs one.
+        epsilon: The lifetime budget of every person that is attacked, 0.05 to 8. It is rounded down to nine
+            decimals, the unit of a ledger. There is no δ unless the attack needs one.
         runs: The number of people to attack, each with one guess. None: as the attack says.
         progress: Called with the work that is done and all work.
 
@@ -53,9 +60,7 @@ class AttackSettings:
                 f"must lie between {short(float(LEAST_EPSILON))} and {short(float(GREATEST_EPSILON))}. "
                 "With less, answers are noise alone; with more, nothing is hidden",
             )
-        if (epsilon * EPSILON_PARTS).denominator != 1:
-            raise BadParameter("epsilon", "must have at most nine digits after the point, such as 0.5")
-        set_fields(self, epsilon=epsilon)
+        set_fields(self, epsilon=Fraction(epsilon * EPSILON_PARTS // 1, EPSILON_PARTS))
         if self.runs is not None and whole(self.runs, "runs", at_least=1) > MOST_RUNS:
             raise BadParameter("runs", f"must be at most {MOST_RUNS:,}")
 
@@ -66,12 +71,12 @@ class AttackSettings:
         """Return the settings with an ε in any form."""
         return cls(exact(epsilon, "epsilon"), runs, progress)
 
-    def lots(self, default: int, at_once: int) -> Iterator[int]:
-        """Yield how many people are attacked together, until all are, and report progress.
+    def batches(self, default: int, at_once: int) -> Iterator[int]:
+        """Yield the size of each batch of people, until all are attacked, and report progress.
 
         Args:
             default: The number of runs if the settings have none.
-            at_once: The most people to attack together.
+            at_once: The greatest size of a batch.
         """
         runs = self.runs or default
         for done in range(0, runs, at_once):
@@ -124,7 +129,7 @@ def total(counts: Iterable[SuccessCount]) -> SuccessCount:
 
 
 @dataclass(frozen=True, slots=True)
-class CoursePoint:
+class SuccessAfter:
     """The success of an attack after some answers or days."""
 
     after: int
@@ -150,10 +155,11 @@ class AttackResult:
         chance: The probability of a right guess without any release.
         limit: The greatest probability of a right guess for any attacker.
         formula: How the limit follows from ε, δ and the number of values.
-        course: The success over time, if the attack takes time.
+        over_time: The success over time, if the attack takes time.
         steps: The unit of that time, such as "days".
-        notes: What happened besides, such as refusals.
-        broken: A rule of the gate that did not hold, such as an answer beyond the budget; else empty.
+        notes: Further observations, such as refusals.
+        broken: A rule of the gate that did not hold, such as an answer beyond the budget; or that the
+            attack received no answer at all. Else empty.
     """
 
     attack: str
@@ -170,7 +176,7 @@ class AttackResult:
     chance: Fraction
     limit: Fraction
     formula: str
-    course: tuple[CoursePoint, ...] = ()
+    over_time: tuple[SuccessAfter, ...] = ()
     steps: str = ""
     notes: tuple[str, ...] = ()
     broken: str = ""
@@ -183,11 +189,53 @@ class AttackResult:
     @property
     def is_violation(self) -> bool:
         """Whether the attack succeeded more often than the promise allows, or the gate broke a rule."""
-        return bool(self.broken) or Fraction(self.at_least) > self.limit
+        return bool(self.broken) or self._exceeds(self.protected.right, self.protected.trials)
+
+    @property
+    def could_show(self) -> bool:
+        """Whether this number of guesses would show a violation if all of them were right."""
+        return self._exceeds(self.protected.trials, self.protected.trials)
+
+    @property
+    def least_right(self) -> int | None:
+        """The smallest number of right guesses that is a violation. None if no number is."""
+        trials = self.protected.trials
+        if not self.could_show:
+            return None
+        return bisect_left(range(trials), True, key=lambda right: self._exceeds(right, trials))
+
+    @property
+    def least_runs(self) -> int | None:
+        """The smallest number of runs that can show a violation. None if no number can."""
+        if self.limit >= 1:
+            return None
+        near = max(math.floor(math.log(VIOLATION_ERROR) / math.log(self.limit)), 1)
+        return next(runs for runs in count(near) if self._exceeds(runs, runs))
+
+    def _exceeds(self, right: int, trials: int) -> bool:
+        """Return whether this number of right guesses is more than the limit explains."""
+        return Fraction(proportion_at_least(right, trials, VIOLATION_ERROR)) > self.limit
+
+    @property
+    def weakness(self) -> str:
+        """A sentence that says that this number of runs could not show a violation. Empty if it could."""
+        if self.could_show:
+            return ""
+        trials, needed = self.protected.trials, self.least_runs
+        advice = (
+            f"Use at least {needed:,} runs (--runs {needed})"
+            if needed is not None and needed <= MOST_RUNS
+            else "Use a smaller ε"
+        )
+        return (
+            f"With {trials:,} run{'s' * (trials != 1)}, this attack could not have shown a violation: at "
+            f"ε {short(float(self.epsilon))}, it may be chance that all guesses are right. "
+            f"{advice}."
+        )
 
     @property
     def sentence(self) -> str:
-        """What happened, in plain words."""
+        """The outcome in plain words."""
         shown, safe = self.unprotected, self.protected
         if self.broken:
             return f"VIOLATION: {self.broken}."
@@ -231,14 +279,17 @@ class AttackResult:
             "success_at_least": self.at_least,
             "error": VIOLATION_ERROR,
             "violation": self.is_violation,
-            "course": [
+            "could_show_violation": self.could_show,
+            "violation_needs_right": self.least_right,
+            "violation_needs_runs": self.least_runs,
+            "over_time": [
                 {
                     self.steps: point.after,
                     "unprotected": point.unprotected.to_json(),
                     "protected": point.protected.to_json(),
                 }
-                for point in self.course
+                for point in self.over_time
             ],
             "notes": list(self.notes),
-            "sentence": self.sentence,
+            "sentence": f"{self.sentence} {self.weakness}".strip(),
         }

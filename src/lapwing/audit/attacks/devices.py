@@ -61,7 +61,7 @@ class OneQuestion:
         return {"answer": self.labels[code]}
 
     def reports(self, codes: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Randomize answers anew: the same coins as on a device, and no account."""
+        """Randomize answers anew, as a device does, but without an account."""
         return self.design.simulate({"answer": codes})
 
     def log_odds(self, reports: NDArray[np.uint8]) -> NDArray[np.float64]:

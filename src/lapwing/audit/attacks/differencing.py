@@ -1,6 +1,6 @@
-"""Differencing: two questions that are harmless by themselves, and differ by one person.
+"""Differencing: two questions about many people, which differ by one person.
 
-"How many patients has the office?" and "how many of them are not its head?": the difference tells whether
+"How many patients has the office?" and "how many of them are not its head?": the difference shows whether
 the head is a patient.
 
 Claim    each guess against Lapwing is right with probability at most `membership_limit`, independently.
@@ -29,10 +29,10 @@ def differencing(settings: AttackSettings) -> tuple[AttackResult, ...]:
     """Attack the heads of offices with two questions."""
     shown: list[SuccessCount] = []
     safe: list[SuccessCount] = []
-    third: OverBudget | None = None
+    thirds: list[OverBudget | None] = []  # the refusal of the third question, in each batch
     price = part_of(settings.epsilon, 2)
     with temporary_folder() as folder:
-        for targets in settings.lots(RUNS, AT_ONCE):
+        for targets in settings.batches(RUNS, AT_ONCE):
             world = Offices.drawn(targets)
             shown.append(world.score((world.counts - world.staff).astype(np.bool_)))
             with opened(world.write(folder, settings.epsilon)) as patients:
@@ -40,7 +40,7 @@ def differencing(settings: AttackSettings) -> tuple[AttackResult, ...]:
                     by_office(patients.ask(question, epsilon=price))
                     for question in (BY_OFFICE, BY_OFFICE_WITHOUT_HEADS)
                 )
-                third = _third(patients, price)
+                thirds.append(_third(patients, price))
             safe.append(world.score(guess_from(with_heads - without)))
     return (
         AttackResult(
@@ -57,8 +57,8 @@ def differencing(settings: AttackSettings) -> tuple[AttackResult, ...]:
             chance=Fraction(1, 2),
             limit=membership_limit(settings.epsilon),
             formula="e^ε / (1 + e^ε)",
-            notes=(f"A third question was refused: {third}",),
-            broken="" if third else "a third question was answered although the budget was spent",
+            notes=(f"A third question was refused: {thirds[0]}",) if all(thirds) else (),
+            broken="" if all(thirds) else "a third question was answered although the budget was spent",
         ),
     )
 

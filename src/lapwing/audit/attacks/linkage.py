@@ -70,7 +70,7 @@ def _result(
 
 def _hospital(settings: AttackSettings, folder: Path) -> AttackResult:
     counts: list[list[SuccessCount]] = [[], []]
-    for targets in settings.lots(RUNS, AT_ONCE):
+    for targets in settings.batches(RUNS, AT_ONCE):
         table, people = _visits(targets)
         truth = [table["diagnosis"][one] for one in people]
         voters = [(table["zip"][one], table["born"][one], table["sex"][one]) for one in people]
@@ -93,7 +93,7 @@ def _visits(targets: int) -> tuple[dict[str, list[Any]], list[int]]:
     zips = np.concatenate([np.arange(targets), uniform_int(0, targets, PATIENTS - targets)])
     days = uniform_int(0, BIRTH_DAYS, PATIENTS)
     sexes, codes = uniform_int(0, 2, PATIENTS), uniform_int(0, len(DIAGNOSES), PATIENTS)
-    mixed = permutation(PATIENTS)  # the order of rows tells nothing
+    mixed = permutation(PATIENTS)  # the order of rows has no information
     table: dict[str, list[Any]] = {
         "person": [int(one) for one in mixed],
         "zip": [f"{10001 + int(zips[one])}" for one in mixed],
@@ -139,7 +139,7 @@ def _asked_visits(
 
 def _ratings(settings: AttackSettings, folder: Path) -> AttackResult:
     counts: list[list[SuccessCount]] = [[], []]
-    for targets in settings.lots(RUNS, AT_ONCE):
+    for targets in settings.batches(RUNS, AT_ONCE):
         films = uniform_int(0, STARS + 1, SUBSCRIBERS * FILMS).reshape(SUBSCRIBERS, FILMS)
         private = uniform_int(1, STARS + 1, SUBSCRIBERS)
         truth = private[:targets].tolist()

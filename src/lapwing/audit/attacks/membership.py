@@ -1,7 +1,7 @@
-"""Membership: was this person in the data that a model was trained on, or a table was invented from?
+"""Membership: was this person in the data of a model or of a synthetic table?
 
 The attacker knows all other rows, and the row of the person. Without protection that is enough: a model, or
-an invented table with exact counts, fits only one of the two possible data sets.
+a synthetic table with exact counts, fits only one of the two possible data sets.
 
 Claim    each guess against Lapwing is right with probability at most `membership_limit`, independently.
 Because  each person has data, an account and a release of their own, and the release fits the account's
@@ -27,14 +27,14 @@ from lapwing.core.losses import Relation
 from lapwing.core.noise import bernoulli, permutation, uniform_int
 from lapwing.ledger import Gate, Ledger, Target, Unit
 
-MODEL_RUNS, TABLE_RUNS = 200, 40
+MODEL_RUNS, TABLE_RUNS = 200, 100
 DELTA = Fraction(1, 10**6)
 HALF = Fraction(1, 2)
-STEPS = 100  # values of a number lie on a grid of this many steps
+STEPS = 100  # numbers are multiples of 1 / STEPS
 
 
 def membership(settings: AttackSettings) -> tuple[AttackResult, ...]:
-    """Attack a regression model, then a table of invented rows."""
+    """Attack a regression model, then a synthetic table."""
     models, tables = settings.runs or MODEL_RUNS, settings.runs or TABLE_RUNS
     weight = 8  # a table takes about as long as this many models
     work = models + weight * tables
@@ -78,7 +78,7 @@ ROW = (1.0, -1.0)  # the person's row: an unusual one
 def _attack_models(settings: AttackSettings, folder: Path) -> AttackResult:
     shown, safe, trials = 0, 0, 0
     with Ledger.create(folder / "models.ledger") as ledger:
-        for people in settings.lots(MODEL_RUNS, 1):
+        for people in settings.batches(MODEL_RUNS, 1):
             others = _line(OTHERS)
             is_in = bool(bernoulli(HALF, 1)[0])
             rows = np.vstack([others, ROW]) if is_in else others
@@ -146,14 +146,14 @@ policy = "residents.toml"
 rows = "SELECT village, sex FROM residents"
 method = "independent"
 check = 0
+epsilon = {epsilon}
 delta = {delta}
-rho = {rho}
 """
 
 
 def _attack_tables(settings: AttackSettings, folder: Path) -> AttackResult:
     shown, safe, trials = 0, 0, 0
-    for people in settings.lots(TABLE_RUNS, 1):
+    for people in settings.batches(TABLE_RUNS, 1):
         is_in = bool(bernoulli(HALF, 1)[0])
         villages = [*uniform_int(1, VILLAGES, RESIDENTS).tolist(), *([THEIRS] if is_in else [])]
         sexes = uniform_int(0, 2, len(villages)).tolist()
@@ -163,17 +163,17 @@ def _attack_tables(settings: AttackSettings, folder: Path) -> AttackResult:
         safe += (rows.count(THEIRS) > 0) == is_in
         trials += people
     return _result(
-        settings, "a table of invented rows", shown, safe, trials,
-        knows="The attacker knows that nobody else would have the person's village, and sees the invented "
-        "table.",
-        guesses="Whether the person was in the table from which rows were invented.",
+        settings, "a synthetic table", shown, safe, trials,
+        knows="The attacker knows that nobody else would have the person's village, and sees the "
+        "synthetic table.",
+        guesses="Whether the person was in the original table.",
         without="columns shuffled one by one",
         through="lapwing publish, for all of ε",
     )  # fmt: skip
 
 
 def _published(folder: Path, epsilon: Fraction, villages: list[int], sexes: list[int]) -> list[int]:
-    """Publish an invented table through the ledger, and return its villages."""
+    """Publish a synthetic table through the ledger, and return its villages."""
     from lapwing.publish import Publication  # noqa: PLC0415 (slow to load)
 
     table = {"person": list(range(len(villages))), "village": villages, "sex": sexes}
@@ -183,7 +183,7 @@ def _published(folder: Path, epsilon: Fraction, villages: list[int], sexes: list
     }
     policy = write_world(folder, "residents", table, columns, epsilon=epsilon, delta=DELTA)
     release = policy.with_name("release.toml")
-    release.write_text(RELEASE.format(delta=float(DELTA), rho=float(epsilon) ** 2 / 8))
+    release.write_text(RELEASE.format(epsilon=float(epsilon), delta=float(DELTA)))
     bundle = new_folder(folder) / "bundle"
     with Publication.open(release, analyst=ATTACKER) as publication:
         publication.dataset.tell = lambda _: None

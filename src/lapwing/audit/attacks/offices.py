@@ -1,6 +1,6 @@
 """A generated world for attacks on counts: the patients of a counselling service, by office.
 
-Every office has one head. A fair coin decides whether the head is a patient; the attacker wants to know it.
+Every office has one head, who is a patient with probability 1/2. The attacker guesses whether the head is.
 All other patients are staff.
 """
 
@@ -59,7 +59,7 @@ class Offices:
 
 
 def guess_from(extra: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Guess whether a head is a patient from an estimate of 0 or 1. Exactly 1/2 is decided by a coin."""
+    """Guess whether a head is a patient from an estimate of 0 or 1. At exactly 1/2, the guess is random."""
     is_in: NDArray[np.bool_] = (extra > 0.5) | ((extra == 0.5) & bernoulli(Fraction(1, 2), len(extra)))
     return is_in
 

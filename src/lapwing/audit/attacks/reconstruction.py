@@ -1,7 +1,7 @@
 """Reconstruction: random subset sums, decoded by least squares (Dinur and Nissim 2003).
 
-Answers that are only rounded, to any number of questions, give nearly all secrets away. In each of many
-villages the attacker asks how many people are ill in random sets of houses, and solves the equations.
+Many answers that are only rounded reveal nearly all data. In each of many villages the attacker asks how
+many people are ill in random sets of houses, and solves the equations.
 
 Claim    each guess against Lapwing is right with probability at most `value_limit`, independently.
 Because  all answers together cost at most the lifetime ε of every person. Villages have separate noise, and
@@ -26,7 +26,7 @@ from lapwing.core.losses import Relation
 from lapwing.core.noise import bernoulli, uniform_int
 
 RUNS, AT_ONCE = 400, 100
-HOUSES, SETS = 24, 96  # one person in each house; how many random sets of houses are asked about
+HOUSES, SETS = 24, 96  # houses of a village, with one person each; random sets of houses
 TOGETHER = 24  # sets in one question
 ROUNDED_TO = 2  # the unprotected answers are multiples of this
 HALF = Fraction(1, 2)
@@ -34,7 +34,7 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Villages:
-    """Who is ill, by village and house; the sets of houses; and the house of each village that counts."""
+    """Whether each person is ill, by village and house; the sets of houses; the target of each village."""
 
     ill: NDArray[np.bool_]
     sets: NDArray[np.bool_]
@@ -66,7 +66,7 @@ def reconstruction(settings: AttackSettings) -> tuple[AttackResult, ...]:
     safe: list[SuccessCount] = []
     everybody = np.zeros(3, dtype=np.int64)
     with temporary_folder() as folder:
-        for villages in settings.lots(RUNS, AT_ONCE):
+        for villages in settings.batches(RUNS, AT_ONCE):
             world = Villages.drawn(villages)
             rounded = ROUNDED_TO * np.rint(world.sums / ROUNDED_TO)
             for counts, answers, place in (

@@ -1,6 +1,9 @@
 """A real gate for attacks: generated rows, a policy, a curator and a ledger in a temporary folder.
 
-Nothing of it is left behind: keys, anchors and the registry of data sets are in the same folder.
+All of it is removed afterwards: keys, anchors and the registry of data sets are in the same folder.
+To put them there, an attack changes the environment variable LAPWING_STATE of the whole process while it
+runs. So do not open a ledger of your own in another thread of that process: its second anchor would be
+written into the temporary folder, and removed with it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ _STATE = "LAPWING_STATE"
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a folder that is removed afterwards. Ledgers keep their second anchors in it."""
+    """Yield a folder that is removed afterwards. Ledgers keep their second anchors in it.
+
+    Until then, LAPWING_STATE has another value for the whole process: open no other ledger meanwhile.
+    """
     before = os.environ.get(_STATE)
     with TemporaryDirectory(prefix="lapwing-attack-") as folder:
         os.environ[_STATE] = str(Path(folder, "state"))
@@ -47,7 +53,7 @@ def new_folder(folder: Path) -> Path:
         if not made.exists():
             made.mkdir()
             return made
-    raise AssertionError("counting does not end")
+    raise AssertionError("count(1) has no end")
 
 
 def write_world(
@@ -75,7 +81,7 @@ def write_world(
         "[dataset]", f'name = "{name}"',
         "[budget]", f"epsilon = {float(epsilon)}", f"delta = {float(delta)}",
         f"[tables.{name}]", f'source = "{name}.parquet"', 'unit = "person"', "rows_per_unit = 1",
-        f"[tables.{name}.columns]", *(f"{column} = {{ {said} }}" for column, said in columns.items()),
+        f"[tables.{name}.columns]", *(f"{column} = {{ {what} }}" for column, what in columns.items()),
     ]  # fmt: skip
     policy = world / f"{name}.toml"
     policy.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -86,7 +92,7 @@ def write_world(
 def opened(policy: Path) -> Iterator[Dataset]:
     """Open the data of a policy for the attacker."""
     with open_dataset(policy, analyst=ATTACKER) as dataset:
-        dataset.tell = lambda _: None  # remarks about a ledger that is soon gone
+        dataset.tell = lambda _: None  # no remarks about a temporary ledger
         yield dataset
 
 

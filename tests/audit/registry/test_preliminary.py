@@ -14,6 +14,7 @@ from lapwing.audit.registry.aggregates import built_in_sources
 from lapwing.audit.registry.preliminary import planned_question, preliminary_cases
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.regression_sums import regression_sums, rows_below
+from lapwing.sql.relation import Filter
 from lapwing.sql.truncation import truncated_people_question, truncated_rows_question
 
 QUICK = StageBudget(is_thorough=False)
@@ -57,7 +58,8 @@ def test_a_person_counts_once_among_those_with_more_rows() -> None:
 
     def wrong(own: GeneratedSources) -> BoundQuery:
         question = truncated_people_question(own.policy, "visits")
-        return replace(question, source=question.source.source)  # type: ignore[attr-defined] (no filter)
+        assert isinstance(question.source, Filter)
+        return replace(question, source=question.source.source)
 
     case = query_case("planted", planned_question(sources, wrong, "planted"), sources)
     assert case.stages[Stage.REPLAY](QUICK).witness is not None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -58,10 +58,22 @@ class WatchedEngine:
 
 
 class GeneratedSources:
-    """Readers of generated people, one for each set of people. They are opened when they are needed."""
+    """Readers of generated people, one for each set of people. They are opened when they are needed.
 
-    def __init__(self, policy: Policy, public: Mapping[str, PublicTable]) -> None:
-        self.policy, self.public = policy, public
+    Args:
+        policy: The policy whose tables are generated.
+        public: The public tables, by name.
+        read_as: Returns the policy by which the generated tables are read. None: the same policy.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        public: Mapping[str, PublicTable],
+        *,
+        read_as: Callable[[Policy], Policy] | None = None,
+    ) -> None:
+        self.policy, self.public, self._read_as = policy, public, read_as
         self._folder = Path(mkdtemp(prefix="lapwing-audit-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._readers: dict[tuple[Any, ...], Reader] = {}
@@ -94,6 +106,8 @@ class GeneratedSources:
             folder = self._folder / str(len(self._readers))
             folder.mkdir()
             policy = stored_people(self.policy, people, folder, is_reversed=is_reversed)
+            if self._read_as is not None:
+                policy = self._read_as(policy)
             if prepared or has_blocks_by_arrival(policy):
                 prepare(policy, KEY, today=TODAY)
             reader = Reader.open(policy, KEY, self.public, threads=1, from_source=from_source)

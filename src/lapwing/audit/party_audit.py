@@ -14,7 +14,7 @@ Many members are scaled down to three, with t and losses as large as three membe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -156,40 +156,45 @@ def scaled_setting(plan: JointPlan) -> tuple[ViewedSetting, str]:
 
 
 def _exact(plan: JointPlan) -> RunStage:
-    needs = plan.requirements
-    claimed = float(needs.epsilon)
-
     def run(budget: StageBudget) -> StageResult:
         viewed, note = scaled_setting(plan)
         views = view_stage(lambda _: [viewed])(budget)
-        checks, total, spent = views.checks, 0.0, Fraction(0)
         if views.witness is not None:
-            return StageResult(Stage.EXACT, checks, claimed, witness=views.witness, notes=views.notes)
-        for block in _block_pairs(plan):
-            pair = block.pair
-            result = compare_exactly([pair], budget, epsilon=pair.epsilon, delta=pair.delta)
-            checks += result.checks
-            total += result.measured or 0.0
-            spent += block.part
-            if result.witness is not None:
-                return StageResult(Stage.EXACT, checks, claimed, result.measured, claimed, result.witness)
-        checks += 1
-        steps = needs.people_at if plan.is_local else plan.stages
-        is_pure = plan.is_local or plan.noise == "laplace"
-        promised = steps * spent if is_pure else zcdp_to_epsilon(steps * spent, needs.delta)
-        witness = None
-        if promised > needs.epsilon:
-            witness = Witness(
-                pair="the rows of one person, and none",
-                event=f"all blocks of {plan.stages} stages: their losses add up",
-                numbers={"ε of the agreement": claimed, "ε of the parts": float(promised)},
-                at_least=float(promised) if is_pure else None,
-            )
+            claimed = float(plan.requirements.epsilon)
+            return StageResult(Stage.EXACT, views.checks, claimed, witness=views.witness, notes=views.notes)
+        noise = compare_noise(plan, budget)
         notes = (*filter(None, [note]), *views.notes)
-        measured = steps * total if is_pure else None
-        return StageResult(Stage.EXACT, checks, claimed, measured, claimed, witness, notes=notes)
+        return replace(noise, checks=views.checks + noise.checks, notes=notes)
 
     return run
+
+
+def compare_noise(plan: JointPlan, budget: StageBudget) -> StageResult:
+    """Compare the honest noise of each block of a plan with the block's part, and all parts with ε."""
+    needs = plan.requirements
+    claimed, checks, total, spent = float(needs.epsilon), 0, 0.0, Fraction(0)
+    for block in _block_pairs(plan):
+        pair = block.pair
+        result = compare_exactly([pair], budget, epsilon=pair.epsilon, delta=pair.delta)
+        checks += result.checks
+        total += result.measured or 0.0
+        spent += block.part
+        if result.witness is not None:
+            return StageResult(Stage.EXACT, checks, claimed, result.measured, claimed, result.witness)
+    checks += 1
+    steps = needs.people_at if plan.is_local else plan.stages
+    is_pure = plan.is_local or plan.noise == "laplace"
+    promised = steps * spent if is_pure else zcdp_to_epsilon(steps * spent, needs.delta)
+    witness = None
+    if promised > needs.epsilon:
+        witness = Witness(
+            pair="the rows of one person, and none",
+            event=f"all blocks of {plan.stages} stages: their losses add up",
+            numbers={"ε of the agreement": claimed, "ε of the parts": float(promised)},
+            at_least=float(promised) if is_pure else None,
+        )
+    measured = steps * total if is_pure else None
+    return StageResult(Stage.EXACT, checks, claimed, measured, claimed, witness)
 
 
 def _sums(plan: JointPlan) -> SampledPair:

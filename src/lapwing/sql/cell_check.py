@@ -22,6 +22,8 @@ from lapwing.errors import OverBudget
 from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Text, Truth
 from lapwing.sql.plan import plan_question
@@ -138,11 +140,17 @@ def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
     return NoisyCheck(table.name, tuple(cells), beyond)
 
 
+def cells_question(catalog: Catalog, table: str, names: Iterable[str]) -> BoundQuery:
+    """Build the question how many cells have each state, from the names of the columns of states."""
+    some = tuple(names)
+    listed, sets = ", ".join(some), ", ".join(f"({name})" for name in some)
+    sql = f'SELECT {listed}, COUNT(*) AS cells FROM "{table}" GROUP BY GROUPING SETS ({sets})'  # noqa: S608
+    return bind(sql, catalog)
+
+
 def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Fraction) -> Answer:
     policy, names = policy_of_states(dataset.policy, table.name, columns)
-    listed, sets = ", ".join(names), ", ".join(f"({name})" for name in names)
-    sql = f'SELECT {listed}, COUNT(*) AS cells FROM "{table.name}" GROUP BY GROUPING SETS ({sets})'  # noqa: S608
     asked = f"check of {', '.join(columns)} in {table.name}"
     with dataset.session.with_policy(policy) as session:
-        question = bind(sql, session.curator.catalog())
+        question = cells_question(session.curator.catalog(), table.name, names)
         return plan_question(session, question, asked, AccuracyOrPrice(epsilon)).release()

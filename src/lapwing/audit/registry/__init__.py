@@ -21,8 +21,10 @@ def cases() -> list[AuditCase]:
         ['Laplace', 'Laplace shares', 'Gaussian']
     """
     from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
+    from lapwing.audit.registry.joint_noise_cases import joint_noise_cases  # noqa: PLC0415
     from lapwing.audit.registry.learning import learning_cases  # noqa: PLC0415
     from lapwing.audit.registry.mechanisms import mechanism_cases  # noqa: PLC0415
+    from lapwing.audit.registry.preliminary import preliminary_cases  # noqa: PLC0415
     from lapwing.audit.registry.protocols import protocol_cases  # noqa: PLC0415
     from lapwing.audit.registry.publishing import publishing_cases  # noqa: PLC0415
     from lapwing.audit.registry.randomizers import randomizer_cases  # noqa: PLC0415
@@ -31,7 +33,9 @@ def cases() -> list[AuditCase]:
         *mechanism_cases(),
         *randomizer_cases(),
         *aggregate_cases(),
+        *preliminary_cases(),
         *protocol_cases(),
+        *joint_noise_cases(),
         *learning_cases(),
         *publishing_cases(),
     ]

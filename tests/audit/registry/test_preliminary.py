@@ -1,0 +1,65 @@
+"""Questions that are built by hand keep their sensitivities, and a smaller one is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lapwing.audit.case import AuditCase, Stage, StageBudget
+from lapwing.audit.generated_sources import GeneratedSources
+from lapwing.audit.query_audit import query_case
+from lapwing.audit.registry.aggregates import built_in_sources
+from lapwing.audit.registry.preliminary import planned_question, preliminary_cases
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.regression_sums import regression_sums, rows_below
+from lapwing.sql.relation import Filter
+from lapwing.sql.truncation import truncated_people_question, truncated_rows_question
+
+QUICK = StageBudget(is_thorough=False)
+CASES = preliminary_cases()
+BUILDERS: dict[str, tuple[Callable[[GeneratedSources], BoundQuery], int]] = {
+    "rows left out": (lambda own: truncated_rows_question(own.policy, "visits", 10), 0),
+    "rows that count": (lambda own: truncated_rows_question(own.policy, "visits", 10), 1),
+    "a sum of a regression": (lambda own: regression_sums(own.policy, "visits", ("stay",)).question, 1),
+    "a product of a regression": (lambda own: regression_sums(own.policy, "visits", ("stay",)).question, 2),
+    "ranks": (lambda own: rows_below(own.policy, "visits", "stay", 30), 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_what_is_declared_is_true_and_reached(case: AuditCase) -> None:
+    result = case.stages[Stage.REPLAY](QUICK)
+    assert result.holds, result
+    # Nothing less would do: some neighbour moves a number as far as declared.
+    assert any(note.startswith("largest distance: 1 ") for note in result.notes)
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_a_smaller_sensitivity_is_a_violation(name: str) -> None:
+    build, place = BUILDERS[name]
+    sources = built_in_sources("people")
+
+    def wrong(own: GeneratedSources) -> BoundQuery:
+        question = build(own)
+        parts = list(question.parts)
+        parts[place] = replace(parts[place], l1=parts[place].l1 - 1, l2_squared=(parts[place].l1 - 1) ** 2)
+        return replace(question, parts=tuple(parts))
+
+    case = query_case(name, planned_question(sources, wrong, name), sources)
+    found = case.stages[Stage.REPLAY](QUICK).witness
+    assert found is not None
+    assert "farther apart than declared" in found.event
+
+
+def test_a_person_counts_once_among_those_with_more_rows() -> None:
+    sources = built_in_sources("people")
+
+    def wrong(own: GeneratedSources) -> BoundQuery:
+        question = truncated_people_question(own.policy, "visits")
+        assert isinstance(question.source, Filter)
+        return replace(question, source=question.source.source)
+
+    case = query_case("planted", planned_question(sources, wrong, "planted"), sources)
+    assert case.stages[Stage.REPLAY](QUICK).witness is not None

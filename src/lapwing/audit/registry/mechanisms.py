@@ -134,7 +134,7 @@ def _vector(mechanism: Laplace, values: list[int]) -> Draw:
 
 
 def _laplace() -> AuditCase:
-    epsilons = _numbers("1", "0.1", "3", "0.01", "8")
+    epsilons = _numbers("1", "3", "0.1", "0.01", "8")
     settings = [(e, l1, dim) for l1, dim in ((1, 1), (2, 2), (3, 2), (5, 3)) for e in epsilons]
     draws = [
         _sampled("a count of 0 or 1", _vector, Laplace.for_epsilon(1, l1=1), [0], [1]),
@@ -152,6 +152,8 @@ def _laplace_share_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPa
         one, other = laws.shifted_pair(laws.laplace_shares(scale, parties, present), l1)
         name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {present} honest of {of}: sums of 0 and {l1}"
         yield ExactPair(name, one, other, shares.loss, epsilon)
+        told = shares.loss_with(present)
+        yield ExactPair(f"{name}, as `loss_with` says", one, other, Pure(told), told)
     if of > 1:
         fewer = shares.loss_with(of - 1)
         one, other = laws.shifted_pair(laws.laplace_shares(scale, parties, of - 1), l1)

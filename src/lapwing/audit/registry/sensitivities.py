@@ -23,8 +23,8 @@ Neighbours = Iterable[tuple[Rows, Rows]]
 _BOUNDS = ((0, 1), (-3, 1), (2, 5))
 _SIZES = ((3, 1), (4, 2))
 QUARTER, THIRD = Fraction(1, 4), Fraction(1, 3)
-# Standard deviations are irrational: they are compared by floats, with this slack.
-_ROUNDING = Fraction(1, 10**12)
+# Standard deviations are irrational: they are rounded down to 1e-30, and compared with this slack.
+_ROUNDING = Fraction(1, 10**25)
 
 
 def sensitivity_cases() -> list[AuditCase]:
@@ -152,4 +152,5 @@ def _variance(rows: Rows) -> list[Fraction]:
 
 
 def _deviation(rows: Rows) -> list[Fraction]:
-    return [Fraction(math.sqrt(_variance(rows)[0]))]
+    [squared] = _variance(rows)
+    return [Fraction(math.isqrt(int(squared * 10**60)), 10**30)]

@@ -124,4 +124,19 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 # What a person judged about survivors: the beginning of the mutant's name, and why it does no harm.
-EXPLAINED: dict[str, str] = {}
+_SYMMETRIC = "the noise is symmetric about 0: the law is the same"
+_SEARCH = "the start of a search: only a σ whose loss or δ is within the claim is accepted"
+EXPLAINED: dict[str, str] = {
+    "core/laplace.py: Laplace.sample: checked + ": _SYMMETRIC,
+    "core/laplace.py: LaplaceShares.sample: checked + ": _SYMMETRIC,
+    "core/gaussian.py: _GaussianTerms.sample: checked + ": _SYMMETRIC,
+    "core/selection.py: NoisyMax.sample: checked + ": _SYMMETRIC,
+    "core/selection.py: AboveThresholdSession.__init__: threshold + ": _SYMMETRIC,
+    "core/selection.py: AboveThresholdSession._is_above: value + ": _SYMMETRIC,
+    "core/selection.py: AboveThreshold.threshold_epsilon: ": "another division of ε: the rest goes to the "
+    "questions, so any two positive parts are private",
+    "core/gaussian.py: Gaussian.for_rho: math.ceil(scaled) - 1 -> math.ceil(scaled) + 1": "σ is rounded up "
+    "by at most 1e-6 more",
+    "core/gaussian.py: GaussianShares.for_rho: ": _SEARCH,
+    "core/gaussian.py: GaussianShares.for_budget: ": _SEARCH,
+}

@@ -214,10 +214,15 @@ def main() -> None:
         with ThreadPoolExecutor(WORKERS) as pool:
             for number, outcome in enumerate(pool.map(tried, todo), 1):
                 outcomes.append(outcome)
-                print(f"\r{number} of {len(todo)}", end="", file=sys.stderr, flush=True)
+                told = (
+                    f"{number} of {len(todo)}: {outcome.outcome} {outcome.stage}: {todo[number - 1].name}"
+                )
+                print(f"{told}  [{outcome.why}]", file=sys.stderr, flush=True)
     if given.json:
         rows = [{**asdict(one), **asdict(other)} for one, other in zip(todo, outcomes, strict=True)]
-        given.json.write_text(json.dumps([{**row, "text": ""} for row in rows], indent=1, ensure_ascii=False))
+        given.json.write_text(
+            json.dumps([{**row, "text": ""} for row in rows], indent=1, ensure_ascii=False)
+        )
     report(todo, outcomes)
 
 

@@ -1,12 +1,12 @@
-"""The exact law of what a mechanism's own code draws: its random primitives are replaced, and all paths run.
+"""The exact law of what a mechanism's own code draws: its primitives are replaced, and all paths run.
 
-`copy_of` runs the source of a module once more, in a copy in which the primitives of `lapwing.core.noise` are
-stand-ins. The module itself, which may release answers in the same process, is not touched.
+`copy_of` runs the source of a module once more, in a copy in which the primitives of `lapwing.core.noise`
+are stand-ins. The module itself, which may release answers in the same process, is not touched.
 
-Claim    `ForcedDraws.law` is the law of a computation, if the primitives follow theirs; and `Scales` has the
-         scales that a computation hands to noise that has infinitely many values.
-Because  each stand-in returns one of its outcomes and multiplies the probability of the path by that of the
-         outcome. The computation runs once for each path, until all paths of positive probability were run.
+Claim    `ForcedDraws.law` is the law of a computation, if the primitives follow theirs; and `Scales` has
+         the scales that a computation hands to noise that has infinitely many values.
+Because  each stand-in returns one of its outcomes and multiplies the probability of the path by that of
+         the outcome. The computation runs once for each path of positive probability.
 Test     tests/audit/test_forced_draws.py
 
 So a rate, count, coin or scale that is wrong inside `sample` shows in exact laws. Mistakes inside of the
@@ -103,11 +103,7 @@ class ForcedDraws:
 
     def bernoulli(self, probability: Number | Real, size: int) -> NDArray[np.bool_]:
         """Return coins with this probability."""
-        p = (
-            certain(probability(BITS))
-            if callable(probability)
-            else dec(exact(probability, "probability"))
-        )
+        p = certain(probability(BITS)) if callable(probability) else dec(exact(probability, "probability"))
         return self._coins([p] * size)
 
     def bernoulli_exp(self, x: Any, *, rate: Number = 1) -> NDArray[np.bool_]:
@@ -118,7 +114,7 @@ class ForcedDraws:
     def bernoulli_near(
         self, approximate: NDArray[np.float64], error: float, exactly: Callable[[int], Real]
     ) -> NDArray[np.bool_]:
-        """Return coins with probability exactly(i). A float that is off by more than `error` decides itself."""
+        """Return coins with probability exactly(i), or with a float that is off by more than `error`."""
         probabilities = []
         for place, near in enumerate(approximate.tolist()):
             p = certain(exactly(place)(BITS))

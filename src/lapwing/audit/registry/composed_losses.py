@@ -1,7 +1,7 @@
-"""The cases of losses: releases one after another, on disjoint units and on samples, and noise for a given ρ.
+"""The cases of losses: releases one after another, about disjoint units, on samples; noise for a given ρ.
 
-Replays add up the losses of all calls, and compare the sum with the charge. Here that sum itself is compared
-with exact laws.
+Replays add up the losses of all calls, and compare the sum with the charge. Here that sum itself is
+compared with exact laws.
 """
 
 from __future__ import annotations
@@ -67,14 +67,17 @@ def _sequences() -> Iterator[ExactPair]:
     both = SequentialComposition((first, second))
     yield ExactPair("two Laplace answers: (0, 0) and (1, 2)", one, other, both, Fraction(3, 2))
     one, other = (laws.independent(*[laws.laplace(ONE, moved, 0, 1)] * 3) for moved in (0, 1))
-    yield ExactPair(
-        "three Laplace answers: zeros and ones", one, other, Repeated(first, 3), Fraction(3)
-    )
+    yield ExactPair("three Laplace answers: zeros and ones", one, other, Repeated(first, 3), Fraction(3))
     # With probability δ a report tells the answer; otherwise it is randomized response.
     told = Approximate(ONE, DELTA)
     one, other = (laws.independent(_or_told(answer), _or_told(answer)) for answer in (0, 1))
     yield ExactPair(
-        "two reports, each certain with probability δ", one, other, Repeated(told, 2), Fraction(2), 2 * DELTA
+        "two reports, each certain with probability δ",
+        one,
+        other,
+        Repeated(told, 2),
+        Fraction(2),
+        2 * DELTA,
     )
     response = laws.randomized_response
     truth = laws.exp(ONE) / (1 + laws.exp(ONE))
@@ -100,7 +103,9 @@ def _disjoint() -> Iterator[ExactPair]:
     losses = tuple(LaplaceNoise(scale, 1) for scale in scales)
     for moved in ((1, 0), (0, 1)):
         one, other = (
-            laws.independent(*(laws.laplace(s, d * there, 0, 1) for s, d in zip(scales, moved, strict=True)))
+            laws.independent(
+                *(laws.laplace(s, d * there, 0, 1) for s, d in zip(scales, moved, strict=True))
+            )
             for there in (0, 1)
         )
         loss = ParallelComposition(losses)

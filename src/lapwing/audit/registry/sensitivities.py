@@ -1,8 +1,8 @@
 """The cases of `lapwing.mechanisms.sensitivity`: all neighbours of small data sets are tried.
 
-A statistic that moves by d and gets Laplace noise for a declared distance of l at ε = 1 has a true ε of d / l
-(of d² / l² for the squared L2 distance of Gaussian noise, in ρ). So a declared distance that is too small is
-a violation, and its factor is the true ε.
+A statistic that moves by d and gets Laplace noise for a declared distance of l at ε = 1 has a true ε of
+d / l (of d² / l² for the squared L2 distance of Gaussian noise, in ρ). So a declared distance that is too
+small is a violation, and its factor is the true ε.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the mutation run (`benchmarks/mutations.py`) changes, what it leaves out, and what a person judged."""
+"""What the mutation run changes, what it leaves out, and what a person judged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _CHECK = "checks arguments"
 _GROUP = "the loss of a group of units: no release is charged by it"
 _FORM = "the form of an answer, not its noise"
 
-# The functions that decide scales, rates, sensitivities, probabilities, losses and the division of a budget.
+# Functions that decide scales, rates, sensitivities, probabilities, losses and divisions of a budget.
 TARGETS: dict[str, tuple[str, ...]] = {
     "core/laplace.py": (
         "Laplace.for_epsilon", "Laplace.sample", "LaplaceShares.for_epsilon", "LaplaceShares.loss_with",
@@ -37,8 +37,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "RandomizedResponse.sample",
     ),
     "core/sensitivity.py": (
-        "Sensitivity.in_steps", "_scalar", "total", "proportion", "mean", "variance", "deviation", "histogram",
-        "vector",
+        "Sensitivity.in_steps", "_scalar", "total", "proportion", "mean", "variance", "deviation",
+        "histogram", "vector",
     ),
     "core/losses.py": (
         "Loss.renyi_units", "Concentrated.renyi", "Concentrated.renyi_units", "BoundedRange.renyi_units",
@@ -65,12 +65,13 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     },
     "core/gaussian.py": {
         **dict.fromkeys(
-            ("Gaussian.for_width", "Gaussian.spread", "SummedGaussian.deviation", "_summed_width"), _ACCURACY
+            ("Gaussian.for_width", "Gaussian.spread", "SummedGaussian.deviation", "_summed_width"),
+            _ACCURACY,
         ),
         "GaussianShares._wide_enough": _CHECK,
         "_least_sigma": "a search: only what `loss` or `delta` accept is returned",
-        "unevenness": "a bound below 1e-8 at every σ that shares may have: no stage compares to so many digits "
-        "of a bound that is not tight; tests/claims/test_noise_shares.py does",
+        "unevenness": "a bound below 1e-8 at every σ that shares may have: no stage compares so many "
+        "digits of a bound that is not tight; tests/claims/test_noise_shares.py does",
     },
     "core/selection.py": dict.fromkeys(
         ("NoisyMax.spread", "NoisyMax._overtakes", "AboveThreshold.spread"), _ACCURACY
@@ -89,8 +90,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         _ACCURACY,
     ),
     "core/losses.py": dict.fromkeys(
-        ("_PureBound.for_group", "Approximate.for_group", "Concentrated.for_group", "LaplaceNoise.for_group",
-         "GaussianNoise.for_group"),
+        ("_PureBound.for_group", "Approximate.for_group", "Concentrated.for_group",
+         "LaplaceNoise.for_group", "GaussianNoise.for_group"),
         _GROUP,
     ),
     "sql/noising.py": {
@@ -102,7 +103,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("_grouping", "_rank", "_sample", "_by_group"), _FORM),
     },
     "sql/binding/aggregates.py": dict.fromkeys(
-        ("AggregateCollector._known", "AggregateCollector._add", "_combination", "AggregateBinder.statistic",
+        ("AggregateCollector._known", "AggregateCollector._add", "_combination",
+         "AggregateBinder.statistic",
          "AggregateBinder._of_one", "AggregateBinder._count", "with_average_pairs"),
         _FORM,
     ),

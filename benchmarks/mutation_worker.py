@@ -1,4 +1,4 @@
-"""One process of the mutation run (`benchmarks/mutations.py`): audit this copy of the package, quick stages only.
+"""One process of the mutation run (`benchmarks/mutations.py`): the quick audit of this copy of the package.
 
 Prints one JSON object: the outcome (caught, harmless, survived), by which stage, and why. Without a file it
 audits everything, and writes the true ε, the promises and the mechanisms of all cases as the baseline.
@@ -25,7 +25,7 @@ TRUE, PROMISED, USED = "true", "promised", "used"
 
 
 class Watched:
-    """The worst true ε of each case relative to its claim, all that is promised, and the losses of calls."""
+    """The worst true ε of each case as a share of its claim, the promises, and the losses of calls."""
 
     def __init__(self) -> None:
         self.found: dict[str, Numbers] = {TRUE: {}, PROMISED: {}, USED: {}}
@@ -112,7 +112,7 @@ def judged(watched: Watched, before: dict[str, Numbers]) -> tuple[bool, str]:
     return is_harmless, ", ".join(words) or "no law and no charge moved"
 
 
-def main() -> None:
+def main() -> None:  # noqa: C901, PLR0912 (one stage after another)
     """Audit, cheapest stages first."""
     file, place = sys.argv[1], Path(sys.argv[2])
     before: dict[str, Numbers] | None = json.loads(place.read_text()) if file else None

@@ -1,4 +1,4 @@
-"""A mutation run: one number or operator that decides privacy is changed at a time. The auditor must see it.
+"""A mutation run: a number or operator that decides privacy is changed. The auditor must see it.
 
     .venv/bin/python benchmarks/mutations.py [--only laplace] [--every 5] [--list] [--json FILE]
 
@@ -6,15 +6,15 @@ The mutants are in the functions of TARGETS: scales, rates, sensitivities, proba
 division of a budget. LEFT_OUT names all other functions of the same files that have arithmetic, each with
 the reason; the run stops if a function is in neither.
 
-Each mutant is a copy of the package with one change: a number goes up or down, `*` and `/`, `+` and `-`, or
-`min` and `max` are swapped, a factor or an exponent is dropped. A fresh process runs the quick stages, cheapest
-first, until one does not hold: exact (mechanisms, losses, sensitivities), 20,000 draws (for mutants inside of
-samplers), replays of queries, then of releases and of trainers.
+Each mutant is a copy of the package with one change: a number goes up or down, `*` and `/`, `+` and `-`,
+or `min` and `max` are swapped, a factor or an exponent is dropped. A fresh process runs the quick stages,
+cheapest first, until one does not hold: exact (mechanisms, losses, sensitivities), 20,000 draws (for
+mutants inside of samplers), replays of queries, then of releases and of trainers.
 
-Half of the changes only add noise or charge more. A mutant that survives is *harmless* if that is measured: on
-no pair of the registry the true ε rose or a charge fell, and at least one moved (or a budget was divided in
-another way, and its parts were still found to be within the price). EXPLAINED has what a person judged. All
-others are gaps. The share is: caught / (caught + gaps).
+Half of the changes only add noise or charge more. A mutant that survives is *harmless* if that is
+measured: on no pair of the registry the true ε rose or a charge fell, and at least one moved (or a budget
+was divided in another way, and its parts were still found to be within the price). EXPLAINED has what a
+person judged. All others are gaps. The share is: caught / (caught + gaps).
 """
 
 from __future__ import annotations

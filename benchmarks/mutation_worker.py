@@ -35,7 +35,10 @@ class Watched:
         def judged(one: Any) -> Any:
             key = f"{self.case}: {one.pair.description} {one.backwards}"
             # A change may raise the ε of some pairs and not that of the worst one, which counts.
-            worst, share = self.found[TRUE].setdefault(self.case, [0.0]), float(one.epsilon)
+            worst, share = (
+                self.found[TRUE].setdefault(key.split(" and ", maxsplit=1)[0].rpartition(":")[0], [0.0]),
+                float(one.epsilon),
+            )
             worst[0] = max(worst[0], share / float(one.pair.epsilon))
             promise = one.promise
             bounds = [*(each[1] for each in promise.epsilons), *(each[1] for each in promise.renyi)]

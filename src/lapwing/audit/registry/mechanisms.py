@@ -417,6 +417,7 @@ def _neighbours(rows: int, relation: Relation) -> Iterator[tuple[_Data, _Data]]:
     yield (_LAST - 1, _LAST), (*(_FIRST,) * rows, _LAST - 1, _LAST)
     if relation is Relation.REPLACE:
         yield from _REPLACED
+        yield (*(_FIRST,) * rows, 15), (15, *(_LAST,) * rows)
 
 
 def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterator[ExactPair]:

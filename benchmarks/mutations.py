@@ -1,20 +1,27 @@
-"""A mutation run: one number or operator of a mechanism is changed at a time, and the auditor must see it.
+"""A mutation run: a number or operator that decides privacy is changed. The auditor must see it.
 
-    .venv/bin/python benchmarks/mutations.py [--every 5] [--only laplace] [--sampled 2] [--seconds 120]
+    .venv/bin/python benchmarks/mutations.py [--only laplace] [--every 5] [--list] [--json FILE]
 
-Each mutant is a copy of the package with one change: a number is doubled or increased, `*` and `/` or `+`
-and `-` are swapped, a factor is dropped. A fresh process runs the quick exact and replay stages of all
-cases on it (with --sampled also the sampled ones), until one does not hold. Prints the share that is
-caught, and lists the survivors. A person must explain them: some only make a mechanism more private.
+The mutants are in the functions of TARGETS: scales, rates, sensitivities, probabilities, losses, and the
+division of a budget. LEFT_OUT names all other functions of the same files that have arithmetic, each with
+the reason; the run stops if a function is in neither.
 
-Functions that compute only how accurate an answer is are left out (ACCURACY); their number is printed. A
-mutant that raises an error is counted apart, and one that runs out of time does not count as caught.
+Each mutant is a copy of the package with one change: a number goes up or down, `*` and `/`, `+` and `-`,
+or `min` and `max` are swapped, a factor or an exponent is dropped. A fresh process runs the quick stages,
+cheapest first, until one does not hold: exact (mechanisms, losses, sensitivities), 20,000 draws (for
+mutants inside of samplers), replays of queries, then of releases and of trainers.
+
+Half of the changes only add noise or charge more. A mutant that survives is *harmless* if that is
+measured: on no pair of the registry the true ε rose or a charge fell, and at least one moved (or a budget
+was divided in another way, and its parts were still found to be within the price). EXPLAINED has what a
+person judged. All others are gaps. The share is: caught / (caught + gaps).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import shutil
 import subprocess
@@ -23,44 +30,21 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-SOURCE = Path(__file__).parents[1] / "src"
-CORE = (
-    "laplace", "gaussian", "selection", "order_statistics", "partition_selection", "randomized_response",
-    "sensitivity", "losses",
-)  # fmt: skip
-FILES = (*(f"lapwing/core/{name}.py" for name in CORE), "lapwing/sql/noising.py")
+from mutation_targets import EXPLAINED, LEFT_OUT, SAMPLERS, TARGETS
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent / "src"
 WORKERS = 2
 SWAPPED: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
-ACCURACY = {
-    "spread", "noise_width", "deviation", "upper_tail", "_saddle", "_summed_width", "_next_width",
-    "_guess_width", "_overtakes", "estimate", "standard_error", "_probabilities",
-}  # fmt: skip
 # Texts of errors, types and indices are no mechanism.
-SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
-CAUGHT = 10  # the exit status of a process in which a stage found a violation or could not run
-RUNNER = f"""
-import sys
-from lapwing.audit.case import Family, Stage, StageBudget
-from lapwing.audit.registry import cases
-seconds, checks = float(sys.argv[1]), 0
-budget = StageBudget(seconds=seconds, is_thorough=False)
-for case in sorted(cases(), key=lambda case: case.family is not Family.MECHANISM):
-    for stage in (Stage.REPLAY, Stage.EXACT, *([Stage.SAMPLED] if seconds else [])):
-        if stage in case.stages:
-            result = case.stages[stage](budget)
-            checks += result.checks
-            if not result.holds:
-                print(stage.value, "|", case.name, "|", result.unable)
-                sys.exit({CAUGHT})
-if not checks:
-    sys.exit("no case has an exact or a replay stage: nothing was compared")
-"""
+SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom, ast.arguments)
+EXTREMES = {"min": "max", "max": "min"}
 
 
 @dataclass(frozen=True)
@@ -68,131 +52,204 @@ class Mutant:
     """One change of one file."""
 
     file: str
+    function: str
     line: int
     before: str
     after: str
     text: str
 
+    @property
+    def name(self) -> str:
+        """The change in one line, without the number of the line."""
+        return f"{self.file}: {self.function}: {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a mutant: its outcome, by which stage, and why."""
+
+    outcome: str
+    stage: str = ""
+    why: str = ""
+
 
 def mutants(file: str) -> Iterator[Mutant]:
     """All changes of a file, one by one."""
-    whole = (SOURCE / file).read_bytes()
+    whole = (SOURCE / "lapwing" / file).read_bytes()
     starts = [0]
     for line in whole.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    for node in _arithmetic(ast.parse(whole)):
-        first = starts[node.lineno - 1] + node.col_offset
-        last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-        for after in _changed(node):
-            made = whole[:first] + f"({after})".encode() + whole[last:]
-            yield Mutant(file, node.lineno, whole[first:last].decode(), after, made.decode())
+    for name, node in _functions(ast.parse(whole)):
+        found = list(_within(node))
+        if name in LEFT_OUT.get(file, {}):
+            continue
+        if name not in TARGETS[file]:
+            if found:
+                sys.exit(f"{file}: {name} has arithmetic, and is in neither TARGETS nor LEFT_OUT")
+            continue
+        for each in found:
+            first = starts[each.lineno - 1] + each.col_offset
+            last = starts[(each.end_lineno or each.lineno) - 1] + (each.end_col_offset or 0)
+            for after in dict.fromkeys(_changed(each)):
+                made = whole[:first] + f"({after})".encode() + whole[last:]
+                yield Mutant(file, name, each.lineno, ast.unparse(each), after, made.decode())
 
 
-def _arithmetic(node: ast.AST, *, is_inside: bool = False) -> Iterator[ast.expr]:
-    """Numbers and operations in the bodies of functions, but for those of ACCURACY."""
+def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield all functions and methods. Those inside of another function belong to it."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef):
-            if child.name not in ACCURACY:
-                yield from _arithmetic(child, is_inside=True)
-        elif isinstance(child, ast.ClassDef):
-            yield from _arithmetic(child)
-        elif is_inside and isinstance(child, ast.stmt):
-            yield from _within(child)
+        if isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.FunctionDef):
+            yield f"{prefix}{child.name}", child
 
 
 def _within(node: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(node, SKIPPED):
-        return
-    if isinstance(node, ast.FunctionDef):
-        yield from _arithmetic(ast.Module([node], []))
-        return
     is_number = isinstance(node, ast.Constant) and type(node.value) in {int, float}
-    if isinstance(node, ast.expr) and (
-        is_number or (isinstance(node, ast.BinOp) and type(node.op) in SWAPPED)
-    ):
+    is_operation = isinstance(node, ast.BinOp) and type(node.op) in {*SWAPPED, ast.Pow}
+    is_extreme = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXTREMES
+    if isinstance(node, ast.expr) and (is_number or is_operation or is_extreme):
         yield node
     for name, child in ast.iter_fields(node):
-        if name in {"annotation", "returns", "slice"}:
+        if name in {"annotation", "returns", "slice", "decorator_list"}:
             continue
         for each in child if isinstance(child, list) else [child]:
-            if isinstance(each, ast.AST):
+            if isinstance(each, ast.AST) and not isinstance(each, SKIPPED) and not _is_bookkeeping(each):
                 yield from _within(each)
 
 
+def _is_bookkeeping(node: ast.AST) -> bool:
+    """Whether this is a check of arguments, or a precision in bits."""
+    if isinstance(node, ast.keyword):
+        return node.arg in {"at_least", "guard", "dtype", "maxsize"}
+    return isinstance(node, ast.If) and all(isinstance(one, ast.Raise) for one in node.body)
+
+
 def _changed(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield str(node.value + 1)
-        if node.value:
-            yield str(node.value * 2)
-    elif isinstance(node, ast.BinOp):
-        swapped = ast.BinOp(node.left, SWAPPED[type(node.op)](), node.right)
-        yield ast.unparse(ast.fix_missing_locations(swapped))
-        if isinstance(node.op, ast.Mult | ast.Div):
+    """Yield changes in both directions."""
+    match node:
+        case ast.Constant(value=int() as value):
+            yield str(value + 1)
+            if value > 1:
+                yield str(value - 1)
+        case ast.Constant(value=float() as value):
+            yield str(value * 2)
+            yield str(value / 2)
+        case ast.Call(func=ast.Name() as function):
+            other = ast.Name(EXTREMES[function.id])
+            yield ast.unparse(ast.Call(other, node.args, node.keywords))
+        case ast.BinOp(op=ast.Pow()):
             yield ast.unparse(node.left)
+        case ast.BinOp():
+            swapped = ast.BinOp(node.left, SWAPPED[type(node.op)](), node.right)
+            yield ast.unparse(ast.fix_missing_locations(swapped))
+            if isinstance(node.op, ast.Mult | ast.Div):
+                yield ast.unparse(node.left)
 
 
-def run(package: Path, seconds: float, sampled: float) -> tuple[str, str]:
+def run(
+    package: Path, file: str, function: str, seconds: float, baseline: Path, *, is_short: bool = False
+) -> Tried:
     """Whether the auditor sees something in this copy of the package, and what."""
     environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(HERE / "mutation_worker.py"), file, str(baseline)]
+    if function in SAMPLERS.get(file, ()):
+        command.append("sampled")
+    if is_short:
+        command.append("short")
     try:
         done = subprocess.run(
-            [sys.executable, "-c", RUNNER, str(sampled)], env=environment, capture_output=True, text=True,
-            timeout=seconds, check=False,
-        )  # fmt: skip
+            command, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
     except subprocess.TimeoutExpired:
-        return "too slow", ""
-    if done.returncode == CAUGHT:
-        return "caught by a stage", done.stdout.strip()
-    if done.returncode:
-        return "raised an error", done.stderr.strip().splitlines()[-1][:100]
-    return "survived", ""
+        return Tried("too slow")
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return Tried("error", why=(done.stderr.strip().splitlines() or ["no output"])[-1][:120])
+    return Tried(**json.loads(lines[-1]))
 
 
 def main() -> None:
-    """Run all mutants, and print the share that is caught and the survivors."""
+    """Run all mutants. Print a table, the survivors and the share that is caught."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--every", type=int, default=1, help="take only every n-th mutant")
-    parser.add_argument("--only", default="", help="take only files with this in their names")
-    parser.add_argument("--seconds", type=float, default=120, help="the time limit of one mutant")
-    parser.add_argument(
-        "--sampled", type=float, default=0, help="the seconds of each sampled stage; 0: none"
-    )
+    parser.add_argument("--only", default="", help="take only files and functions with this in their names")
+    parser.add_argument("--seconds", type=float, default=240, help="the time limit of one mutant")
+    parser.add_argument("--short", action="store_true", help="without replays (but for SQL)")
+    parser.add_argument("--list", action="store_true", help="list the mutants, and run none")
+    parser.add_argument("--json", type=Path, help="write the outcomes to this file")
     given = parser.parse_args()
-    todo = [mutant for file in FILES if given.only in file for mutant in mutants(file)][:: given.every]
+    todo = [one for file in TARGETS for one in mutants(file) if given.only in one.name][:: given.every]
+    if given.list:
+        print("\n".join(f"{one.line:>4} {one.name}" for one in todo), len(todo), sep="\n")
+        return
     with tempfile.TemporaryDirectory() as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(WORKERS):
             copy = Path(folder) / str(number)
             shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
             copies.put(copy)
-        unchanged = run(Path(folder) / "0", given.seconds, given.sampled)
-        if unchanged[0] != "survived":
+        baseline = Path(folder) / "baseline.json"
+        unchanged = run(Path(folder) / "0", "", "", 600, baseline)
+        if unchanged.outcome != "survived":
             sys.exit(f"without a change the registry does not hold: {unchanged}")
 
-        def tried(mutant: Mutant) -> tuple[str, str]:
+        def tried(mutant: Mutant) -> Tried:
             copy = copies.get()
+            target = copy / "lapwing" / mutant.file
             try:
-                (copy / mutant.file).write_text(mutant.text)
-                return run(copy, given.seconds, given.sampled)
+                target.write_text(mutant.text)
+                why = _explanation(mutant)
+                is_short = given.short or bool(why)  # one that was judged by hand needs no replays
+                outcome = run(
+                    copy, mutant.file, mutant.function, given.seconds, baseline, is_short=is_short
+                )
+                is_judged = outcome.outcome == "survived" and bool(why)
+                return Tried("harmless", "by hand", why) if is_judged else outcome
             finally:
-                shutil.copy(SOURCE / mutant.file, copy / mutant.file)
+                shutil.copy(SOURCE / "lapwing" / mutant.file, target)
                 copies.put(copy)
 
-        outcomes = []
+        outcomes: list[Tried] = []
         with ThreadPoolExecutor(WORKERS) as pool:
             for number, outcome in enumerate(pool.map(tried, todo), 1):
                 outcomes.append(outcome)
-                print(f"\r{number} of {len(todo)}", end="", file=sys.stderr, flush=True)
-    counts = Counter(kind for kind, _ in outcomes)
+                told = (
+                    f"{number} of {len(todo)}: {outcome.outcome} {outcome.stage}: {todo[number - 1].name}"
+                )
+                print(f"{told}  [{outcome.why}]", file=sys.stderr, flush=True)
+    if given.json:
+        rows = [{**asdict(one), **asdict(other)} for one, other in zip(todo, outcomes, strict=True)]
+        given.json.write_text(
+            json.dumps([{**row, "text": ""} for row in rows], indent=1, ensure_ascii=False)
+        )
+    report(todo, outcomes)
+
+
+def _explanation(mutant: Mutant) -> str:
+    """Return what a person judged about a mutant that survives; empty if nothing."""
+    return next((why for words, why in EXPLAINED.items() if mutant.name.startswith(words)), "")
+
+
+def report(todo: list[Mutant], outcomes: list[Tried]) -> None:
+    """Print a table of all mutants, those that survived, and the share that is caught."""
     print()
-    for kind, count in counts.most_common():
-        print(f"{kind:<20}{count:>6}{count / len(todo):>8.3f}")
-    either = counts["caught by a stage"] + counts["raised an error"]
-    print(f"{'a stage or an error':<20}{either:>6}{either / len(todo):>8.3f}")
-    print(f"left out, as they only tell accuracy: {', '.join(sorted(ACCURACY))}")
-    for mutant, (kind, _) in zip(todo, outcomes, strict=True):
-        if kind in {"survived", "too slow"}:
-            print(f"{kind}: {mutant.file}:{mutant.line}   {mutant.before}   ->   {mutant.after}")
+    for mutant, tried in sorted(zip(todo, outcomes, strict=True), key=lambda pair: pair[1].outcome):
+        print(f"{tried.outcome:<9}{tried.stage:<9}{mutant.name}  [{tried.why}]")
+    counts = Counter((tried.outcome, tried.stage) for tried in outcomes)
+    print()
+    for (outcome, stage), count in counts.most_common():
+        print(f"{outcome:<9} {stage:<9}{count:>5}")
+    total = Counter(tried.outcome for tried in outcomes)
+    caught, gaps = total["caught"], total["survived"] + total["too slow"]
+    print(f"{len(todo)} mutants; {total['harmless']} harmless, {total['error']} end in an error at once")
+    print(f"share caught of those that could matter: {caught / max(caught + gaps, 1):.3f}")
+    print(f"share with those that end in an error: "
+          f"{(caught + total['error']) / max(caught + gaps + total['error'], 1):.3f}")  # fmt: skip
+    print("left out:")
+    for file, functions in LEFT_OUT.items():
+        for function, reason in functions.items():
+            print(f"  {file}: {function}: {reason}")
 
 
 if __name__ == "__main__":

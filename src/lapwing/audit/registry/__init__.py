@@ -22,15 +22,19 @@ def cases() -> list[AuditCase]:
     """
     from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
     from lapwing.audit.registry.joint_noise_cases import joint_noise_cases  # noqa: PLC0415
+    from lapwing.audit.registry.composed_losses import loss_cases  # noqa: PLC0415
     from lapwing.audit.registry.learning import learning_cases  # noqa: PLC0415
     from lapwing.audit.registry.mechanisms import mechanism_cases  # noqa: PLC0415
     from lapwing.audit.registry.preliminary import preliminary_cases  # noqa: PLC0415
     from lapwing.audit.registry.protocols import protocol_cases  # noqa: PLC0415
     from lapwing.audit.registry.publishing import publishing_cases  # noqa: PLC0415
     from lapwing.audit.registry.randomizers import randomizer_cases  # noqa: PLC0415
+    from lapwing.audit.registry.sensitivities import sensitivity_cases  # noqa: PLC0415
 
     return [
         *mechanism_cases(),
+        *loss_cases(),
+        *sensitivity_cases(),
         *randomizer_cases(),
         *aggregate_cases(),
         *preliminary_cases(),

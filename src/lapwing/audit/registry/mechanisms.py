@@ -1,7 +1,8 @@
 """The cases of all mechanisms: exact laws at twenty settings on the worst neighbours, and draws.
 
-The laws take the parameters with which a mechanism draws (its scale, σ, rate or probabilities), and the
-claim is the loss that it charges. So a wrong parameter shows exactly, and a wrong sampler in the draws.
+The laws are those of the mechanisms' own code (`lapwing.audit.forced_draws`): the scales, rates, coins and
+counts that reach the random primitives. The claim is the loss that is charged. So a wrong number anywhere
+in a mechanism shows exactly, and a wrong primitive in the draws.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,8 +20,17 @@ from numpy.typing import NDArray
 
 from lapwing.audit import laws
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
+from lapwing.audit.forced_draws import ForcedDraws, Scales
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
+from lapwing.core import (
+    gaussian,
+    laplace,
+    order_statistics,
+    partition_selection,
+    randomized_response,
+    selection,
+)
 from lapwing.core.gaussian import Gaussian, GaussianShares
 from lapwing.core.laplace import Laplace, LaplaceShares
 from lapwing.core.losses import Pure, Relation
@@ -30,13 +42,30 @@ from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, Permut
 NONE = Fraction(0)
 ONE = Fraction(1)
 DELTA = Fraction(1, 100)
-BITS = 256
 QUICK = 3  # settings of an audit that is not thorough
 # Gaussian laws are listed as far as Rényi values at this order need, and e^-144 beyond.
 _LARGEST_ORDER = 72
 _DEVIATIONS = 17
 Setting = TypeVar("Setting")
 _Pairs = Callable[[Setting], Iterator[ExactPair]]
+_FORCED, _SCALES = ForcedDraws(), Scales()
+
+
+@lru_cache(maxsize=8)
+def _forced(module: ModuleType) -> Any:
+    """Return a copy of a module whose choices and coins are forced."""
+    return _FORCED.in_copy(module)
+
+
+@lru_cache(maxsize=8)
+def _scaled(module: ModuleType) -> Any:
+    """Return a copy of a module whose noise is 0, and its scale known."""
+    return _SCALES.in_copy(module)
+
+
+def _varied(settings: Sequence[Setting]) -> list[Setting]:
+    """Return all settings, the first one first, in an order whose first few differ in everything."""
+    return [settings[7 * place % len(settings)] for place in range(len(settings))]
 
 
 def _case(
@@ -52,7 +81,7 @@ def _case(
     """Return the case of a mechanism. The first setting is the one that the case claims."""
 
     def chosen(budget: StageBudget) -> Iterator[ExactPair]:
-        for setting in settings if budget.is_thorough else settings[:QUICK]:
+        for setting in settings if budget.is_thorough else _varied(settings)[:QUICK]:
             yield from pairs(setting)
 
     return AuditCase(
@@ -85,15 +114,17 @@ def _numbers(*texts: str) -> list[Fraction]:
 def _laplace_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
     """Yield the laws of one vector and of its neighbours at the whole L1 distance."""
     epsilon, l1, dimension = setting
-    mechanism = Laplace.for_epsilon(epsilon, l1=l1)
+    mechanism = _scaled(laplace).Laplace.for_epsilon(epsilon, l1=l1)
+
+    def law(shift: tuple[int, ...], moved: int) -> laws.Law:
+        values = [d * moved for d in shift if d]
+        scales, _, centres = _SCALES.of_vector(lambda: mechanism.sample(values))
+        each = zip(scales, centres, filter(None, shift), strict=True)
+        return laws.independent(*(laws.laplace(scale, centre, 0, d) for scale, centre, d in each))
+
     for shift in product(range(l1 + 1), repeat=dimension):
         if sum(shift) == l1 and list(shift) == sorted(shift, reverse=True):
-            one, other = (
-                laws.independent(
-                    *(laws.laplace(mechanism.scale, d * moved, 0, d) for d in shift if d)
-                )
-                for moved in (0, 1)
-            )  # fmt: skip
+            one, other = law(shift, 0), law(shift, 1)
             name = f"Laplace, ε = {epsilon}, L1 = {l1}: zeros, and {shift}"
             yield ExactPair(name, one, other, mechanism.loss, epsilon)
 
@@ -103,7 +134,7 @@ def _vector(mechanism: Laplace, values: list[int]) -> Draw:
 
 
 def _laplace() -> AuditCase:
-    epsilons = _numbers("1", "0.1", "3", "0.01", "8")
+    epsilons = _numbers("1", "3", "0.1", "0.01", "8")
     settings = [(e, l1, dim) for l1, dim in ((1, 1), (2, 2), (3, 2), (5, 3)) for e in epsilons]
     draws = [
         _sampled("a count of 0 or 1", _vector, Laplace.for_epsilon(1, l1=1), [0], [1]),
@@ -115,14 +146,17 @@ def _laplace() -> AuditCase:
 def _laplace_share_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
     """Yield the laws of sums in which the honest shares are all, one more, or one fewer than planned."""
     epsilon, l1, of = setting
-    shares = LaplaceShares.for_epsilon(epsilon, l1=l1, of=of)
+    shares = _scaled(laplace).LaplaceShares.for_epsilon(epsilon, l1=l1, of=of)
+    [scale], parties, _ = _SCALES.of_vector(lambda: shares.sample([0]))
     for present in (of, of + 1):
-        one, other = laws.shifted_pair(laws.laplace_shares(shares.scale, of, present), l1)
+        one, other = laws.shifted_pair(laws.laplace_shares(scale, parties, present), l1)
         name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {present} honest of {of}: sums of 0 and {l1}"
         yield ExactPair(name, one, other, shares.loss, epsilon)
+        told = shares.loss_with(present)
+        yield ExactPair(f"{name}, as `loss_with` says", one, other, Pure(told), told)
     if of > 1:
         fewer = shares.loss_with(of - 1)
-        one, other = laws.shifted_pair(laws.laplace_shares(shares.scale, of, of - 1), l1)
+        one, other = laws.shifted_pair(laws.laplace_shares(scale, parties, of - 1), l1)
         name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {of - 1} honest of {of}: sums of 0 and {l1}"
         yield ExactPair(name, one, other, Pure(fewer), fewer)
 
@@ -139,7 +173,7 @@ def _opened(shares: LaplaceShares | GaussianShares, value: int) -> Draw:
 
 
 def _laplace_shares() -> AuditCase:
-    epsilons = _numbers("1", "3", "1/2", "8", "1/4")
+    epsilons = _numbers("1", "3", "1/2", "1/4", "8")
     settings = [(e, l1, of) for l1, of in ((1, 3), (1, 2), (2, 4), (1, 7)) for e in epsilons]
     shares = LaplaceShares.for_epsilon(1, l1=1, of=3)
     draws = [_sampled("opened sums of 0 and 1", _opened, shares, 0, 1)]
@@ -153,20 +187,28 @@ def _reach(sigma: Fraction, distance: int) -> int:
     return int(_DEVIATIONS * sigma) + _LARGEST_ORDER * distance + 2
 
 
+def _sigma(mechanism: Any) -> Fraction:
+    """Return the σ with which a mechanism draws: the least one of its coordinates."""
+    return min(_SCALES.of_vector(lambda: mechanism.sample([0] * mechanism.dimension))[0])
+
+
 def _gaussian_pairs(setting: tuple[Fraction, Fraction, int, int]) -> Iterator[ExactPair]:
     """Yield the laws at the whole L2 distance: in one coordinate, and the same in several.
 
     A shift by (1, ..., 1) shows in the sum of the coordinates alone, so the law of the sum is enough.
     """
     epsilon, delta, squared, dimension = setting
-    mechanism = Gaussian.for_budget(epsilon, delta, l2_squared=squared, dimension=dimension)
+    mechanism = _scaled(gaussian).Gaussian.for_budget(
+        epsilon, delta, l2_squared=squared, dimension=dimension
+    )
+    sigma = _sigma(mechanism)
     distance = int(squared**0.5)
-    reach = _reach(mechanism.sigma, distance)
-    one, other = (laws.gaussian(mechanism.sigma, c, -reach, reach + distance) for c in (0, distance))
+    reach = _reach(sigma, distance)
+    one, other = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
     name = f"Gaussian, ε = {epsilon}, δ = {delta}, L2² = {squared}: 0 and {distance}"
     yield ExactPair(name, one, other, mechanism.loss, epsilon, delta)
     if dimension == squared > 1:
-        sums = laws.gaussian_shares(mechanism.sigma, dimension, _reach(mechanism.sigma, 1))
+        sums = laws.gaussian_shares(sigma, dimension, _reach(sigma, 1))
         one, other = laws.shifted_pair(sums, dimension)
         name = f"Gaussian, ε = {epsilon}, δ = {delta}, L2² = {squared}: zeros, and {dimension} ones"
         yield ExactPair(name, one, other, mechanism.loss, epsilon, delta)
@@ -191,9 +233,14 @@ def _gaussian() -> AuditCase:
 def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
     """Yield the laws of sums of exactly the planned honest shares, and of one more."""
     epsilon, delta, of = setting
-    shares = GaussianShares.for_budget(epsilon, delta, l2_squared=1, dimension=1, of=of)
+    made = _scaled(gaussian).GaussianShares.for_budget
+    shares = made(epsilon, delta, l2_squared=1, dimension=1, of=of)
+    sigma = _sigma(shares)
     for present in (of, of + 1):
-        sums = laws.gaussian_shares(shares.sigma, present, _reach(shares.sigma, 1) // present + 20)
+        far = _reach(sigma * Fraction(present**0.5), 1)
+        # Near the ends of the listed shares the law of a sum is not complete: it is cut before.
+        sums = laws.gaussian_shares(sigma, present, max(far // present + 20, _reach(sigma, 1)))
+        sums = {outcome: p for outcome, p in sums.items() if abs(outcome) <= far}
         one, other = laws.shifted_pair(sums, 1)
         name = f"Gaussian shares, ε = {epsilon}, δ = {delta}, {present} honest of {of}: sums of 0 and 1"
         yield ExactPair(name, one, other, shares.loss, epsilon, delta)
@@ -202,7 +249,7 @@ def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[E
 def _gaussian_shares() -> AuditCase:
     millionth = Fraction(1, 10**6)
     budgets = [(ONE, DELTA), (ONE, millionth), (Fraction(3), millionth), (Fraction(1, 2), DELTA)]
-    budgets.append((Fraction(2), DELTA))
+    budgets.append((Fraction(1, 2), millionth))  # wide noise, whose δ is that of the continuous law
     settings = [(e, d, of) for of in (2, 1, 3, 5) for e, d in budgets]
     shares = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
     draws = [_sampled("opened sums of 0 and 1", _opened, shares, 0, 1)]
@@ -229,20 +276,35 @@ Scored = Exponential | PermuteAndFlip | NoisyMax
 
 
 def _scored_case(
-    name: str, kind: type[Scored], law_of: Callable[[Any, list[int]], laws.Law], draws: list[SampledPair]
+    name: str,
+    kind: type[Scored],
+    in_copy: Callable[[ModuleType], Any],
+    law_of: Callable[[Any, list[int]], laws.Law],
+    draws: list[SampledPair],
 ) -> AuditCase:
-    """Return the case of a choice by scores."""
+    """Return the case of a choice by scores. `in_copy` makes the copy of its module for `law_of`."""
 
     def pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
         epsilon, sensitivity, candidates = setting
-        mechanism = kind.for_epsilon(epsilon, sensitivity=sensitivity)
+        mechanism = getattr(in_copy(selection), kind.__name__).for_epsilon(epsilon, sensitivity=sensitivity)
         for one, other in _score_pairs(candidates, sensitivity):
             text = f"{name}, ε = {epsilon}, Δ = {sensitivity}: scores {one} and {other}"
             yield ExactPair(text, law_of(mechanism, one), law_of(mechanism, other), mechanism.loss, epsilon)
 
-    epsilons = _numbers("1", "2", "1/2", "8", "1/10")
+    epsilons = _numbers("1", "2", "1/2", "1/10", "8")
     settings = [(e, s, k) for s, k in ((1, 3), (1, 2), (2, 4), (3, 3)) for e in epsilons]
     return _case(name, kind, settings, pairs, draws)
+
+
+def _forced_law(mechanism: Any, values: Sequence[int]) -> laws.Law:
+    """Return the law of one choice, by all paths."""
+    array = np.array(values, dtype=np.int64)
+    return _FORCED.law(lambda: mechanism.sample(array))
+
+
+def _noisy_max_law(mechanism: Any, scores: list[int]) -> laws.Law:
+    used, _ = _SCALES.of(lambda: mechanism.sample(scores))
+    return laws.noisy_max(scores, min(scale for scale, _ in used))
 
 
 def _chosen(mechanism: Any, values: list[int]) -> Draw:
@@ -260,19 +322,22 @@ def _choices() -> list[AuditCase]:
         _scored_case(
             "exponential",
             Exponential,
-            lambda mechanism, scores: laws.exponential(scores, mechanism.rate),
+            _forced,
+            _forced_law,
             [_sampled("scores (2, 2, 1) and (1, 1, 2)", _chosen, exponential, *falling)],
         ),
         _scored_case(
             "permute-and-flip",
             PermuteAndFlip,
-            lambda mechanism, scores: laws.permute_and_flip(scores, mechanism.rate),
+            _forced,
+            _forced_law,
             [_sampled("scores (2, 2, 1) and (1, 1, 2)", _chosen, flip, *falling)],
         ),
         _scored_case(
             "noisy max",
             NoisyMax,
-            lambda mechanism, scores: laws.noisy_max(scores, mechanism.scale),
+            _scaled,
+            _noisy_max_law,
             [_sampled("scores (0, 0, 1) and (1, 1, 0)", _chosen, greatest, *rising)],
         ),
     ]
@@ -281,12 +346,27 @@ def _choices() -> list[AuditCase]:
 # Above-threshold
 
 
+_LONGEST = 8  # a session with more yeses than this does not end
+
+
 def _threshold_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
     epsilon, sensitivity, positives = setting
-    terms = AboveThreshold.for_epsilon(epsilon, sensitivity=sensitivity, positives=positives)
+    made = _scaled(selection).AboveThreshold.for_epsilon
+    terms = made(epsilon, sensitivity=sensitivity, positives=positives)
+
+    def session() -> int:
+        """Ask as long as one may, and return the number of yeses."""
+        begun, asked = terms.start(0), 0
+        while not begun.is_over and asked <= _LONGEST:
+            begun.ask(0)
+            asked += 1
+        return asked
+
+    ((threshold_scale, _), *questions), yeses = _SCALES.of(session)
+    question_scale = min(scale for scale, _ in questions)
 
     def law(values: tuple[int, ...]) -> laws.Law:
-        return laws.above_threshold(values, positives, terms.threshold_scale, terms.question_scale)
+        return laws.above_threshold(values, yeses, threshold_scale, question_scale)
 
     for values, signs in (
         ((0, 0, 0), (1, 1, -1)),
@@ -337,16 +417,16 @@ def _neighbours(rows: int, relation: Relation) -> Iterator[tuple[_Data, _Data]]:
     yield (_LAST - 1, _LAST), (*(_FIRST,) * rows, _LAST - 1, _LAST)
     if relation is Relation.REPLACE:
         yield from _REPLACED
+        yield (*(_FIRST,) * rows, 15), (15, *(_LAST,) * rows)
 
 
 def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterator[ExactPair]:
     epsilon, fraction, rows, relation = setting
-    mechanism = Quantile.for_epsilon(
+    mechanism = _forced(order_statistics).Quantile.for_epsilon(
         epsilon, fraction=fraction, first=_FIRST, last=_LAST, rows=rows, relation=relation
     )
-    rate = epsilon / (2 * mechanism.sensitivity)
     for one, other in _neighbours(rows, relation):
-        first, second = (laws.quantile(data, fraction, _FIRST, _LAST, rate) for data in (one, other))
+        first, second = _forced_law(mechanism, one), _forced_law(mechanism, other)
         name = f"quantile {fraction}, ε = {epsilon}, {relation.value}, {rows} rows: {one} and {other}"
         yield ExactPair(name, first, second, mechanism.loss, epsilon)
 
@@ -364,17 +444,14 @@ def _quantile() -> AuditCase:
 
 def _extreme_pairs(setting: tuple[Fraction, bool, int, Fraction]) -> Iterator[ExactPair]:
     epsilon, greatest, rows, miss = setting
-    mechanism = Extreme.for_epsilon(
+    mechanism = _forced(order_statistics).Extreme.for_epsilon(
         epsilon, greatest=greatest, first=_FIRST, last=_LAST, rows=rows, miss=miss
     )
-    rate = epsilon / (2 * mechanism.sensitivity)
     rank = mechanism.rank
     near, far = (1, _LAST) if greatest else (_LAST - 1, _FIRST)
     more = [((near,) * n, (near,) * n + (far,) * rows) for n in (rank - 1, rank)]
     for one, other in [*_neighbours(rows, Relation.REPLACE), *more]:
-        first, second = (
-            laws.extreme(data, rank, _FIRST, _LAST, rate, greatest=greatest) for data in (one, other)
-        )
+        first, second = _forced_law(mechanism, one), _forced_law(mechanism, other)
         kind = "greatest" if greatest else "least"
         name = f"{kind}, ε = {epsilon}, {rows} rows: {_short(one)}; {_short(other)}"
         yield ExactPair(name, first, second, mechanism.loss, epsilon)
@@ -404,10 +481,10 @@ def _extreme() -> AuditCase:
 def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
     """Yield the laws of the shown keys: a unit with as many keys as it may have is there, or not."""
     epsilon, delta, keys = setting
-    mechanism = PartitionSelection.for_budget(epsilon, delta, keys=keys)
+    mechanism = _forced(partition_selection).PartitionSelection.for_budget(epsilon, delta, keys=keys)
 
     def law(counts: Sequence[int]) -> laws.Law:
-        return laws.keys_shown([laws.certain(mechanism.keep_probability(n)(BITS)) for n in counts])
+        return _FORCED.law(lambda: tuple(np.flatnonzero(mechanism.decide(counts)).tolist()))
 
     full = mechanism.spread("0.9")
     for start in sorted({0, 1, 2, full // 2, full - 1, full}):
@@ -438,10 +515,15 @@ def _keys() -> AuditCase:
 
 def report_pairs(setting: RandomizedResponse) -> Iterator[ExactPair]:
     """Yield the exact laws of one report, for the first answer and another."""
-    truth = laws.certain(setting.truth_probability()(BITS))
-    loss = setting.loss
+    made = _forced(randomized_response).RandomizedResponse
+    mechanism = made(setting.options, setting.epsilon, setting.truth)
+    loss = mechanism.loss
+
+    def law(answer: int) -> laws.Law:
+        return _FORCED.law(lambda: int(mechanism.sample([answer])[0]))
+
     for answer in {1, setting.options - 1}:
-        one, other = (laws.randomized_response(a, setting.options, truth) for a in (0, answer))
+        one, other = law(0), law(answer)
         name = (
             f"randomized response, {setting.options} options, ε = {float(loss.epsilon):g}: 0 and {answer}"
         )
@@ -459,9 +541,13 @@ def _responses() -> list[AuditCase]:
         for k in (5, 2, 3, 50)
         for e in _numbers("1", "1/10", "3", "8")
     ]
-    by_truth = [RandomizedResponse.for_truth(t) for t in _numbers("2/3", "51/100", "99/100")]
+    by_truth = [
+        RandomizedResponse.for_truth(t, options=k)
+        for t, k in zip(_numbers("2/3", "51/100", "99/100"), (4, 2, 7), strict=True)
+    ]
+    settings = [*by_epsilon[:7], *by_truth, *by_epsilon[7:]]
     return [
-        _case("randomized response", RandomizedResponse, [*by_epsilon, *by_truth], report_pairs,
+        _case("randomized response", RandomizedResponse, settings, report_pairs,
               [_sampled("answers 0 and 3 of five", _report, options, 0, 3)]),
         _case("two coins", RandomizedResponse, [coins], report_pairs,
               [_sampled("answers 0 and 1", _report, coins, 0, 1)], epsilon=coins.loss.epsilon),

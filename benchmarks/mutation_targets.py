@@ -1,0 +1,144 @@
+"""What the mutation run changes, what it leaves out, and what a person judged."""
+
+from __future__ import annotations
+
+_ACCURACY = "tells only how accurate an answer is"
+_CHECK = "checks arguments"
+_GROUP = "the loss of a group of units: no release is charged by it"
+_FORM = "the form of an answer, not its noise"
+
+# Functions that decide scales, rates, sensitivities, probabilities, losses and divisions of a budget.
+TARGETS: dict[str, tuple[str, ...]] = {
+    "core/laplace.py": (
+        "Laplace.for_epsilon", "Laplace.sample", "LaplaceShares.for_epsilon", "LaplaceShares.loss_with",
+        "LaplaceShares.sample",
+    ),
+    "core/gaussian.py": (
+        "_GaussianTerms.sample", "Gaussian.for_rho", "GaussianShares.for_rho", "GaussianShares.for_budget",
+        "GaussianShares.loss", "GaussianShares.delta", "GaussianShares._paid",
+    ),
+    "core/selection.py": (
+        "ScoredChoice.rate", "PermuteAndFlip.sample", "NoisyMax.scale", "NoisyMax.sample",
+        "AboveThreshold.threshold_epsilon", "AboveThreshold.threshold_scale",
+        "AboveThreshold.question_scale", "AboveThresholdSession.__init__", "AboveThresholdSession.is_over",
+        "AboveThresholdSession._is_above",
+    ),
+    "core/order_statistics.py": (
+        "RankRuns.of", "RankRuns.choose", "_counted", "Quantile.sensitivity", "Quantile.sample_counts",
+        "Extreme.sample_counts",
+    ),
+    "core/partition_selection.py": (
+        "PartitionSelection._each", "PartitionSelection._rise", "PartitionSelection._turns",
+        "PartitionSelection._rising", "PartitionSelection.keep_probability", "PartitionSelection.decide",
+        "PartitionSelection._approximate",
+    ),
+    "core/randomized_response.py": (
+        "RandomizedResponse.two_coins", "RandomizedResponse.loss", "RandomizedResponse.truth_probability",
+        "RandomizedResponse.sample",
+    ),
+    "core/sensitivity.py": (
+        "Sensitivity.in_steps", "_scalar", "total", "proportion", "mean", "variance", "deviation",
+        "histogram", "vector",
+    ),
+    "core/losses.py": (
+        "Loss.renyi_units", "Concentrated.renyi", "Concentrated.renyi_units", "BoundedRange.renyi_units",
+        "LaplaceNoise.pure", "LaplaceNoise.pair_units", "GaussianNoise.concentrated",
+        "GaussianNoise.renyi_units", "_Composition.renyi", "_larger", "Repeated.delta0", "Repeated.pure",
+        "Repeated.pair", "Repeated.renyi",
+    ),
+    "sql/noising.py": ("BudgetShares.loss", "divide_budget", "_split", "_gaussian", "_choice"),
+    "sql/binding/aggregates.py": (
+        "AggregateCollector.count_rows", "AggregateCollector.count_units",
+        "AggregateCollector.count_distinct", "AggregateCollector.total", "AggregateCollector._centred",
+        "AggregateCollector._pair", "AggregateCollector._product", "AggregateCollector._part", "_reach",
+    ),
+}  # fmt: skip
+
+LEFT_OUT: dict[str, dict[str, str]] = {
+    "core/laplace.py": {
+        "_LaplaceTerms.__post_init__": _CHECK,
+        **dict.fromkeys(
+            ("noise_width", "Laplace.for_width", "SummedLaplace.deviation", "upper_tail", "_saddle",
+             "_summed_width", "_next_width", "_guess_width", "_legendre", "_log_tail"),
+            _ACCURACY,
+        ),
+    },
+    "core/gaussian.py": {
+        **dict.fromkeys(
+            ("Gaussian.for_width", "Gaussian.spread", "SummedGaussian.deviation", "_summed_width"),
+            _ACCURACY,
+        ),
+        "GaussianShares._wide_enough": _CHECK,
+        "_least_sigma": "a search: only what `loss` or `delta` accept is returned",
+        "unevenness": "a bound below 1e-8 at every σ that shares may have: no stage compares so many "
+        "digits of a bound that is not tight; tests/claims/test_noise_shares.py does",
+    },
+    "core/selection.py": dict.fromkeys(
+        ("NoisyMax.spread", "NoisyMax._overtakes", "AboveThreshold.spread"), _ACCURACY
+    ),
+    "core/order_statistics.py": {
+        "_RankChoice.spread": _ACCURACY,
+        "_rank": "the wanted rank is public: any one is private",
+        "Extreme.rank": "the wanted rank is public: any one is private",
+    },
+    "core/partition_selection.py": {
+        "PartitionSelection.__post_init__": _CHECK, "PartitionSelection.spread": _ACCURACY,
+    },
+    "core/randomized_response.py": dict.fromkeys(
+        ("RandomizedResponse._probabilities", "RandomizedResponse.estimate",
+         "RandomizedResponse.standard_error", "RandomizedResponse.spread"),
+        _ACCURACY,
+    ),
+    "core/losses.py": dict.fromkeys(
+        ("_PureBound.for_group", "Approximate.for_group", "Concentrated.for_group",
+         "LaplaceNoise.for_group", "GaussianNoise.for_group"),
+        _GROUP,
+    ),
+    "sql/noising.py": {
+        **dict.fromkeys(("_error", "deviation"), _ACCURACY),
+        "proportions": "weights of a division, all of them public: any are private",
+        "largest_rho": "a search: only a ρ that `zcdp_to_epsilon` accepts is returned",
+        "_short": "a guess of that search",
+        **dict.fromkeys(("_too_much_noise",), _CHECK),
+        **dict.fromkeys(("_grouping", "_rank", "_sample", "_by_group"), _FORM),
+    },
+    "sql/binding/aggregates.py": dict.fromkeys(
+        ("AggregateCollector._known", "AggregateCollector._add", "_combination",
+         "AggregateBinder.statistic",
+         "AggregateBinder._of_one", "AggregateBinder._count", "with_average_pairs"),
+        _FORM,
+    ),
+}  # fmt: skip
+
+# Functions that draw: their mutants also meet 20,000 draws.
+SAMPLERS: dict[str, tuple[str, ...]] = {
+    "core/laplace.py": ("Laplace.sample", "LaplaceShares.sample"),
+    "core/gaussian.py": ("_GaussianTerms.sample",),
+    "core/selection.py": (
+        "PermuteAndFlip.sample", "NoisyMax.sample", "AboveThresholdSession.__init__",
+        "AboveThresholdSession._is_above",
+    ),
+    "core/order_statistics.py": (
+        "RankRuns.of", "RankRuns.choose", "_counted", "Quantile.sample_counts", "Extreme.sample_counts",
+    ),
+    "core/partition_selection.py": ("PartitionSelection.decide", "PartitionSelection._approximate"),
+    "core/randomized_response.py": ("RandomizedResponse.sample",),
+}  # fmt: skip
+
+# What a person judged about survivors: the beginning of the mutant's name, and why it does no harm.
+_SYMMETRIC = "the noise is symmetric about 0: the law is the same"
+_SEARCH = "the start of a search: only a σ whose loss or δ is within the claim is accepted"
+EXPLAINED: dict[str, str] = {
+    "core/laplace.py: Laplace.sample: checked + ": _SYMMETRIC,
+    "core/laplace.py: LaplaceShares.sample: checked + ": _SYMMETRIC,
+    "core/gaussian.py: _GaussianTerms.sample: checked + ": _SYMMETRIC,
+    "core/selection.py: NoisyMax.sample: checked + ": _SYMMETRIC,
+    "core/selection.py: AboveThresholdSession.__init__: threshold + ": _SYMMETRIC,
+    "core/selection.py: AboveThresholdSession._is_above: value + ": _SYMMETRIC,
+    "core/selection.py: AboveThreshold.threshold_epsilon: ": "another division of ε: the rest goes to the "
+    "questions, so any two positive parts are private",
+    "core/gaussian.py: Gaussian.for_rho: math.ceil(scaled) - 1 -> math.ceil(scaled) + 1": "σ is rounded up "
+    "by at most 1e-6 more",
+    "core/gaussian.py: GaussianShares.for_rho: ": _SEARCH,
+    "core/gaussian.py: GaussianShares.for_budget: ": _SEARCH,
+}

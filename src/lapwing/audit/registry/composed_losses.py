@@ -1,0 +1,156 @@
+"""The cases of losses: releases one after another, about disjoint units, on samples; noise for a given ρ.
+
+Replays add up the losses of all calls, and compare the sum with the charge. Here that sum itself is
+compared with exact laws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+from lapwing.audit import laws
+from lapwing.audit.case import AuditCase, Family, Stage
+from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.core.conversions import loss_to_epsilon
+from lapwing.core.gaussian import Gaussian, GaussianShares
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import (
+    Approximate,
+    Concentrated,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    ParallelComposition,
+    Pure,
+    Repeated,
+    SampledGaussian,
+    SequentialComposition,
+)
+from lapwing.core.randomized_response import RandomizedResponse
+
+DELTA = Fraction(1, 100)
+HALF, ONE = Fraction(1, 2), Fraction(1)
+# Gaussian laws are listed as far as Rényi values at order 72 need, and e^-144 beyond.
+_DEVIATIONS, _LARGEST_ORDER = 17, 72
+
+
+def loss_cases() -> list[AuditCase]:
+    """Return the cases of losses."""
+    return [
+        _case("releases one after another", (Laplace, RandomizedResponse), _sequences, Fraction(3, 2)),
+        _case("releases about disjoint units", (Laplace,), _disjoint, ONE),
+        _case("Gaussian noise on a sample", (Gaussian,), _samples, ONE, DELTA),
+        _case("Gaussian noise for ρ", (Gaussian, GaussianShares), _for_rho, ONE, DELTA),
+    ]
+
+
+def _case(
+    name: str,
+    covers: tuple[Any, ...],
+    pairs: Callable[[], Iterator[ExactPair]],
+    epsilon: Fraction,
+    delta: Fraction = Fraction(0),
+) -> AuditCase:
+    stages = {Stage.EXACT: exact_stage(lambda _: pairs(), epsilon=epsilon, delta=delta)}
+    return AuditCase(name, Family.MECHANISM, covers, epsilon, delta, stages)
+
+
+def _sequences() -> Iterator[ExactPair]:
+    """Yield the joint laws of several answers about the same person, who is there or not."""
+    first, second = LaplaceNoise(ONE, 1), LaplaceNoise(Fraction(4), 2)
+    one, other = (
+        laws.independent(laws.laplace(ONE, moved, 0, 1), laws.laplace(Fraction(4), 2 * moved, 0, 2))
+        for moved in (0, 1)
+    )
+    both = SequentialComposition((first, second))
+    yield ExactPair("two Laplace answers: (0, 0) and (1, 2)", one, other, both, Fraction(3, 2))
+    one, other = (laws.independent(*[laws.laplace(ONE, moved, 0, 1)] * 3) for moved in (0, 1))
+    yield ExactPair("three Laplace answers: zeros and ones", one, other, Repeated(first, 3), Fraction(3))
+    # With probability δ a report tells the answer; otherwise it is randomized response.
+    told = Approximate(ONE, DELTA)
+    one, other = (laws.independent(_or_told(answer), _or_told(answer)) for answer in (0, 1))
+    yield ExactPair(
+        "two reports, each certain with probability δ",
+        one,
+        other,
+        Repeated(told, 2),
+        Fraction(2),
+        2 * DELTA,
+    )
+    response = laws.randomized_response
+    truth = laws.exp(ONE) / (1 + laws.exp(ONE))
+    one, other = (laws.independent(_or_told(answer), response(answer, 2, truth)) for answer in (0, 1))
+    mixed = SequentialComposition((told, Pure(ONE)))
+    yield ExactPair("a certain report or not, and another", one, other, mixed, Fraction(2), DELTA)
+
+
+@laws.precise
+def _or_told(answer: int) -> laws.Law:
+    """Return the law of (whether the answer is told, report): told with probability δ."""
+    truth, told = laws.exp(ONE) / (1 + laws.exp(ONE)), laws.dec(DELTA)
+    hidden = laws.randomized_response(answer, 2, truth)
+    return {
+        **{(False, report): (1 - told) * p for report, p in hidden.items()},
+        **{(True, report): told * (report == answer) for report in (0, 1)},
+    }
+
+
+def _disjoint() -> Iterator[ExactPair]:
+    """Yield the joint laws of two answers about different people, one of whom is there or not."""
+    scales = (ONE, Fraction(2))
+    losses = tuple(LaplaceNoise(scale, 1) for scale in scales)
+    for moved in ((1, 0), (0, 1)):
+        one, other = (
+            laws.independent(
+                *(laws.laplace(s, d * there, 0, 1) for s, d in zip(scales, moved, strict=True))
+            )
+            for there in (0, 1)
+        )
+        loss = ParallelComposition(losses)
+        yield ExactPair(f"two Laplace answers: (0, 0) and {moved}", one, other, loss, ONE)
+
+
+def _reach(sigma: Fraction) -> int:
+    return int(_DEVIATIONS * sigma) + _LARGEST_ORDER + 2
+
+
+def _samples() -> Iterator[ExactPair]:
+    """Yield the laws of Gaussian noise on a Poisson sample, in which a person may be."""
+    for sigma, rate in ((Fraction(1), Fraction(1, 10)), (Fraction(2), HALF), (Fraction(3), ONE)):
+        loss = SampledGaussian(rate, GaussianNoise(sigma, ONE, 1))
+        reach = _reach(sigma)
+        absent, drawn = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
+        there = _mixed(absent, drawn, rate)
+        name = f"a sample at rate {rate}, σ = {sigma}: nobody, and a person"
+        yield _judged(name, absent, there, loss)
+        twice = Repeated(loss, 2)
+        if sigma == 1:
+            one, other = laws.independent(absent, absent), laws.independent(there, there)
+            yield _judged(f"{name}, in two steps", one, other, twice)
+
+
+@laws.precise
+def _mixed(absent: laws.Law, drawn: laws.Law, rate: Fraction) -> laws.Law:
+    inside = laws.dec(rate)
+    return {outcome: (1 - inside) * p + inside * drawn[outcome] for outcome, p in absent.items()}
+
+
+def _for_rho() -> Iterator[ExactPair]:
+    """Yield the laws of noise that is made for a given ρ, beside that ρ."""
+    for rho, squared in ((Fraction(1, 10), 1), (Fraction(1, 2), 4)):
+        sigma = Gaussian.for_rho(rho, l2_squared=squared, dimension=1).sigma
+        distance, reach = int(squared**0.5), _reach(sigma) + _LARGEST_ORDER
+        one, other = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
+        yield _judged(f"ρ = {rho}: 0 and {distance}", one, other, Concentrated(rho))
+        shares = GaussianShares.for_rho(rho, l2_squared=squared, dimension=1, of=2)
+        sums = laws.gaussian_shares(shares.sigma, 2, reach // 2 + 20)
+        one, other = laws.shifted_pair(sums, distance)
+        yield _judged(f"ρ = {rho}, two shares: 0 and {distance}", one, other, Concentrated(rho))
+
+
+def _judged(name: str, one: laws.Law, other: laws.Law, loss: Loss) -> ExactPair:
+    """Return a pair with the ε that a loss without a pure ε has at δ."""
+    epsilon = loss_to_epsilon(loss, DELTA)
+    return ExactPair(name, one, other, loss, epsilon or ONE, DELTA)

@@ -1,0 +1,60 @@
+"""Forced draws: the law of a mechanism's own code is that of its description, and a wrong number shows."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from lapwing.audit import laws
+from lapwing.audit.forced_draws import ForcedDraws, Scales
+from lapwing.core import laplace, order_statistics, randomized_response, selection
+from lapwing.core.losses import Relation
+
+CLOSE = Fraction(1, 10**40)
+
+
+def same(one: laws.Law, other: laws.Law) -> bool:
+    return one.keys() == other.keys() and all(abs(one[k] - other[k]) < CLOSE for k in one)
+
+
+def test_choices_and_coins_follow_their_descriptions() -> None:
+    draws = ForcedDraws()
+    copy = draws.in_copy(selection)
+    scores, rate = [0, 3, 1], Fraction(1, 2)
+    for kind, law in (("Exponential", laws.exponential), ("PermuteAndFlip", laws.permute_and_flip)):
+        mechanism = getattr(copy, kind).for_epsilon(1, sensitivity=1)
+        assert same(draws.law(lambda mechanism=mechanism: mechanism.sample(scores)), law(scores, rate))
+
+
+def test_a_quantile_and_a_report_follow_their_descriptions() -> None:
+    draws = ForcedDraws()
+    quantile = draws.in_copy(order_statistics).Quantile.for_epsilon(
+        1, fraction="0.9", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1
+    )
+    data, rate = [2, 2, 7, 99], Fraction(1, 2) / Fraction(9, 10)
+    found = draws.law(lambda: quantile.sample(np.array(data)))
+    assert same(found, laws.quantile(data, Fraction(9, 10), 0, 9, rate))
+    response = draws.in_copy(randomized_response).RandomizedResponse.for_truth("2/3", options=4)
+    found = draws.law(lambda: int(response.sample([2])[0]))
+    assert same(found, laws.randomized_response(2, 4, laws.dec(Fraction(2, 3))))
+
+
+def test_a_rate_that_only_the_sampler_has_wrong_shows() -> None:
+    draws = ForcedDraws()
+    copy = draws.in_copy(selection)
+    honest = copy.exponential_choice
+    copy.exponential_choice = lambda scores, rate: honest(scores, 2 * rate)
+    mechanism = copy.Exponential.for_epsilon(1, sensitivity=1)
+    assert same(draws.law(lambda: mechanism.sample([0, 3])), laws.exponential([0, 3], Fraction(1)))
+
+
+def test_scales_are_those_that_reach_the_noise_and_the_module_is_not_touched() -> None:
+    scales = Scales()
+    copy = scales.in_copy(laplace)
+    mechanism = copy.Laplace.for_epsilon("0.5", l1=3)
+    assert scales.of_vector(lambda: mechanism.sample([4, 5])) == ([Fraction(6)] * 2, 1, [4, 5])
+    shares = copy.LaplaceShares.for_epsilon(1, l1=1, of=3)
+    assert scales.of_vector(lambda: shares.sample([0])) == ([Fraction(1)], 3, [0])
+    noisy = laplace.Laplace.for_epsilon("0.001", l1=1).sample([0] * 100)
+    assert np.count_nonzero(noisy) > 50

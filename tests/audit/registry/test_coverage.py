@@ -24,8 +24,9 @@ from lapwing.learn.validation import Validator
 from lapwing.learn.validators import MeanValidator
 from lapwing.parties import consortium
 from lapwing.parties.protocols.own_noise import OwnNoise
-from lapwing.parties.statistics import VectorStatistic
+from lapwing.parties.statistics.statistic import VectorStatistic
 from lapwing.sql import joint_questions, truncation
+from lapwing.sql.bound_query import BoundQuery
 from lapwing.survey.randomizers import KaryResponse, numbers
 
 
@@ -72,7 +73,7 @@ def _sample(_self: Any, values: Any) -> Any:
     return values
 
 
-UNEXPORTED = {
+UNEXPORTED: dict[str, tuple[Any, tuple[type, ...], dict[str, Any], str]] = {
     "a mechanism": (laplace, (Laplace,), {}, "mechanism"),
     "a mechanism with a loss of each instance": (laplace, (), {"sample": _sample}, "mechanism"),
     "a mechanism that declares a loss": (laplace, (), {"__annotations__": {"loss": "Pure"}}, "mechanism"),
@@ -103,7 +104,7 @@ def test_a_claim_that_is_not_exported_is_noticed(
 def test_a_question_that_is_built_by_hand_is_noticed(
     known: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def planted_question() -> truncation.BoundQuery:
+    def planted_question() -> BoundQuery:
         raise NotImplementedError
 
     planted_question.__module__ = truncation.__name__

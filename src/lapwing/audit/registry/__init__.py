@@ -28,9 +28,11 @@ def cases() -> list[AuditCase]:
     from lapwing.audit.registry.protocols import protocol_cases  # noqa: PLC0415
     from lapwing.audit.registry.publishing import publishing_cases  # noqa: PLC0415
     from lapwing.audit.registry.randomizers import randomizer_cases  # noqa: PLC0415
+    from lapwing.audit.registry.sessions import session_cases  # noqa: PLC0415
 
     return [
         *mechanism_cases(),
+        *session_cases(),
         *randomizer_cases(),
         *aggregate_cases(),
         *preliminary_cases(),

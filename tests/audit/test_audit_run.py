@@ -124,6 +124,15 @@ def _harmless() -> PlantedBug:
     return PlantedBug("harmless", "nothing is wrong", Stage.EXACT, lambda _: held(Stage.EXACT))
 
 
+def test_an_audit_does_not_pass_if_a_claim_has_no_case() -> None:
+    case = case_with(exact=lambda _: held(Stage.EXACT))
+    report = run_audit([case], QUICK, uncovered=["mechanism Planted has no case"])
+    assert not report.passed
+    assert report.verdict.startswith("Not passed: mechanism Planted has no case.")
+    assert report.to_json()["uncovered"] == ["mechanism Planted has no case"]
+    assert run_audit([case], QUICK).passed
+
+
 def test_nothing_to_audit_and_senseless_limits_are_refused() -> None:
     case = case_with(exact=lambda _: held(Stage.EXACT))
     for claims, budget in (([], QUICK), ([case], StageBudget(seconds=0)), ([case], StageBudget(error=0.0))):

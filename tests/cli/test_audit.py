@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.audit.case import Family
+from lapwing.audit.registry.mechanisms import mechanism_cases
+from lapwing.core.gaussian import Gaussian
 from support.shell import Shell
 
 
@@ -115,3 +118,14 @@ def test_a_senseless_time_is_refused_first(shell: Shell, seconds: str) -> None:
 def test_claims_are_listed_with_their_stages(shell: Shell) -> None:
     found = shell.good("audit", "list", "--json").json
     assert {"family": "mechanism", "name": "noisy max", "stages": ["exact", "sampled"]} in found
+
+
+def test_an_audit_of_all_names_claims_without_a_case(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.audit.registry.cases", lambda: mechanism_cases()[:1])
+    monkeypatch.setattr(
+        "lapwing.audit.registry.coverage.exported_claims", lambda: [(Family.MECHANISM, Gaussian)]
+    )
+    monkeypatch.setattr("lapwing.audit.registry.coverage.walked_claims", lambda: [])
+    done = shell("audit", "all", "--quick", "--exact-only")
+    assert done.code == 1
+    assert "Not passed: mechanism Gaussian has no case." in " ".join(done.out.split())

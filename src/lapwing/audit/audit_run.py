@@ -109,6 +109,7 @@ class AuditReport:
         error: The greatest probability of a false alarm.
         started: When the audit began (UTC).
         version: The version of Lapwing.
+        uncovered: What the registry lacks, in words; only an audit of all claims looks for it.
 
     Example:
         >>> from lapwing.audit import StageBudget, cases, run_audit
@@ -122,6 +123,7 @@ class AuditReport:
     error: float
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     version: str = ""
+    uncovered: tuple[str, ...] = ()
 
     @property
     def violations(self) -> tuple[CaseResult, ...]:
@@ -142,7 +144,7 @@ class AuditReport:
     def passed(self) -> bool:
         """Whether everything ran, no violation was found, and the self-check caught every planted bug."""
         has_run = bool(self.cases) and bool(self.self_check)
-        return has_run and not (self.violations or self.incomplete or self.missed)
+        return has_run and not (self.violations or self.incomplete or self.missed or self.uncovered)
 
     @property
     def verdict(self) -> str:
@@ -155,6 +157,8 @@ class AuditReport:
         if self.violations:
             names = ", ".join(one.case.name for one in self.violations)
             return f"Violation found: {names}."
+        if self.uncovered:
+            return f"Not passed: {'; '.join(self.uncovered)}. No violation was found in the others."
         if self.incomplete:
             names = ", ".join(one.case.name for one in self.incomplete)
             return f"Not passed: some stages could not run ({names}). No violation was found by the others."
@@ -166,6 +170,7 @@ class AuditReport:
             "passed": self.passed,
             "verdict": self.verdict,
             "error": self.error,
+            "uncovered": list(self.uncovered),
             "started": self.started.isoformat(timespec="seconds"),
             "version": self.version,
             "self_check": [
@@ -193,6 +198,7 @@ def run_audit(
     *,
     stages: Iterable[Stage] = ALL_STAGES,
     commands: Mapping[str, str] | None = None,
+    uncovered: Sequence[str] = (),
     progress: Progress = lambda _done, _of, _what: None,
 ) -> AuditReport:
     """Audit cases, and check that the stages catch planted bugs.
@@ -202,6 +208,7 @@ def run_audit(
         budget: The seconds of sampling and the error, of all cases together.
         stages: The stages to run, of those that a case has.
         commands: For each case's name, the command that repeats it.
+        uncovered: What the registry lacks, in words. An audit with anything here does not pass.
         progress: Called before each case with its number, the number of cases, and its name.
 
     Returns:
@@ -240,7 +247,7 @@ def run_audit(
         progress(number + 1, len(cases) + 1, case.name)
         results.append(_run_stages(case, budgets, (commands or {}).get(case.name, "")))
     progress(len(cases) + 1, len(cases) + 1, "")
-    return AuditReport(tuple(results), caught, whole.error, started, version("lapwing"))
+    return AuditReport(tuple(results), caught, whole.error, started, version("lapwing"), tuple(uncovered))
 
 
 def run_case(

@@ -79,7 +79,10 @@ def observed_call(mechanism: Any, draw: Callable[[], Output], **inputs: Any) -> 
 def observed(
     sample: Callable[Concatenate[Mechanism, Inputs], Output],
 ) -> Callable[Concatenate[Mechanism, Inputs], Output]:
-    """Decorate the method of a mechanism that reads private values: observers see its arguments."""
+    """Decorate the method of a mechanism that reads private values: observers see its arguments.
+
+    The method has the attribute `is_observed`, by which the auditor finds all mechanisms.
+    """
     names = sample.__code__.co_varnames[1:]
 
     @wraps(sample)
@@ -90,6 +93,7 @@ def observed(
         inputs = {**dict(zip(names, args, strict=False)), **kwargs}
         return cast(Output, observer(mechanism, inputs, lambda: sample(mechanism, *args, **kwargs)))
 
+    vars(sampled)["is_observed"] = True
     return sampled
 
 

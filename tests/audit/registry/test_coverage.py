@@ -12,12 +12,22 @@ import pytest
 from lapwing import mechanisms
 from lapwing.audit.case import Stage
 from lapwing.audit.registry import cases
-from lapwing.audit.registry.coverage import exported_claims, uncovered
+from lapwing.audit.registry.coverage import exported_claims, uncovered, walked_claims
+from lapwing.core import laplace
 from lapwing.core.laplace import Laplace
-from lapwing.learn import trainers, validators
+from lapwing.core.observed import observed
+from lapwing.errors import MissingExtra
+from lapwing.learn import payer, search, trainers, validators
+from lapwing.learn.repetition import PoissonRuns
 from lapwing.learn.trainers.count_models import NaiveBayes
+from lapwing.learn.validation import Validator
 from lapwing.learn.validators import MeanValidator
+from lapwing.parties import consortium
 from lapwing.parties.protocols.own_noise import OwnNoise
+from lapwing.parties.statistics.statistic import VectorStatistic
+from lapwing.sql import joint_questions, truncation
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.survey.randomizers import KaryResponse, numbers
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +61,78 @@ def test_an_unlisted_mechanism_is_noticed(known: list[Any], monkeypatch: pytest.
     monkeypatch.setattr(mechanisms, "PlantedMechanism", PlantedMechanism, raising=False)
     monkeypatch.setattr(mechanisms, "__all__", [*mechanisms.__all__, "PlantedMechanism"])
     assert uncovered(known) == ["mechanism PlantedMechanism has no case"]
+
+
+def _unexported(module: Any, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> type:
+    """Return a class as if the module defined it."""
+    return type(name, bases, {"__module__": module.__name__, **members})
+
+
+@observed
+def _sample(_self: Any, values: Any) -> Any:
+    return values
+
+
+UNEXPORTED: dict[str, tuple[Any, tuple[type, ...], dict[str, Any], str]] = {
+    "a mechanism": (laplace, (Laplace,), {}, "mechanism"),
+    "a mechanism with a loss of each instance": (laplace, (), {"sample": _sample}, "mechanism"),
+    "a mechanism that declares a loss": (laplace, (), {"__annotations__": {"loss": "Pure"}}, "mechanism"),
+    "a mechanism outside core": (joint_questions, (), {"sample": _sample}, "mechanism"),
+    "a trainer": (
+        payer,
+        (),
+        {"__init__": lambda self, payer: None, "fit": lambda self, rows: rows},
+        "trainer",
+    ),
+    "a validator of another module": (payer, (MeanValidator,), {}, "validator"),
+    "a strategy": (payer, (search.EveryCandidate,), {}, "selection"),
+    "a law of the number of runs": (payer, (PoissonRuns,), {}, "selection"),
+    "a statistic": (consortium, (VectorStatistic,), {}, "protocol"),
+    "a randomizer": (numbers, (KaryResponse,), {}, "survey randomizer"),
+}
+
+
+@pytest.mark.parametrize("which", UNEXPORTED)
+def test_a_claim_that_is_not_exported_is_noticed(
+    which: str, known: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, bases, members, family = UNEXPORTED[which]
+    monkeypatch.setattr(module, "Planted", _unexported(module, "Planted", bases, members), raising=False)
+    assert uncovered(known) == [f"{family} Planted has no case"]
+
+
+def test_a_question_that_is_built_by_hand_is_noticed(
+    known: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted_question() -> BoundQuery:
+        raise NotImplementedError
+
+    planted_question.__module__ = truncation.__name__
+    monkeypatch.setattr(truncation, "planted_question", planted_question, raising=False)
+    assert uncovered(known) == ["SQL aggregate planted_question has no case"]
+
+
+def test_private_and_abstract_bases_are_left_out(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    private = _unexported(laplace, "_Planted", (Laplace,), {})
+    abstract = _unexported(validators, "Planted", (Validator,), {})
+    monkeypatch.setattr(laplace, "_Planted", private, raising=False)
+    monkeypatch.setattr(validators, "Planted", abstract, raising=False)
+    assert uncovered(known) == []
+
+
+def test_the_walk_finds_what_is_known() -> None:
+    found = {one.__name__ for _, one in walked_claims()}
+    assert {"AboveThreshold", "Gaussian", "Network", "PrivateTrainer", "SqlStatistic"} <= found
+    assert not any(name.startswith("_") for name in found)
+
+
+def test_an_extra_that_is_missing_is_reported(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_extra() -> Any:
+        raise MissingExtra("learn", "training")
+
+    monkeypatch.setattr("lapwing.audit.registry.coverage.walked_claims", no_extra)
+    [missing] = uncovered(known)
+    assert missing.startswith("not all claims could be listed: ")
 
 
 def test_an_unlisted_aggregate_is_noticed(known: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.audit.case import AuditCase, Stage, StageBudget
+from lapwing.audit.case import Stage, StageBudget
 from lapwing.audit.registry.joint_noise_cases import SETTINGS, joint_noise_cases, local_rows, planned_noise
 from lapwing.core.gaussian import GaussianShares
 from lapwing.core.laplace import LaplaceShares
@@ -20,14 +20,6 @@ from lapwing.parties.joint_plan import JointPlan
 
 QUICK = StageBudget(is_thorough=False)
 CASES = {case.name: case for case in joint_noise_cases()}
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_claims_hold(case: AuditCase) -> None:
-    for stage in case.stages.values():
-        result = stage(QUICK)
-        assert result.holds, result
-        assert result.checks >= 10
 
 
 @pytest.mark.slow

@@ -30,9 +30,11 @@ def cases() -> list[AuditCase]:
     from lapwing.audit.registry.publishing import publishing_cases  # noqa: PLC0415
     from lapwing.audit.registry.randomizers import randomizer_cases  # noqa: PLC0415
     from lapwing.audit.registry.sensitivities import sensitivity_cases  # noqa: PLC0415
+    from lapwing.audit.registry.sessions import session_cases  # noqa: PLC0415
 
     return [
         *mechanism_cases(),
+        *session_cases(),
         *loss_cases(),
         *sensitivity_cases(),
         *randomizer_cases(),

@@ -1,34 +1,68 @@
-"""Coverage: all that makes a privacy claim has a case, and a stage beyond sampling or a written reason."""
+"""Coverage: all that makes a privacy claim has a case, and a stage beyond sampling or a written reason.
+
+Claims are found by walking modules, whether they are exported or not:
+
+- mechanisms: classes with an observed method, and classes of `lapwing.core` with a loss;
+- survey randomizers, protocols, joint statistics, contributions, validators, laws of a number of runs and
+  strategies of a search: the subclasses of their bases;
+- trainers: classes with `fit` that take a payer;
+- questions that are built by hand: functions of `lapwing.sql` that return a bound query.
+
+Left out are classes and functions whose names begin with an underscore, abstract classes, and typing
+protocols: nobody can use them by themselves, and those who inherit from them are found. The exports of all
+parts are looked at besides.
+"""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Iterable, Iterator
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from lapwing import mechanisms
 from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.registry.learning import learning_exports
-from lapwing.parties.contribution import LocalContribution
+from lapwing.core.losses import Loss
+from lapwing.learn.repetition import RunCountLaw
+from lapwing.learn.validation import Validator
+from lapwing.parties.contribution import Contribution, LocalContribution
+from lapwing.parties.protocols.protocol import Protocol
 from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.statistics import Statistic
 from lapwing.publish.release_file import METHODS
 from lapwing.sql.binding.aggregates import AGGREGATES
 from lapwing.survey import randomizers
+from lapwing.survey.randomizers.randomizer import Randomizer
 
 BEYOND_SAMPLING = {Stage.REPLAY, Stage.EXACT}
+WALKED = (
+    "lapwing.core",
+    "lapwing.learn",
+    "lapwing.publish",
+    "lapwing.parties",
+    "lapwing.survey.randomizers",
+    "lapwing.sql",
+)
+_BOUND_QUERY = re.compile(r"\b(BoundQuery|RegressionSums)\b")
+# The binder's own questions are covered by aggregates. `bound_query` has the type itself.
+_OF_BINDER = ("lapwing.sql.binding", "lapwing.sql.bound_query")
 
 
 def exported_claims() -> Iterator[tuple[Family, Any]]:
-    """Yield everything in Lapwing that makes a privacy claim, found by walking the exports of its parts."""
+    """Yield everything in Lapwing that its parts export and that makes a privacy claim."""
     for one in _classes(mechanisms, mechanisms.__all__):
-        if hasattr(one, "loss"):
+        if hasattr(one, "loss") or _has_observed_method(one):
             yield Family.MECHANISM, one
     for one in _classes(randomizers, randomizers.__all__):
         if hasattr(one, "sample") and not inspect.isabstract(one):
             yield Family.RANDOMIZER, one
     for name in AGGREGATES:
         yield Family.AGGREGATE, name
-    for protocol in (*PROTOCOLS.values(), LocalContribution):
+    for protocol in (*PROTOCOLS.values(), Contribution, LocalContribution):
         yield Family.PROTOCOL, protocol
     for method in METHODS:
         yield Family.PUBLISHING, method
@@ -40,21 +74,124 @@ def _classes(module: Any, names: Iterable[str]) -> Iterator[Any]:
     return (one for name in names if inspect.isclass(one := getattr(module, name)))
 
 
+def walked_claims() -> Iterator[tuple[Family, Any]]:
+    """Yield everything in the modules of Lapwing that makes a privacy claim, exported or not.
+
+    Raises:
+        ImportError: If a module needs an extra that is not installed. Most raise `MissingExtra`.
+    """
+    from lapwing.learn.search import SearchStrategy  # noqa: PLC0415 (an extra)
+
+    bases: Mapping[type, Family] = {
+        Randomizer: Family.RANDOMIZER,
+        Protocol: Family.PROTOCOL,
+        Statistic: Family.PROTOCOL,
+        Validator: Family.VALIDATOR,
+        RunCountLaw: Family.SELECTION,
+        SearchStrategy: Family.SELECTION,
+    }
+    for module in walked_modules():
+        for one in _defined(module):
+            if inspect.isclass(one):
+                family = _family(one, module, bases)
+            else:
+                family = Family.AGGREGATE if _builds_question(one, module) else None
+            if family is not None:
+                yield family, one
+
+
+def walked_modules() -> Iterator[ModuleType]:
+    """Yield all modules of the packages `WALKED`."""
+    for name in WALKED:
+        package = importlib.import_module(name)
+        yield package
+        for found in pkgutil.walk_packages(package.__path__, f"{name}."):
+            yield importlib.import_module(found.name)
+
+
+def _defined(module: ModuleType) -> list[Any]:
+    """Return the classes and functions that a module defines and that can be used by themselves."""
+    return [
+        one
+        for name, one in list(vars(module).items())  # a list: a lazy name may be added on the way
+        if not name.startswith("_")
+        and getattr(one, "__module__", None) == module.__name__
+        and (inspect.isfunction(one) or (inspect.isclass(one) and _is_usable(one)))
+    ]
+
+
+def _is_usable(kind: type) -> bool:
+    return not inspect.isabstract(kind) and not getattr(kind, "_is_protocol", False)
+
+
+def _family(kind: type, module: ModuleType, bases: Mapping[type, Family]) -> Family | None:
+    """Return the family of the claim that a class makes; None if it makes none."""
+    for base, family in bases.items():
+        if issubclass(kind, base):
+            return family
+    if _has_observed_method(kind):
+        return Family.MECHANISM
+    has_loss = hasattr(kind, "loss") or any(
+        "loss" in vars(one).get("__annotations__", {}) for one in kind.__mro__
+    )
+    if module.__name__.startswith("lapwing.core") and has_loss and not issubclass(kind, Loss):
+        return Family.MECHANISM
+    return Family.TRAINER if _trains(kind) else None
+
+
+def _has_observed_method(kind: type) -> bool:
+    own = [one for base in kind.__mro__ for one in vars(base).values() if inspect.isfunction(one)]
+    return any(getattr(one, "is_observed", False) for one in own)
+
+
+def _declares_loss(kind: type) -> bool:
+    return hasattr(kind, "loss") or any(
+        "loss" in vars(one).get("__annotations__", {}) for one in kind.__mro__
+    )
+
+
+def _trains(kind: type) -> bool:
+    """Tell whether a class has a method `fit`, and takes a payer when it is made or fitted."""
+    fit = getattr(kind, "fit", None)
+    if not inspect.isfunction(fit):
+        return False
+    taken = {*inspect.signature(kind).parameters, *inspect.signature(fit).parameters}
+    return "payer" in taken
+
+
+def _builds_question(function: Any, module: ModuleType) -> bool:
+    if not module.__name__.startswith("lapwing.sql.") or module.__name__.startswith(_OF_BINDER):
+        return False
+    return bool(_BOUND_QUERY.search(str(function.__annotations__.get("return", ""))))
+
+
 def uncovered(cases: Iterable[AuditCase]) -> list[str]:
     """Return what is missing in the registry, in words: nothing, if the registry is complete.
 
     A claim without a case; a case that only samples and gives no reason; a case without any stage.
     """
     known = list(cases)
-    covered = {(case.family, one) for case in known for one in case.covers}
-    missing = [
-        f"{family.value} {getattr(one, '__name__', one)} has no case"
-        for family, one in exported_claims()
-        if (family, one) not in covered
-    ]
+    try:
+        claims = [*exported_claims(), *walked_claims()]
+    except ImportError as error:  # also MissingExtra
+        return [f"not all claims could be listed: {error}"]
+    covered = {_meant(case.family, one) for case in known for one in case.covers}
+    missing: dict[Any, str] = {}  # by object: some are exported and walked
+    for family, one in claims:
+        if (key := _meant(family, one)) not in covered:
+            missing.setdefault(key, f"{family.value} {getattr(one, '__name__', one)} has no case")
+    found = list(missing.values())
     for case in known:
         if not case.stages:
-            missing.append(f"{case.name} has no stage")
+            found.append(f"{case.name} has no stage")
         elif not BEYOND_SAMPLING & set(case.stages) and not case.reason:
-            missing.append(f"{case.name} has no stage beyond sampling, and no reason for that")
-    return missing
+            found.append(f"{case.name} has no stage beyond sampling, and no reason for that")
+    return found
+
+
+def _meant(family: Family, one: Any) -> Any:
+    """Return the object that a dotted name names; other names with their family; objects as they are."""
+    if not isinstance(one, str):
+        return one
+    module, _, name = one.rpartition(".")
+    return getattr(importlib.import_module(module), name) if module else (family, one)

@@ -2,7 +2,8 @@
 
 The picture of several parties needs runs of the protocols: its numbers are read from parties.json in the
 folder, if that exists. `lapwing party compare --out parties.json` measures them. The pictures of attacks
-are drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures it.
+are drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures it. In the
+stored file, refill and longitudinal have more runs: `lapwing attack refill --runs 2000 --json`.
 """
 
 from __future__ import annotations

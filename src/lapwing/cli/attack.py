@@ -97,10 +97,10 @@ def _show(results: list[AttackResult]) -> None:
             _show_one(out, result)
         out.print()
         if any(result.is_violation for result in results):
-            warning(out, "An attack succeeded more often than the promise allows.")
+            warning(out, "An attack succeeded more often than the promise allows, or a rule did not hold.")
         else:
             out.print(Text("No attack succeeded more often than the promise allows.", style="bold"))
-        if weak := sum(not (result.could_show or result.is_violation) for result in results):
+        if weak := sum(bool(result.weakness) for result in results):
             of = f"{weak} of {len(results)} result{'s' * (len(results) != 1)}"
             warning(out, f"{of} could not have shown a violation: too few runs.")
 
@@ -131,11 +131,11 @@ def _show_one(out: Console, result: AttackResult) -> None:
         warning(out, result.sentence)
     else:
         indented(out, result.sentence)
-    points(out, [f"Limit: {result.formula}.", _power(result), *result.notes])
+    points(out, [f"Limit: {result.formula}.", *_power(result), *result.notes])
 
 
-def _power(result: AttackResult) -> str:
-    """Return the number of right guesses that would be a violation, or that there is none."""
+def _power(result: AttackResult) -> list[str]:
+    """Return a sentence: the number of right guesses that would be a violation, or that there is none."""
     if (needed := result.least_right) is None:
-        return result.weakness
-    return f"A violation needs at least {needed:,} right guesses of {result.protected.trials:,}."
+        return [result.weakness] if result.weakness else []
+    return [f"A violation needs at least {needed:,} right guesses of {result.protected.trials:,}."]

@@ -134,7 +134,7 @@ def attack_success(headline: str, attacks: Sequence[DrawnAttack]) -> Figure:
             headline,
             f"{guess}How often the attacker's guess is right. Each person has "
             f"ε {short(float(attacks[0].epsilon))} for life. Thin lines are intervals of 95 %. In the long "
-            "run, no attack on Lapwing reaches the grey part.",
+            "run, no attack on Lapwing is right more often than its limit (grey).",
             size=(9.5, 1.9 + _PANEL * len(attacks)),
             left=3.9,
             right=0.88,
@@ -210,7 +210,7 @@ def attack_over_time(headline: str, attack: DrawnAttack) -> Figure:
             headline,
             f"{attack.guesses} How often the attacker's guess is right. Each person has "
             f"ε {short(float(attack.epsilon))} for life. Pale bands are intervals of 95 %. In the long "
-            "run, no attack on Lapwing reaches the grey part.",
+            "run, no attack on Lapwing is right more often than its limit (grey).",
             right=0.7,
         )
         axes.axhspan(limit, 104, color=PALE, alpha=0.35, linewidth=0)

@@ -80,6 +80,7 @@ def test_a_broken_rule_is_a_violation() -> None:
     broken = replace(result(200), broken="a third question was answered")
     assert broken.is_violation
     assert "a third question" in broken.sentence
+    assert replace(broken, protected=SuccessCount(1, 2)).weakness == ""
 
 
 def test_the_json_form_has_plain_values() -> None:

@@ -218,8 +218,8 @@ class AttackResult:
 
     @property
     def weakness(self) -> str:
-        """A sentence that says that this number of runs could not show a violation. Empty if it could."""
-        if self.could_show:
+        """A sentence that says that these runs could show no violation. Empty if they could or did."""
+        if self.could_show or self.broken:
             return ""
         trials, needed = self.protected.trials, self.least_runs
         advice = (

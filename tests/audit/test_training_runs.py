@@ -48,14 +48,15 @@ from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
 from lapwing.learn.validators import MeanValidator
 
 QUICK = StageBudget(is_thorough=False)
-ONE = Fraction(1)
+ONE, DELTA = Fraction(1), Fraction(1, 10**6)
 
 
 def replayed(fit: Fit, *, network: bool = False, quick: int | None = None) -> StageResult:
     base, added = (NETWORK_BASE, NETWORK_ADDED) if network else (BASE, ADDED)
     charged = charged_loss(fit, base)
     pairs = neighbour_pairs(fit, base, added, quick=quick)
-    return replay_stage(pairs, charged, epsilon=ONE, compose=composed_as(charged))(QUICK)
+    compose = composed_as(charged)
+    return replay_stage(pairs, charged, epsilon=ONE, delta=DELTA, compose=compose)(QUICK)
 
 
 def bayes_fit(kind: type[NaiveBayes]) -> Fit:
@@ -159,6 +160,23 @@ def test_a_broken_count_model_is_caught(kind: type[NaiveBayes], event: str) -> N
     assert result.witness.event == event
 
 
+class TwiceThePrice(NaiveBayes):
+    """Charges and draws for ε = 2, and claims 1."""
+
+    def _priced(self, *groups: ReleaseGroup) -> PricedReleases:
+        claimed, self.epsilon = self.epsilon, 2
+        try:
+            return super()._priced(*groups)
+        finally:
+            self.epsilon = claimed
+
+
+def test_a_trainer_that_is_charged_more_than_it_claims_is_caught() -> None:
+    result = replayed(bayes_fit(TwiceThePrice))
+    assert result.witness is not None
+    assert result.witness.event == "the charge is more than the claim"
+
+
 @pytest.mark.parametrize(
     ("kind", "event"),
     [
@@ -241,7 +259,8 @@ def test_work_on_two_halves_must_move_one_of_them_only(leaks: bool, holds: bool)
         unmoved=lambda mechanism: mechanism == trained,
     )  # fmt: skip
     compose = composed_apart(run, lambda mechanism: mechanism == tested)
-    assert replay_stage([pair], charged, epsilon=ONE, compose=compose)(QUICK).holds is holds
+    stage = replay_stage([pair], charged, epsilon=ONE, delta=DELTA, compose=compose)
+    assert stage(QUICK).holds is holds
 
 
 def test_calls_compose_as_they_are_charged() -> None:

@@ -141,7 +141,8 @@ def query_replay(
             if not budget.is_thorough or needs_new_ranks(plan.question.source):  # these have no copy
                 break
 
-    return replay_stage(pairs, plan.shares.loss, epsilon=plan.cost.epsilon, share=share)
+    cost = plan.cost  # what a user reads
+    return replay_stage(pairs, plan.shares.loss, epsilon=cost.epsilon, delta=cost.delta, share=share)
 
 
 class ReadNumbers:

@@ -30,7 +30,8 @@ def replayed(
 ) -> StageResult:
     is_equal = options.pop("is_equal", False)
     pair = ReplayPair("these two", lambda: run(one), lambda: run(other), is_equal)
-    return replay_stage([pair], charged, epsilon=ONE, **options)(StageBudget())
+    claim = {"epsilon": Fraction(10), "delta": Fraction(1, 10**5), **options}
+    return replay_stage([pair], charged, **claim)(StageBudget())
 
 
 def violation(*args: Any, **options: Any) -> Witness:
@@ -42,13 +43,31 @@ def violation(*args: Any, **options: Any) -> Witness:
 
 
 def test_a_private_count_holds_and_says_what_it_compared() -> None:
-    found = replayed(lambda rows: int(COUNT.sample([len(rows)])[0]), [1, 2], [1, 2, 3])
+    found = replayed(lambda rows: int(COUNT.sample([len(rows)])[0]), [1, 2], [1, 2, 3], epsilon=ONE)
     assert found.holds
-    assert (found.checks, found.claimed, found.could_show) == (3, 1.0, 1.0)
+    assert (found.checks, found.claimed, found.could_show) == (4, 1.0, 1.0)
     assert found.notes == (
         "1 pairs, 1 calls of mechanisms compared",
         "largest distance: 1 of the declared one",
     )
+
+
+@pytest.mark.parametrize(
+    ("charged", "delta", "is_any"),
+    [
+        (Pure(Fraction(1001, 1000)), Fraction(0), True),
+        (Concentrated(Fraction(1, 50)), Fraction(0), False),
+        (Concentrated(Fraction(1, 40)), Fraction(1, 10**6), True),
+        (Gaussian(Fraction(3), ONE, 1).loss, Fraction(1, 10**6), True),
+    ],
+)
+def test_a_charge_above_the_claim_is_found(charged: Loss, delta: Fraction, is_any: bool) -> None:
+    """The ledger would be charged more than the user reads; no pair can show that."""
+    found = replay_stage([], charged, epsilon=ONE, delta=delta)(StageBudget())
+    assert found.witness is not None
+    assert found.witness.event == "the charge is more than the claim"
+    told = found.witness.numbers["ε of the charge"]
+    assert (told != "none follows") is is_any
 
 
 def test_a_distance_beyond_the_declared_one_is_told_with_its_call() -> None:
@@ -111,7 +130,9 @@ def test_an_error_is_an_outcome() -> None:
             raise ValueError("there is a 7")
 
     assert "there is a 7" in str(violation(fails, [1], [1, 7]).numbers["other"])
-    assert replayed(fails, [7], [7, 7]).holds  # the same on both
+    same = replayed(fails, [7], [7, 7])
+    assert same.witness is None
+    assert any("the first: ('ValueError', 'there is a 7')" in note for note in same.notes)
 
 
 def test_a_step_that_is_charged_once_and_taken_twice_is_found() -> None:
@@ -263,20 +284,44 @@ def test_pairs_may_be_made_for_the_budget() -> None:
 
     told: list[str] = []
     stage = replay_stage(pairs, COUNT.loss, epsilon=ONE)
-    assert stage(StageBudget()).checks == 9
-    assert stage(StageBudget(is_thorough=False, progress=told.append)).checks == 3
+    assert stage(StageBudget()).checks == 10
+    assert stage(StageBudget(is_thorough=False, progress=told.append)).checks == 4
     assert told == ["replay: one"]
 
 
 def test_without_pairs_nothing_is_said_to_hold() -> None:
     found = replay_stage([], COUNT.loss, epsilon=ONE)(StageBudget())
-    assert (found.holds, found.checks, found.could_show) == (False, 0, None)
+    assert (found.holds, found.could_show) == (False, None)
     assert found.unable == "no pair was given"
 
 
-def test_pairs_that_move_nothing_are_told() -> None:
-    found = replayed(lambda _: COUNT.sample([0]), 1, 2)
-    assert "do not test the distances" in found.notes[1]
+def _fails(_: int) -> None:
+    COUNT.sample([_])
+    raise TypeError("a bug of the trainer")
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (lambda _: COUNT.sample([0]), "no neighbour moved an input"),
+        (lambda _: None, "no mechanism was called"),
+        (_fails, "every run ended with an error, the first: ('TypeError', 'a bug of the trainer')"),
+    ],
+)
+def test_replays_that_show_nothing_do_not_pass(run: Callable[[int], Any], why: str) -> None:
+    found = replayed(run, 1, 2)
+    assert found.witness is None
+    assert not found.holds
+    assert why in found.unable
+    assert found.could_show is None
+
+
+def test_one_pair_that_shows_something_is_enough() -> None:
+    def pair(one: int, other: int) -> ReplayPair:
+        return ReplayPair("", lambda: COUNT.sample([one]), lambda: COUNT.sample([other]))
+
+    assert not replay_stage([pair(1, 1)], COUNT.loss, epsilon=ONE)(StageBudget()).holds
+    assert replay_stage([pair(1, 1), pair(1, 2)], COUNT.loss, epsilon=ONE)(StageBudget()).holds
 
 
 def test_what_is_recorded_is_not_changed_later() -> None:

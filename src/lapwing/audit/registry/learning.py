@@ -84,7 +84,8 @@ def trainer_case(
         trained = fit()
         charged = charged_loss(trained, base)
         pairs = neighbour_pairs(trained, base, added, quick=quick)
-        stage = replay_stage(pairs, charged, epsilon=epsilon, compose=composed_as(charged))
+        compose = composed_as(charged)
+        stage = replay_stage(pairs, charged, epsilon=epsilon, delta=delta, compose=compose)
         return participation_stage(stage, trained, base, added[0], charged)
 
     stages = {Stage.REPLAY: with_extra(Stage.REPLAY, float(epsilon), replay)}

@@ -118,7 +118,8 @@ def search_case(
         charged = charged_loss(fit, _TESTED)
         prices = [_trainer(PublicData()).set_params(**one).price(2) for one in candidates]
         compose = _composition(chosen, prices)
-        return replay_stage(search_pairs(fit, is_choice), charged, epsilon=epsilon, compose=compose)
+        pairs = search_pairs(fit, is_choice)
+        return replay_stage(pairs, charged, epsilon=epsilon, delta=DELTA, compose=compose)
 
     stages = {Stage.REPLAY: with_extra(Stage.REPLAY, float(epsilon), replay)}
     if exact is not None:

@@ -4,8 +4,9 @@ The first run records each call: mechanism, inputs, output. The second run, on t
 recorded outputs, call by call. So a step that depends on earlier answers sees the same answers.
 
 Claim    on the pairs that were tried: both runs call equal mechanisms in the same order; what reaches each
-         differs by at most its declared distance; the results, given the same outputs, are equal; and the
-         losses of all calls add up to at most the loss that is charged.
+         differs by at most its declared distance; the results, given the same outputs, are equal; the
+         losses of all calls add up to at most the loss that is charged; and the claimed (ε, δ) follows from
+         that loss.
 Because  each of these is compared, in whole numbers. It is the premise of adaptive composition. See
          docs/arguments/audit_replay.md, also for what a replay cannot show.
 Test     tests/audit/stages/test_replay.py
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.stages.claimed_loss import follows, least_epsilon
 from lapwing.audit.stages.input_distances import FoundDistance, NotComparable, distance, named_counts
 from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, FIRST_ORDER, default_orders, price
 from lapwing.core.losses import Loss, Repeated, SequentialComposition
@@ -119,6 +121,7 @@ def replay_stage(
     charged: Loss,
     *,
     epsilon: Fraction,
+    delta: Fraction = Fraction(0),
     compose: Compose | None = None,
     share: Callable[[Any], Hashable | None] | None = None,
     stepwise: Callable[[Any], Loss] | None = None,
@@ -128,7 +131,8 @@ def replay_stage(
     Args:
         pairs: The pairs, or a function that makes them for a budget (fewer if it is not thorough).
         charged: The loss that a ledger would be charged for one run.
-        epsilon: The claimed ε, for the report.
+        epsilon: The claimed ε. It must follow from `charged`, at the claimed δ.
+        delta: The claimed δ.
         compose: Turns the calls of a run into their loss. None: the losses of the mechanisms add up.
         share: Returns a key for a mechanism that is used on disjoint parts of the data (groups) for one
             loss. The distances of calls with the same key are added. None: each call pays for itself.
@@ -138,16 +142,16 @@ def replay_stage(
 
     def run(budget: StageBudget) -> StageResult:
         replays = _Replays(charged, compose, share or (lambda _: None), stepwise)
-        witness: Witness | None = None
+        witness = replays.wrong_claim(epsilon, delta)
         for pair in pairs(budget) if callable(pairs) else pairs:
-            budget.progress(f"replay: {pair.description}")
-            witness = replays.violation(pair)
             if witness is not None:
                 break
+            budget.progress(f"replay: {pair.description}")
+            witness = replays.violation(pair)
+        unable = "" if witness is not None else replays.unable
         return StageResult(
             Stage.REPLAY, replays.checks, float(epsilon), None,
-            could_show=float(epsilon) if replays.checks else None, witness=witness,
-            unable="" if replays.checks else "no pair was given",
+            could_show=None if unable else float(epsilon), witness=witness, unable=unable,
             notes=replays.notes,
         )  # fmt: skip
 
@@ -165,20 +169,52 @@ class _Replays:
     checks: int = 0
     pairs: int = 0
     calls: int = 0
+    errors: int = 0
+    error: str = ""
     largest: Fraction = Fraction(0)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was compared, in words."""
         compared = f"{self.pairs} pairs, {self.calls} calls of mechanisms compared"
+        found = [compared, f"largest distance: {float(self.largest):.3g} of the declared one"]
+        if self.errors:
+            found.append(f"{self.errors} pairs ended with an error on both sides, the first: {self.error}")
+        return tuple(found)
+
+    @property
+    def unable(self) -> str:
+        """Why the pairs show nothing; empty if they show something."""
+        if not self.pairs:
+            return "no pair was given"
+        if self.errors == self.pairs:
+            return f"every run ended with an error, the first: {self.error}"
+        if not self.calls:
+            return "no mechanism was called, so nothing was compared with a declared distance"
         if not self.largest:
-            return compared, "no neighbour moved an input: these pairs do not test the distances"
-        return compared, f"largest distance: {float(self.largest):.3g} of the declared one"
+            return "no neighbour moved an input: these pairs do not test the distances"
+        return ""
+
+    def wrong_claim(self, epsilon: Fraction, delta: Fraction) -> Witness | None:
+        """Compare the claim with the charge. Both are public: no pair is needed."""
+        self.checks += 1
+        if follows(self.charged, epsilon, delta):
+            return None
+        found = least_epsilon(self.charged, delta)
+        least = "none follows" if found is None else float(found)
+        return Witness(
+            "all neighbours",
+            "the charge is more than the claim",
+            {"claimed ε": float(epsilon), "claimed δ": float(delta), "ε of the charge": least},
+        )
 
     def violation(self, pair: ReplayPair) -> Witness | None:
         """Replay a pair and return what is wrong, if anything is."""
         self.pairs += 1
         one, other = _forced(pair, [])
+        if one.outcome[0] == "raised":
+            self.errors += 1
+            self.error = self.error or _short(one.outcome[1])
         found = self._compare(pair, one, other)
         kept = _common_keys(one, other)
         if found is None and any(kept):  # with all keys hidden nothing else reaches the noise

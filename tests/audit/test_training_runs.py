@@ -177,6 +177,43 @@ def test_a_trainer_that_is_charged_more_than_it_claims_is_caught() -> None:
     assert result.witness.event == "the charge is more than the claim"
 
 
+class ShowsRows(NaiveBayes):
+    """Tells in an attribute how many rows there were."""
+
+    def fit(self, X: Any, y: Any = None, units: Any = None) -> ShowsRows:  # noqa: N803
+        super().fit(X, y, units=units)
+        self.rows_ = len(X)
+        return self
+
+
+class ReceiptOfRows(NaiveBayes):
+    """Tells in its receipt how many rows there were."""
+
+    def _settings(self, table: Any) -> dict[str, str | int]:
+        return {**super()._settings(table), "rows": len(table)}
+
+
+class ShowsSteps(PrivateTrainer):
+    """Tells in an attribute how many rows there were."""
+
+    def fit(self, *args: Any, **named: Any) -> PrivateTrainer:
+        self.rows_ = len(args[0])
+        return super().fit(*args, **named)
+
+
+@pytest.mark.parametrize("kind", [ShowsRows, ReceiptOfRows])
+def test_what_a_user_sees_beside_the_stored_model_is_compared(kind: type[NaiveBayes]) -> None:
+    result = replayed(bayes_fit(kind))
+    assert result.witness is not None
+    assert "results differ" in result.witness.event
+
+
+def test_attributes_of_a_trained_network_are_compared() -> None:
+    result = replayed(network_fit(ShowsSteps), network=True, quick=1)
+    assert result.witness is not None
+    assert "results differ" in result.witness.event
+
+
 @pytest.mark.parametrize(
     ("kind", "event"),
     [
@@ -276,9 +313,9 @@ def test_calls_compose_as_they_are_charged() -> None:
 
 def test_the_payer_charges_nothing_and_keeps_loss_and_result() -> None:
     payer, loss = AuditPayer(), Gaussian(Fraction(20), ONE, 1).loss
-    paid = payer.pay(loss, lambda: b"model", mechanism="any", parameters={})
+    paid = payer.pay(loss, lambda: b"model", mechanism="any", parameters={"steps": 2})
     assert paid.receipt is None
-    assert payer.paid == [(loss, b"model")]
+    assert payer.paid == [(loss, b"model", "any", {"steps": 2})]
 
 
 def test_a_trainer_must_ask_its_payer() -> None:

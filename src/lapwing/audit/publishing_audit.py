@@ -72,7 +72,7 @@ def release_case(
     """Return the case of a release that is bound to its policy."""
     rho, run = release_run(bound)
     delta = bound.file.delta
-    # The claim is the ε of the file. If the file gives ρ, it is the ε of ρ, rounded up as a report shows it.
+    # The claim is the ε of the file. If the file gives ρ, it is the ε of ρ, rounded up.
     of_rho = Fraction(round_up(zcdp_to_epsilon(rho, delta), _SHOWN), _SHOWN)
     epsilon = bound.file.epsilon or of_rho
     stage = release_replay(bound, sources, rho, epsilon, run)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from lapwing.audit.case import StageBudget, StageResult, Witness
-from lapwing.audit.stages.replay import ReplayPair, comparable, recorded_run, replay_stage, sequential
+from lapwing.audit.stages.replay import ReplayPair, recorded_run, replay_stage, sequential
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Concentrated, Loss, Pure, Relation, SequentialComposition
+from lapwing.core.observed import observed
 from lapwing.core.order_statistics import Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.selection import AboveThreshold, Exponential
@@ -335,10 +336,52 @@ def test_what_is_recorded_is_not_changed_later() -> None:
     assert call.inputs["values"].tolist() == [1, 2]
 
 
-def test_results_are_compared_to_the_last_bit() -> None:
-    nan = float("nan")
-    assert comparable([nan, {"a": np.array([1.0, nan])}]) == comparable([nan, {"a": np.array([1.0, nan])}])
-    assert comparable(np.array([1, 2])) != comparable(np.array([1.0, 2.0]))
-    assert comparable(np.array([1 << 70], dtype=object)) != comparable(np.array([1 << 71], dtype=object))
-    assert comparable(COUNT) != comparable(Laplace.for_epsilon(2, l1=1))
-    assert comparable({"a": 1, "b": 2}) != comparable({"b": 2, "a": 1})  # an order may tell something
+class NoNoise(Laplace):
+    """A subclass of a known mechanism that adds nothing."""
+
+    @observed
+    def sample(self, values: Any) -> Any:
+        return np.asarray(values)
+
+
+def test_a_subclass_of_a_known_mechanism_has_no_case() -> None:
+    quiet = NoNoise.for_epsilon(1, l1=1)
+    found = violation(lambda rows: quiet.sample([len(rows)]), [1], [1, 2])
+    assert found.event == "a mechanism without a case: nothing checks the law of NoNoise"
+
+
+class Equal:
+    """Says that it is equal to anything."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda rows: 0.0 if len(rows) > 1 else -0.0,
+        lambda rows: True if len(rows) > 1 else 1,
+        lambda rows: (1,) if len(rows) > 1 else [1],
+        lambda rows: Equal(len(rows)),
+    ],
+)
+def test_results_are_compared_by_type_and_bits(shown: Callable[[Rows], Any]) -> None:
+    def count(rows: Rows) -> Any:
+        COUNT.sample([len(rows)])
+        return shown(rows)
+
+    assert "results differ" in violation(count, [1], [1, 2]).event
+
+
+def test_a_result_that_cannot_be_compared_does_not_pass() -> None:
+    def count(rows: Rows) -> Any:
+        COUNT.sample([len(rows)])
+        return iter(rows)
+
+    assert "the results cannot be compared" in violation(count, [1], [1, 2]).event

@@ -66,12 +66,13 @@ def searching_fit(strategy: Any, candidates: Sequence[dict[str, Any]]) -> Fit:
     """Return how a search runs on made-up rows. Every third unit tests."""
     from lapwing.learn.search import CORRECT, Search  # noqa: PLC0415 (an extra)
 
-    def fit(rows: LabelledRows, payer: Payer) -> None:
+    def fit(rows: LabelledRows, payer: Payer) -> Any:
         units = np.array(rows.units, dtype=np.int64)
         search = Search(
             _trainer(PublicData()), candidates, strategy=strategy, score_by=CORRECT, payer=payer
         )
         search.fit(rows.rows, rows.target, units=units, tests=units % _EVERY_THIRD == 0)
+        return vars(search)
 
     return fit
 
@@ -144,7 +145,7 @@ class ScoreDifferences:
 
 def by_differences(mechanism: Any) -> Any:
     """Return the choice of a search as one that looks at differences of scores; others as they are."""
-    is_chosen = isinstance(mechanism, Exponential | PermuteAndFlip)
+    is_chosen = type(mechanism) in (Exponential, PermuteAndFlip)  # a subclass has no case
     return ScoreDifferences(mechanism) if is_chosen else mechanism
 
 

@@ -1,4 +1,4 @@
-"""The claim of a computation beside its charge: does the claimed (ε, δ) follow from the loss that is charged?
+"""The claim of a computation beside its charge: does (ε, δ) follow from the loss that is charged?
 
 Claim    `least_epsilon` returns an ε at which the loss is (ε, δ)-private; None if none is found. It is the
          least of all that the bounds of the loss give, up to the search for a Rényi order.

@@ -15,7 +15,7 @@ Test     tests/audit/stages/test_replay.py
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import zip_longest
 from typing import Any
@@ -24,7 +24,14 @@ import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.stages.claimed_loss import follows, least_epsilon
-from lapwing.audit.stages.input_distances import FoundDistance, NotComparable, distance, named_counts
+from lapwing.audit.stages.compared_values import comparable
+from lapwing.audit.stages.input_distances import (
+    FoundDistance,
+    NotComparable,
+    distance,
+    is_known,
+    named_counts,
+)
 from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, FIRST_ORDER, default_orders, price
 from lapwing.core.losses import Loss, Repeated, SequentialComposition
 from lapwing.core.observed import observing
@@ -228,12 +235,14 @@ class _Replays:
             if found is not None:
                 return found
         self.checks += 1
-        if comparable(one.outcome) != comparable(other.outcome):
-            return Witness(
-                pair.description,
-                "the results differ although all mechanisms gave the same outputs",
-                {"one": _short(one.outcome), "other": _short(other.outcome)},
-            )
+        results = {"one": _short(one.outcome), "other": _short(other.outcome)}
+        try:
+            is_same = comparable(one.outcome) == comparable(other.outcome)
+        except NotComparable as error:
+            return Witness(pair.description, f"the results cannot be compared: {error}", results)
+        if not is_same:
+            event = "the results differ although all mechanisms gave the same outputs"
+            return Witness(pair.description, event, results)
         return self._loss(pair, one)
 
     def _call(
@@ -255,6 +264,9 @@ class _Replays:
             numbers |= {"one": repr(mine.mechanism), "other": repr(its.mechanism)}
             return Witness(pair.description, "the mechanisms of the two runs differ", numbers)
         numbers["mechanism"] = repr(mine.mechanism)
+        if not is_known(mine.mechanism):
+            event = f"a mechanism without a case: nothing checks the law of {type(mine.mechanism).__name__}"
+            return Witness(pair.description, event, numbers)
         try:
             found = distance(mine.mechanism, mine.inputs, its.inputs)
         except NotComparable as error:
@@ -362,24 +374,6 @@ def _common_keys(one: RecordedRun, other: RecordedRun) -> list[set[Any]]:
         ]
 
     return [mine & its for mine, its in zip(selections(one), selections(other), strict=False)]
-
-
-def comparable(value: Any) -> Any:
-    """Return a result as plain values that can be compared, also arrays, NaN and dataclasses."""
-    match value:
-        case np.ndarray():
-            is_plain = value.dtype != object
-            content = value.tobytes() if is_plain else comparable(value.reshape(-1).tolist())
-            return ("array", value.dtype.str, value.shape, content)
-        case dict():
-            return ("dict", [(key, comparable(one)) for key, one in value.items()])
-        case list() | tuple():
-            return [comparable(one) for one in value]
-        case float() if value != value:  # noqa: PLR0124 (NaN is not equal to itself)
-            return "NaN"
-    if is_dataclass(value) and not isinstance(value, type):
-        return (type(value).__name__, [comparable(getattr(value, f.name)) for f in fields(value)])
-    return value
 
 
 def _short(value: Any, most: int = 300) -> str:

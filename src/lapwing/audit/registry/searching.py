@@ -17,6 +17,7 @@ import numpy as np
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
 from lapwing.audit.laws import Law, exp, exponential, gaussian, permute_and_flip, precise
 from lapwing.audit.laws.repetition_laws import best_of_negative_binomial, best_of_poisson
+from lapwing.audit.planted_distances import DISTANT_INPUTS, DistantInputs
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.input_distances import FoundDistance, Inputs, distance
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, replay_stage
@@ -154,6 +155,13 @@ def _half_of_range(mechanism: ScoreDifferences, one: Inputs, other: Inputs) -> F
     moves = [int(a) - int(b) for a, b in zip(one["scores"], other["scores"], strict=True)]
     found = Fraction(max(moves) - min(moves), 2)
     return FoundDistance("largest move of a score, beside the others,", found, mechanism.choice.sensitivity)
+
+
+# For the self-check: all scores may rise together by 2, and two of them apart by 1.
+DISTANT_INPUTS[ScoreDifferences] = lambda: DistantInputs(
+    ScoreDifferences(Exponential.for_epsilon(1, sensitivity=1)),
+    {"scores": [5, 5]}, {"scores": [7, 5]}, {"scores": [7, 3]},
+)  # fmt: skip
 
 
 def is_choice(mechanism: Any) -> bool:

@@ -139,6 +139,6 @@ def _called(mechanism: Any, inputs: Mapping[str, Any]) -> Callable[[], None]:
     """Return a run that shows these inputs to an observer. It draws no noise: replay looks at inputs."""
 
     def run() -> None:
-        observed_call(mechanism, lambda: None, **inputs)
+        observed_call(mechanism, lambda: 0, **inputs)
 
     return run

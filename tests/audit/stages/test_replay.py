@@ -46,9 +46,9 @@ def violation(*args: Any, **options: Any) -> Witness:
 def test_a_private_count_holds_and_says_what_it_compared() -> None:
     found = replayed(lambda rows: int(COUNT.sample([len(rows)])[0]), [1, 2], [1, 2, 3], epsilon=ONE)
     assert found.holds
-    assert (found.checks, found.claimed, found.could_show) == (4, 1.0, 1.0)
+    assert (found.checks, found.claimed, found.could_show) == (10, 1.0, 1.0)
     assert found.notes == (
-        "1 pairs, 1 calls of mechanisms compared",
+        "1 pairs, 3 calls of mechanisms compared",  # drawn, at the upper ends, and at the lower ends
         "largest distance: 1 of the declared one",
     )
 
@@ -211,7 +211,7 @@ def test_losses_can_be_composed_in_another_way() -> None:
         return COUNT.loss
 
     assert replayed(twice, [1], [1, 2], compose=one_loss).holds
-    assert seen == [2]
+    assert seen == [2, 2, 2]
 
 
 class TestSelections:
@@ -229,7 +229,9 @@ class TestSelections:
     def test_hold_although_only_one_input_has_a_key(self) -> None:
         found = replayed(self.by_key, ["a", "b"], ["a", "b", "rare"], sequential_of(KEYS, COUNT))
         assert found.holds
-        assert found.notes[0] == "1 pairs, 3 calls of mechanisms compared"  # the second time with noise
+        assert (
+            found.notes[0] == "1 pairs, 7 calls of mechanisms compared"
+        )  # all but the first time with noise
 
     def test_are_found_if_keys_are_shown_without_them(self) -> None:
         def all_keys(rows: list[str]) -> dict[str, int]:
@@ -285,8 +287,8 @@ def test_pairs_may_be_made_for_the_budget() -> None:
 
     told: list[str] = []
     stage = replay_stage(pairs, COUNT.loss, epsilon=ONE)
-    assert stage(StageBudget()).checks == 10
-    assert stage(StageBudget(is_thorough=False, progress=told.append)).checks == 4
+    assert stage(StageBudget()).checks == 28
+    assert stage(StageBudget(is_thorough=False, progress=told.append)).checks == 10  # extremes once
     assert told == ["replay: one"]
 
 
@@ -348,6 +350,40 @@ def test_a_subclass_of_a_known_mechanism_has_no_case() -> None:
     quiet = NoNoise.for_epsilon(1, l1=1)
     found = violation(lambda rows: quiet.sample([len(rows)]), [1], [1, 2])
     assert found.event == "a mechanism without a case: nothing checks the law of NoNoise"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "is_rare"),
+    [
+        (COUNT, lambda noisy: noisy > 10_000),
+        (COUNT, lambda noisy: noisy < -10_000),
+        (Gaussian(Fraction(30), ONE, 1), lambda noisy: noisy > 10_000),
+    ],
+)
+@pytest.mark.parametrize("is_thorough", [True, False])
+def test_a_branch_that_only_rare_outputs_take_is_found(
+    mechanism: Any, is_rare: Callable[[int], bool], is_thorough: bool
+) -> None:
+    def exact_if_large(rows: Rows) -> int:
+        noisy = int(mechanism.sample([len(rows)])[0])
+        return len(rows) if is_rare(noisy) else noisy
+
+    pair = ReplayPair("", lambda: exact_if_large([1]), lambda: exact_if_large([1, 2]))
+    stage = replay_stage([pair], mechanism.loss, epsilon=ONE, delta=Fraction(1, 10**6))
+    found = stage(StageBudget(is_thorough=is_thorough))
+    assert found.witness is not None
+    assert "results differ" in found.witness.event
+
+
+@pytest.mark.parametrize("last", [0, 19])
+def test_a_branch_that_one_choice_takes_is_found(last: int) -> None:
+    choose = Exponential.for_epsilon(1, sensitivity=1)
+
+    def exact_if_chosen(rows: Rows) -> int:
+        chosen = choose.sample([len(rows) if 5 < k < 15 else -1000 for k in range(20)])
+        return len(rows) if chosen == last else chosen
+
+    assert "results differ" in violation(exact_if_chosen, [1], [1, 2], choose.loss).event
 
 
 class Equal:

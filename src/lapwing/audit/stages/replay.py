@@ -1,7 +1,8 @@
 """Replay: run a computation on two neighbouring inputs, and compare all that reaches its mechanisms.
 
 The first run records each call: mechanism, inputs, output. The second run, on the neighbour, gets the
-recorded outputs, call by call. So a step that depends on earlier answers sees the same answers.
+recorded outputs, call by call. So a step that depends on earlier answers sees the same answers. Then both
+runs get outputs at the upper ends, and at the lower ends: a branch that rare outputs take is run, too.
 
 Claim    on the pairs that were tried: both runs call equal mechanisms in the same order; what reaches each
          differs by at most its declared distance; the results, given the same outputs, are equal; the
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -25,6 +27,7 @@ import numpy as np
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.stages.claimed_loss import follows, least_epsilon
 from lapwing.audit.stages.compared_values import comparable
+from lapwing.audit.stages.extreme_outputs import extreme_output
 from lapwing.audit.stages.input_distances import (
     FoundDistance,
     NotComparable,
@@ -148,7 +151,7 @@ def replay_stage(
     """
 
     def run(budget: StageBudget) -> StageResult:
-        replays = _Replays(charged, compose, share or (lambda _: None), stepwise)
+        replays = _Replays(charged, compose, share or (lambda _: None), stepwise, budget.is_thorough)
         witness = replays.wrong_claim(epsilon, delta)
         for pair in pairs(budget) if callable(pairs) else pairs:
             if witness is not None:
@@ -173,8 +176,10 @@ class _Replays:
     compose: Compose | None
     share: Callable[[Any], Hashable | None]
     stepwise: Callable[[Any], Loss] | None
+    is_thorough: bool = True
     checks: int = 0
     pairs: int = 0
+    extremes: int = 0
     calls: int = 0
     errors: int = 0
     error: str = ""
@@ -226,7 +231,16 @@ class _Replays:
         kept = _common_keys(one, other)
         if found is None and any(kept):  # with all keys hidden nothing else reaches the noise
             found = self._compare(pair, *_forced(pair, kept))
+        for outputs in EXTREMES if self._takes_extremes(pair) else ():
+            if found is None:
+                found = self._compare(pair, *_forced(pair, kept, outputs))
         return found
+
+    def _takes_extremes(self, pair: ReplayPair) -> bool:
+        """Whether extreme outputs are tried for a pair: a thorough audit does, a quick one for one pair."""
+        is_tried = not pair.is_equal and (self.is_thorough or not self.extremes)
+        self.extremes += is_tried
+        return is_tried
 
     def _compare(self, pair: ReplayPair, one: RecordedRun, other: RecordedRun) -> Witness | None:
         shared: dict[Hashable, FoundDistance] = {}
@@ -332,29 +346,44 @@ def _may_be_within(loss: Loss, limit: Loss, place: int) -> bool:
     return its is None or (mine is not None and not bool(mine > its))
 
 
-def _forced(pair: ReplayPair, kept: Sequence[set[Any]]) -> tuple[RecordedRun, RecordedRun]:
-    """Record one input's run, then run the other with the recorded outputs.
+Outputs = Callable[[Any, dict[str, Any], Callable[[], Any]], Any]
+EXTREMES: tuple[Outputs, ...] = tuple(
+    partial(extreme_output, is_upper=is_upper) for is_upper in (True, False)
+)
+
+
+def _drawn(_mechanism: Any, _inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
+    return draw()
+
+
+def _forced(
+    pair: ReplayPair, kept: Sequence[set[Any]], outputs: Outputs = _drawn
+) -> tuple[RecordedRun, RecordedRun]:
+    """Record one input's run, whose outputs `outputs` decides, then run the other with these outputs.
 
     The n-th selection keeps the keys `kept[n]`, and none if there is no such set. (A key that only one
     input has is kept with probability at most δ, which the loss of the selection counts.)
     """
 
-    def selecting(inner: Callable[[Any, Callable[[], Any], int], Any]) -> Decide:
+    def selecting(inner: Decide) -> Decide:
         selections = 0
 
         def decide(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
             nonlocal selections
             if not isinstance(mechanism, PartitionSelection):
-                return inner(mechanism, draw, place)
+                return inner(mechanism, inputs, draw, place)
             keys = kept[selections] if selections < len(kept) else set()
             selections += 1
             return np.array([name in keys for name in named_counts(inputs)], dtype=bool)
 
         return decide
 
-    one = recorded_run(pair.one, selecting(lambda _mechanism, draw, _place: draw()))
+    def first(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any], _place: int) -> Any:
+        return outputs(mechanism, inputs, draw)
 
-    def replayed(mechanism: Any, draw: Callable[[], Any], place: int) -> Any:
+    one = recorded_run(pair.one, selecting(first))
+
+    def replayed(mechanism: Any, _inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
         # A call that the first run did not have is a violation; the run goes on with a drawn output.
         is_same = place < len(one.calls) and one.calls[place].mechanism == mechanism
         output = one.calls[place].output if is_same else draw()

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from lapwing.audit import publishing_audit
 from lapwing.audit.case import AuditCase, Stage, StageBudget, Witness
 from lapwing.audit.publishing_audit import case_of_release
 from lapwing.audit.registry.publishing import publishing_cases
@@ -151,6 +152,12 @@ def test_one_uncharged_step_among_many_is_found(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(PrivateMarginals, "_step", step)
     assert "charged step by step" in violation("independent").numbers
+
+
+def test_a_conversion_that_claims_half_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = publishing_audit.zcdp_to_epsilon
+    monkeypatch.setattr(publishing_audit, "zcdp_to_epsilon", lambda *args: real(*args) / 2)
+    assert violation("independent").event == "the charge is more than the claim"
 
 
 def test_a_choice_without_a_mechanism_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,18 @@ def test_an_understated_sensitivity_is_found() -> None:
     assert (witness.numbers["found"], witness.numbers["declared"]) == ("180", "90")
 
 
+def test_a_charge_above_what_the_plan_costs_is_found() -> None:
+    """Each of two parts gets all of ε, and the user reads one ε."""
+
+    def doubled(plan: Plan) -> Plan:
+        shares = divide_budget(plan.question, epsilon=2, delta=0, noise="laplace")
+        return replace(plan, shares=replace(shares, epsilon=plan.cost.epsilon))
+
+    witness = violation("SELECT SUM(stay), COUNT(*) FROM visits", change=doubled)
+    assert witness.event == "the charge is more than the claim"
+    assert (witness.numbers["claimed ε"], witness.numbers["ε of the charge"]) == (1.0, 2.0)
+
+
 @pytest.mark.parametrize(
     ("sql", "event"),
     [

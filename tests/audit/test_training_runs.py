@@ -48,14 +48,15 @@ from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
 from lapwing.learn.validators import MeanValidator
 
 QUICK = StageBudget(is_thorough=False)
-ONE = Fraction(1)
+ONE, DELTA = Fraction(1), Fraction(1, 10**6)
 
 
 def replayed(fit: Fit, *, network: bool = False, quick: int | None = None) -> StageResult:
     base, added = (NETWORK_BASE, NETWORK_ADDED) if network else (BASE, ADDED)
     charged = charged_loss(fit, base)
     pairs = neighbour_pairs(fit, base, added, quick=quick)
-    return replay_stage(pairs, charged, epsilon=ONE, compose=composed_as(charged))(QUICK)
+    compose = composed_as(charged)
+    return replay_stage(pairs, charged, epsilon=ONE, delta=DELTA, compose=compose)(QUICK)
 
 
 def bayes_fit(kind: type[NaiveBayes]) -> Fit:
@@ -159,6 +160,60 @@ def test_a_broken_count_model_is_caught(kind: type[NaiveBayes], event: str) -> N
     assert result.witness.event == event
 
 
+class TwiceThePrice(NaiveBayes):
+    """Charges and draws for ε = 2, and claims 1."""
+
+    def _priced(self, *groups: ReleaseGroup) -> PricedReleases:
+        claimed, self.epsilon = self.epsilon, 2
+        try:
+            return super()._priced(*groups)
+        finally:
+            self.epsilon = claimed
+
+
+def test_a_trainer_that_is_charged_more_than_it_claims_is_caught() -> None:
+    result = replayed(bayes_fit(TwiceThePrice))
+    assert result.witness is not None
+    assert result.witness.event == "the charge is more than the claim"
+
+
+class ShowsRows(NaiveBayes):
+    """Tells in an attribute how many rows there were."""
+
+    def fit(self, X: Any, y: Any = None, units: Any = None) -> ShowsRows:  # noqa: N803
+        super().fit(X, y, units=units)
+        self.rows_ = len(X)
+        return self
+
+
+class ReceiptOfRows(NaiveBayes):
+    """Tells in its receipt how many rows there were."""
+
+    def _settings(self, table: Any) -> dict[str, str | int]:
+        return {**super()._settings(table), "rows": len(table)}
+
+
+class ShowsSteps(PrivateTrainer):
+    """Tells in an attribute how many rows there were."""
+
+    def fit(self, *args: Any, **named: Any) -> PrivateTrainer:
+        self.rows_ = len(args[0])
+        return super().fit(*args, **named)
+
+
+@pytest.mark.parametrize("kind", [ShowsRows, ReceiptOfRows])
+def test_what_a_user_sees_beside_the_stored_model_is_compared(kind: type[NaiveBayes]) -> None:
+    result = replayed(bayes_fit(kind))
+    assert result.witness is not None
+    assert "results differ" in result.witness.event
+
+
+def test_attributes_of_a_trained_network_are_compared() -> None:
+    result = replayed(network_fit(ShowsSteps), network=True, quick=1)
+    assert result.witness is not None
+    assert "results differ" in result.witness.event
+
+
 @pytest.mark.parametrize(
     ("kind", "event"),
     [
@@ -241,7 +296,8 @@ def test_work_on_two_halves_must_move_one_of_them_only(leaks: bool, holds: bool)
         unmoved=lambda mechanism: mechanism == trained,
     )  # fmt: skip
     compose = composed_apart(run, lambda mechanism: mechanism == tested)
-    assert replay_stage([pair], charged, epsilon=ONE, compose=compose)(QUICK).holds is holds
+    stage = replay_stage([pair], charged, epsilon=ONE, delta=DELTA, compose=compose)
+    assert stage(QUICK).holds is holds
 
 
 def test_calls_compose_as_they_are_charged() -> None:
@@ -257,9 +313,9 @@ def test_calls_compose_as_they_are_charged() -> None:
 
 def test_the_payer_charges_nothing_and_keeps_loss_and_result() -> None:
     payer, loss = AuditPayer(), Gaussian(Fraction(20), ONE, 1).loss
-    paid = payer.pay(loss, lambda: b"model", mechanism="any", parameters={})
+    paid = payer.pay(loss, lambda: b"model", mechanism="any", parameters={"steps": 2})
     assert paid.receipt is None
-    assert payer.paid == [(loss, b"model")]
+    assert payer.paid == [(loss, b"model", "any", {"steps": 2})]
 
 
 def test_a_trainer_must_ask_its_payer() -> None:

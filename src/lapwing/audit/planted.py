@@ -1,6 +1,7 @@
 """Mechanisms that are broken on purpose, one small class for each kind of mistake.
 
-`planted_bugs` lists them with the stage that must catch each. Every audit runs them
+`planted_bugs` lists them with the stage that must catch each, and most with a correct twin, which the stage
+must leave alone. Every audit runs them
 (`lapwing.audit.stages.self_check`). None of them may be used for anything else.
 """
 
@@ -17,16 +18,26 @@ from numpy.typing import NDArray
 
 from lapwing.audit import laws
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult
+from lapwing.audit.planted_distances import distance_bugs
 from lapwing.audit.stages.exact import ExactPair, compare_exactly
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.audit.stages.self_check import PlantedBug
 from lapwing.core.laplace import Laplace, LaplaceShares
-from lapwing.core.losses import BoundedRange, LaplaceNoise, Loss
+from lapwing.core.losses import (
+    Approximate,
+    BoundedRange,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    Repeated,
+    SequentialComposition,
+)
 from lapwing.core.noise import discrete_laplace, random_bytes, uniform_int
 from lapwing.core.selection import Exponential, PermuteAndFlip
 
 ONE = Fraction(1)
+DELTA0 = Fraction(1, 10**6)
 _DRAWS = 60_000  # noise x 0.8 is shown in all but a millionth of the runs
 _FEW_DRAWS = 8_000
 
@@ -121,9 +132,9 @@ class NoiseForAllMembers:
     shares = LaplaceShares.for_epsilon(1, l1=1, of=3)
     honest = 2
 
-    def law(self) -> laws.Law:
-        """Return the law of the noise that the spy does not know."""
-        return laws.laplace_shares(self.shares.scale, self.shares.of, self.honest)
+    def law(self, honest: int) -> laws.Law:
+        """Return the law of the noise that a spy does not know: that of the honest members."""
+        return laws.laplace_shares(self.shares.scale, self.shares.of, honest)
 
 
 class MonotoneStep:
@@ -131,9 +142,9 @@ class MonotoneStep:
 
     mechanism = Exponential.for_epsilon(1, sensitivity=1)
 
-    def law(self, scores: Sequence[int]) -> laws.Law:
-        """Return the law of the choice at twice the rate."""
-        return laws.exponential(scores, 2 * self.mechanism.rate)
+    def law(self, scores: Sequence[int], times: int = 2) -> laws.Law:
+        """Return the law of the choice at twice the rate, or at another multiple."""
+        return laws.exponential(scores, times * self.mechanism.rate)
 
 
 class CheapPermuteAndFlip:
@@ -147,6 +158,28 @@ class CheapPermuteAndFlip:
         return laws.permute_and_flip(scores, self.mechanism.rate)
 
 
+class CheapRemainder:
+    """Gaussian noise that is charged at twice its σ, beside a small δ₀ with which anything may happen.
+
+    Beside δ₀, no Rényi value can be compared, and the claimed (ε, δ) is large enough: only the curve δ(ε)
+    is not.
+    """
+
+    sigma = Fraction(2)
+    epsilon, delta = Fraction(1), Fraction(1, 10)
+
+    def loss(self, sigma: Fraction) -> Loss:
+        """Return the charge of noise at this σ."""
+        return SequentialComposition(
+            (Approximate(Fraction(1, 10**9), DELTA0), GaussianNoise(sigma, ONE, 1))
+        )
+
+    def laws(self) -> tuple[laws.Law, laws.Law]:
+        """Return the laws of the counts 0 and 1."""
+        one, other = (laws.gaussian(self.sigma, centre, -28, 30) for centre in (0, 1))
+        return one, other
+
+
 @dataclass(frozen=True, slots=True)
 class _Exactly:
     """The exact stage on one pair, whose laws are made when it runs."""
@@ -155,11 +188,12 @@ class _Exactly:
     make: Callable[[], tuple[laws.Law, laws.Law]]
     loss: Loss
     epsilon: Fraction = ONE
+    delta: Fraction = Fraction(0)
 
     def __call__(self, budget: StageBudget) -> StageResult:
         """Compare the pair with its charge."""
-        pair = ExactPair(self.description, *self.make(), self.loss, self.epsilon)
-        return compare_exactly([pair], budget, epsilon=self.epsilon)
+        pair = ExactPair(self.description, *self.make(), self.loss, self.epsilon, self.delta)
+        return compare_exactly([pair], budget, epsilon=self.epsilon, delta=self.delta)
 
 
 def _sampled(one: Draw, other: Draw, draws: int, epsilon: Fraction = ONE) -> RunStage:
@@ -177,14 +211,18 @@ def _two_processes(count: int) -> Draw:
 
 
 def _replayed(
-    description: str, one: Callable[[], object], other: Callable[[], object], loss: Loss
+    description: str,
+    one: Callable[[], object],
+    other: Callable[[], object],
+    loss: Loss,
+    epsilon: Fraction = ONE,
 ) -> RunStage:
-    return replay_stage([ReplayPair(description, one, other)], loss, epsilon=ONE)
+    return replay_stage([ReplayPair(description, one, other)], loss, epsilon=epsilon)
 
 
 def planted_bugs() -> list[PlantedBug]:
     """Return all bugs, each with the stage that must catch it."""
-    return [*_sampled_bugs(), *_replayed_bugs(), *_exact_bugs()]
+    return [*_sampled_bugs(), *_replayed_bugs(), *_exact_bugs(), *distance_bugs()]
 
 
 def _sampled_bugs() -> list[PlantedBug]:
@@ -214,12 +252,22 @@ def _replayed_bugs() -> list[PlantedBug]:
         lambda: ranks.release(rows[::-1]),
         is_equal=True,
     )
+    same_order = ReplayPair(
+        "the same rows", lambda: ranks.release(rows), lambda: ranks.release(list(rows)), is_equal=True
+    )
+    one_more = ReplayPair(
+        "with and without a person", lambda: ranks.release(rows), lambda: ranks.release([*rows, ("cy", 9)])
+    )
     return [
         PlantedBug(
             "no clip", "values are not clipped to the bound that the noise is for", Stage.REPLAY,
             _replayed(
                 "with and without a person whose value is 1,000", lambda: unclipped.release([3, 7]),
                 lambda: unclipped.release([3, 7, 1000]), UnclippedSum.mechanism.loss,
+            ),
+            _replayed(
+                "with and without a person whose value is 10", lambda: unclipped.release([3, 7]),
+                lambda: unclipped.release([3, 7, 10]), UnclippedSum.mechanism.loss,
             ),
         ),
         PlantedBug(
@@ -228,6 +276,22 @@ def _replayed_bugs() -> list[PlantedBug]:
                 "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
                 RepeatedStep.mechanism.loss,
             ),
+            _replayed(
+                "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
+                Repeated(RepeatedStep.mechanism.loss, 2), 2 * ONE,
+            ),
+        ),
+        PlantedBug(
+            "charged twice what is claimed", "a user reads ε = 1, and the account is charged 2",
+            Stage.REPLAY,
+            _replayed(
+                "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
+                Repeated(RepeatedStep.mechanism.loss, 2),
+            ),
+            _replayed(
+                "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
+                Repeated(RepeatedStep.mechanism.loss, 2), 2 * ONE,
+            ),
         ),
         PlantedBug(
             "keys from data", "a group appears because one person is in it", Stage.REPLAY,
@@ -235,22 +299,38 @@ def _replayed_bugs() -> list[PlantedBug]:
                 "with and without the only person who has a key", lambda: keys.release(["a", "b"]),
                 lambda: keys.release(["a", "b", "rare"]), KeysFromData.mechanism.loss,
             ),
+            _replayed(
+                "with and without a person who has a key of others", lambda: keys.release(["a", "b"]),
+                lambda: keys.release(["a", "b", "b"]), KeysFromData.mechanism.loss,
+            ),
         ),
         PlantedBug(
             "rank by row position", "which rows are kept depends on their order in the file", Stage.REPLAY,
             replay_stage([another_order], RankByPosition.mechanism.loss, epsilon=ONE),
+            replay_stage([same_order, one_more], RankByPosition.mechanism.loss, epsilon=ONE),
         ),
     ]  # fmt: skip
 
 
 def _exact_bugs() -> list[PlantedBug]:
     members, monotone, cheap = NoiseForAllMembers(), MonotoneStep(), CheapPermuteAndFlip()
+    rest = CheapRemainder()
     return [
+        PlantedBug(
+            "noise at half σ beside δ₀", "of the claim and the charge, only the curve δ(ε) shows it",
+            Stage.EXACT,
+            _Exactly("the counts 0 and 1", rest.laws, rest.loss(2 * rest.sigma), rest.epsilon, rest.delta),
+            _Exactly("the counts 0 and 1", rest.laws, rest.loss(rest.sigma), rest.epsilon, rest.delta),
+        ),
         PlantedBug(
             "noise sized for all members", "a spy subtracts its share of the noise", Stage.EXACT,
             _Exactly(
                 "the counts 0 and 1, one of three members is a spy",
-                lambda: laws.shifted_pair(members.law(), 1), members.shares.loss,
+                lambda: laws.shifted_pair(members.law(members.honest), 1), members.shares.loss,
+            ),
+            _Exactly(
+                "the counts 0 and 1, no member is a spy",
+                lambda: laws.shifted_pair(members.law(members.shares.of), 1), members.shares.loss,
             ),
         ),
         PlantedBug(
@@ -261,12 +341,21 @@ def _exact_bugs() -> list[PlantedBug]:
                 lambda: (monotone.law([1, *[0] * 20]), monotone.law([0, *[1] * 20])),
                 MonotoneStep.mechanism.loss,
             ),
+            _Exactly(
+                "scores (1, 0, …, 0) and (0, 1, …, 1) of 21 candidates, at the right rate",
+                lambda: (monotone.law([1, *[0] * 20], 1), monotone.law([0, *[1] * 20], 1)),
+                MonotoneStep.mechanism.loss,
+            ),
         ),
         PlantedBug(
             "permute-and-flip charged ε²/8", "its log-ratios do not have bounded range", Stage.EXACT,
             _Exactly(
                 "scores (0, 0) and (1, -1)", lambda: (cheap.law([0, 0]), cheap.law([1, -1])),
                 CheapPermuteAndFlip.loss, CheapPermuteAndFlip.mechanism.epsilon,
+            ),
+            _Exactly(
+                "scores (0, 0) and (1, -1)", lambda: (cheap.law([0, 0]), cheap.law([1, -1])),
+                CheapPermuteAndFlip.mechanism.loss, CheapPermuteAndFlip.mechanism.epsilon,
             ),
         ),
     ]  # fmt: skip

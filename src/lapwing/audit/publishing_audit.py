@@ -23,6 +23,7 @@ from lapwing.audit.generated_sources import GeneratedSources, People
 from lapwing.audit.query_audit import AUDITOR, audited_policy
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.conversions import zcdp_to_epsilon
+from lapwing.core.exact import round_up
 from lapwing.core.losses import Concentrated, Loss, SequentialComposition
 from lapwing.publish.bound_release import BoundRelease, bind_release
 from lapwing.publish.census.census_release import bind_census, census_answer, least_rho
@@ -34,6 +35,7 @@ from lapwing.publish.synthetic_release import Wholes, measured_answer
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.row_questions import PrivateRows, decode_rows
 
+_SHOWN = 10**9  # a claimed ε has nine digits
 Released = tuple[tuple[Loss, ...], bytes]  # the charges of all steps, and the stored answer
 
 
@@ -70,7 +72,9 @@ def release_case(
     """Return the case of a release that is bound to its policy."""
     rho, run = release_run(bound)
     delta = bound.file.delta
-    epsilon = zcdp_to_epsilon(rho, delta)
+    # The claim is the ε of the file. If the file gives ρ, it is the ε of ρ, rounded up.
+    of_rho = Fraction(round_up(zcdp_to_epsilon(rho, delta), _SHOWN), _SHOWN)
+    epsilon = bound.file.epsilon or of_rho
     stage = release_replay(bound, sources, rho, epsilon, run)
     return AuditCase(name, Family.PUBLISHING, covers, epsilon, delta, {Stage.REPLAY: stage})
 
@@ -126,5 +130,6 @@ def release_replay(
             yield ReplayPair(pair.description, released(pair.one), other, pair.is_equal)
 
     return replay_stage(
-        pairs, Concentrated(rho), epsilon=epsilon, stepwise=lambda done: SequentialComposition(done[0])
-    )
+        pairs, Concentrated(rho), epsilon=epsilon, delta=bound.file.delta,
+        stepwise=lambda done: SequentialComposition(done[0]),
+    )  # fmt: skip

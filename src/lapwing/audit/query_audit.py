@@ -9,14 +9,12 @@ Test     tests/audit/test_query_audit.py
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult
 from lapwing.audit.generated_sources import GeneratedSources, People
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
-from lapwing.core.conversions import loss_to_epsilon
 from lapwing.core.exact import Number
 from lapwing.errors import BadParameter
 from lapwing.sql import policy_ledger
@@ -143,31 +141,8 @@ def query_replay(
             if not budget.is_thorough or needs_new_ranks(plan.question.source):  # these have no copy
                 break
 
-    replay = replay_stage(pairs, plan.shares.loss, epsilon=plan.cost.epsilon, share=share)
-
-    def replayed(budget: StageBudget) -> StageResult:
-        witness = _beyond_price(plan)
-        if witness is not None:
-            return StageResult(Stage.REPLAY, 1, float(plan.cost.epsilon), witness=witness)
-        result = replay(budget)
-        return replace(result, checks=result.checks + 1)
-
-    return replayed
-
-
-def _beyond_price(plan: Plan) -> Witness | None:
-    """Return a witness if the mechanisms of a plan together lose more than the price that it names."""
-    price = plan.cost
-    reached = loss_to_epsilon(plan.shares.loss, price.delta)
-    if reached is not None and reached <= price.epsilon:
-        return None
-    return Witness(
-        "any two inputs",
-        "the mechanisms of the plan lose more than its price",
-        {"price ε": float(price.epsilon), "δ": float(price.delta),
-         "ε of the mechanisms": "none" if reached is None else float(reached)},
-        at_least=None,
-    )  # fmt: skip
+    cost = plan.cost  # what a user reads
+    return replay_stage(pairs, plan.shares.loss, epsilon=cost.epsilon, delta=cost.delta, share=share)
 
 
 class ReadNumbers:

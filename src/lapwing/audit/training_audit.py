@@ -219,7 +219,7 @@ def _work_replay(
     if isinstance(loss, ParallelComposition):
         compose = composed_apart(loss.parts[0], is_testing)
     pairs = _attempt_pairs(pipeline, features, work.done)
-    return replay_stage(pairs, loss, epsilon=tried.epsilon, compose=compose)
+    return replay_stage(pairs, loss, epsilon=tried.epsilon, delta=pipeline.delta, compose=compose)
 
 
 def _halves(pipeline: Pipeline) -> list[tuple[str, int]]:

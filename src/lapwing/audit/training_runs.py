@@ -40,17 +40,17 @@ _HUGE = 100  # of (sensitivity / σ)²: ε is about 100 then
 
 
 class AuditPayer(UnchargedPayer):
-    """A payer for audits of generated data. It charges nothing, and keeps the loss and the result."""
+    """A payer for audits of generated data. It charges nothing, and keeps what a receipt would show."""
 
     def __init__(self) -> None:
-        self.paid: list[tuple[Loss, bytes]] = []
+        self.paid: list[tuple[Loss, bytes, str, dict[str, str | int]]] = []
 
     def pay(
         self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
     ) -> PaidResult:
         """Run the work without a charge."""
         result = run()
-        self.paid.append((loss, result))
+        self.paid.append((loss, result, mechanism, dict(parameters)))
         return PaidResult(result, None)
 
 
@@ -103,7 +103,7 @@ class LabelledRows:
         return LabelledRows(self.rows[::-1], self.target[::-1], self.units[::-1])
 
 
-Fit = Callable[[LabelledRows, Payer], Any]
+Fit = Callable[[LabelledRows, Payer], Any]  # returns all that a user can see of the fitted model
 
 
 def charged_loss(fit: Fit, rows: LabelledRows) -> Loss:
@@ -128,16 +128,17 @@ def training_pair(
 ) -> ReplayPair:
     """Return a pair of coupled runs.
 
-    Besides the outputs of mechanisms, the loss that was asked for and the stored model must be equal; and
-    so must be all inputs of mechanisms that `unmoved` names. `seen_as` gives the mechanism that the replay
+    Besides the outputs of mechanisms, these must be equal: the loss that was asked for, the stored model,
+    the mechanism and parameters of the payment, which a receipt shows, and what `fit` returns; and so must
+    be all inputs of mechanisms that `unmoved` names. `seen_as` gives the mechanism that the replay
     sees instead of one that runs, such as one with a distance of its own.
     """
 
     def run(rows: LabelledRows) -> Any:
         payer = AuditPayer()
         with coupled(seed), watching(unmoved, seen_as) as seen:
-            fit(rows, payer)
-        return payer.paid, seen
+            fitted = fit(rows, payer)
+        return payer.paid, fitted, seen
 
     return ReplayPair(description, lambda: run(one), lambda: run(other), is_equal)
 

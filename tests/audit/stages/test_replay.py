@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from lapwing.audit.case import StageBudget, StageResult, Witness
-from lapwing.audit.stages.replay import ReplayPair, comparable, recorded_run, replay_stage, sequential
+from lapwing.audit.stages.replay import ReplayPair, recorded_run, replay_stage, sequential
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Concentrated, Loss, Pure, Relation, SequentialComposition
+from lapwing.core.observed import observed
 from lapwing.core.order_statistics import Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.selection import AboveThreshold, Exponential
@@ -30,7 +31,8 @@ def replayed(
 ) -> StageResult:
     is_equal = options.pop("is_equal", False)
     pair = ReplayPair("these two", lambda: run(one), lambda: run(other), is_equal)
-    return replay_stage([pair], charged, epsilon=ONE, **options)(StageBudget())
+    claim = {"epsilon": Fraction(10), "delta": Fraction(1, 10**5), **options}
+    return replay_stage([pair], charged, **claim)(StageBudget())
 
 
 def violation(*args: Any, **options: Any) -> Witness:
@@ -42,13 +44,31 @@ def violation(*args: Any, **options: Any) -> Witness:
 
 
 def test_a_private_count_holds_and_says_what_it_compared() -> None:
-    found = replayed(lambda rows: int(COUNT.sample([len(rows)])[0]), [1, 2], [1, 2, 3])
+    found = replayed(lambda rows: int(COUNT.sample([len(rows)])[0]), [1, 2], [1, 2, 3], epsilon=ONE)
     assert found.holds
-    assert (found.checks, found.claimed, found.could_show) == (3, 1.0, 1.0)
+    assert (found.checks, found.claimed, found.could_show) == (10, 1.0, 1.0)
     assert found.notes == (
-        "1 pairs, 1 calls of mechanisms compared",
+        "1 pairs, 3 calls of mechanisms compared",  # drawn, at the upper ends, and at the lower ends
         "largest distance: 1 of the declared one",
     )
+
+
+@pytest.mark.parametrize(
+    ("charged", "delta", "is_any"),
+    [
+        (Pure(Fraction(1001, 1000)), Fraction(0), True),
+        (Concentrated(Fraction(1, 50)), Fraction(0), False),
+        (Concentrated(Fraction(1, 40)), Fraction(1, 10**6), True),
+        (Gaussian(Fraction(3), ONE, 1).loss, Fraction(1, 10**6), True),
+    ],
+)
+def test_a_charge_above_the_claim_is_found(charged: Loss, delta: Fraction, is_any: bool) -> None:
+    """The ledger would be charged more than the user reads; no pair can show that."""
+    found = replay_stage([], charged, epsilon=ONE, delta=delta)(StageBudget())
+    assert found.witness is not None
+    assert found.witness.event == "the charge is more than the claim"
+    told = found.witness.numbers["ε of the charge"]
+    assert (told != "none follows") is is_any
 
 
 def test_a_distance_beyond_the_declared_one_is_told_with_its_call() -> None:
@@ -111,7 +131,9 @@ def test_an_error_is_an_outcome() -> None:
             raise ValueError("there is a 7")
 
     assert "there is a 7" in str(violation(fails, [1], [1, 7]).numbers["other"])
-    assert replayed(fails, [7], [7, 7]).holds  # the same on both
+    same = replayed(fails, [7], [7, 7])
+    assert same.witness is None
+    assert any("the first: ('ValueError', 'there is a 7')" in note for note in same.notes)
 
 
 def test_a_step_that_is_charged_once_and_taken_twice_is_found() -> None:
@@ -189,7 +211,7 @@ def test_losses_can_be_composed_in_another_way() -> None:
         return COUNT.loss
 
     assert replayed(twice, [1], [1, 2], compose=one_loss).holds
-    assert seen == [2]
+    assert seen == [2, 2, 2]
 
 
 class TestSelections:
@@ -207,7 +229,9 @@ class TestSelections:
     def test_hold_although_only_one_input_has_a_key(self) -> None:
         found = replayed(self.by_key, ["a", "b"], ["a", "b", "rare"], sequential_of(KEYS, COUNT))
         assert found.holds
-        assert found.notes[0] == "1 pairs, 3 calls of mechanisms compared"  # the second time with noise
+        assert (
+            found.notes[0] == "1 pairs, 7 calls of mechanisms compared"
+        )  # all but the first time with noise
 
     def test_are_found_if_keys_are_shown_without_them(self) -> None:
         def all_keys(rows: list[str]) -> dict[str, int]:
@@ -263,20 +287,44 @@ def test_pairs_may_be_made_for_the_budget() -> None:
 
     told: list[str] = []
     stage = replay_stage(pairs, COUNT.loss, epsilon=ONE)
-    assert stage(StageBudget()).checks == 9
-    assert stage(StageBudget(is_thorough=False, progress=told.append)).checks == 3
+    assert stage(StageBudget()).checks == 28
+    assert stage(StageBudget(is_thorough=False, progress=told.append)).checks == 10  # extremes once
     assert told == ["replay: one"]
 
 
 def test_without_pairs_nothing_is_said_to_hold() -> None:
     found = replay_stage([], COUNT.loss, epsilon=ONE)(StageBudget())
-    assert (found.holds, found.checks, found.could_show) == (False, 0, None)
+    assert (found.holds, found.could_show) == (False, None)
     assert found.unable == "no pair was given"
 
 
-def test_pairs_that_move_nothing_are_told() -> None:
-    found = replayed(lambda _: COUNT.sample([0]), 1, 2)
-    assert "do not test the distances" in found.notes[1]
+def _fails(_: int) -> None:
+    COUNT.sample([_])
+    raise TypeError("a bug of the trainer")
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (lambda _: COUNT.sample([0]), "no neighbour moved an input"),
+        (lambda _: None, "no mechanism was called"),
+        (_fails, "every run ended with an error, the first: ('TypeError', 'a bug of the trainer')"),
+    ],
+)
+def test_replays_that_show_nothing_do_not_pass(run: Callable[[int], Any], why: str) -> None:
+    found = replayed(run, 1, 2)
+    assert found.witness is None
+    assert not found.holds
+    assert why in found.unable
+    assert found.could_show is None
+
+
+def test_one_pair_that_shows_something_is_enough() -> None:
+    def pair(one: int, other: int) -> ReplayPair:
+        return ReplayPair("", lambda: COUNT.sample([one]), lambda: COUNT.sample([other]))
+
+    assert not replay_stage([pair(1, 1)], COUNT.loss, epsilon=ONE)(StageBudget()).holds
+    assert replay_stage([pair(1, 1), pair(1, 2)], COUNT.loss, epsilon=ONE)(StageBudget()).holds
 
 
 def test_what_is_recorded_is_not_changed_later() -> None:
@@ -290,10 +338,86 @@ def test_what_is_recorded_is_not_changed_later() -> None:
     assert call.inputs["values"].tolist() == [1, 2]
 
 
-def test_results_are_compared_to_the_last_bit() -> None:
-    nan = float("nan")
-    assert comparable([nan, {"a": np.array([1.0, nan])}]) == comparable([nan, {"a": np.array([1.0, nan])}])
-    assert comparable(np.array([1, 2])) != comparable(np.array([1.0, 2.0]))
-    assert comparable(np.array([1 << 70], dtype=object)) != comparable(np.array([1 << 71], dtype=object))
-    assert comparable(COUNT) != comparable(Laplace.for_epsilon(2, l1=1))
-    assert comparable({"a": 1, "b": 2}) != comparable({"b": 2, "a": 1})  # an order may tell something
+class NoNoise(Laplace):
+    """A subclass of a known mechanism that adds nothing."""
+
+    @observed
+    def sample(self, values: Any) -> Any:
+        return np.asarray(values)
+
+
+def test_a_subclass_of_a_known_mechanism_has_no_case() -> None:
+    quiet = NoNoise.for_epsilon(1, l1=1)
+    found = violation(lambda rows: quiet.sample([len(rows)]), [1], [1, 2])
+    assert found.event == "a mechanism without a case: nothing checks the law of NoNoise"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "is_rare"),
+    [
+        (COUNT, lambda noisy: noisy > 10_000),
+        (COUNT, lambda noisy: noisy < -10_000),
+        (Gaussian(Fraction(30), ONE, 1), lambda noisy: noisy > 10_000),
+    ],
+)
+@pytest.mark.parametrize("is_thorough", [True, False])
+def test_a_branch_that_only_rare_outputs_take_is_found(
+    mechanism: Any, is_rare: Callable[[int], bool], is_thorough: bool
+) -> None:
+    def exact_if_large(rows: Rows) -> int:
+        noisy = int(mechanism.sample([len(rows)])[0])
+        return len(rows) if is_rare(noisy) else noisy
+
+    pair = ReplayPair("", lambda: exact_if_large([1]), lambda: exact_if_large([1, 2]))
+    stage = replay_stage([pair], mechanism.loss, epsilon=ONE, delta=Fraction(1, 10**6))
+    found = stage(StageBudget(is_thorough=is_thorough))
+    assert found.witness is not None
+    assert "results differ" in found.witness.event
+
+
+@pytest.mark.parametrize("last", [0, 19])
+def test_a_branch_that_one_choice_takes_is_found(last: int) -> None:
+    choose = Exponential.for_epsilon(1, sensitivity=1)
+
+    def exact_if_chosen(rows: Rows) -> int:
+        chosen = choose.sample([len(rows) if 5 < k < 15 else -1000 for k in range(20)])
+        return len(rows) if chosen == last else chosen
+
+    assert "results differ" in violation(exact_if_chosen, [1], [1, 2], choose.loss).event
+
+
+class Equal:
+    """Says that it is equal to anything."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda rows: 0.0 if len(rows) > 1 else -0.0,
+        lambda rows: True if len(rows) > 1 else 1,
+        lambda rows: (1,) if len(rows) > 1 else [1],
+        lambda rows: Equal(len(rows)),
+    ],
+)
+def test_results_are_compared_by_type_and_bits(shown: Callable[[Rows], Any]) -> None:
+    def count(rows: Rows) -> Any:
+        COUNT.sample([len(rows)])
+        return shown(rows)
+
+    assert "results differ" in violation(count, [1], [1, 2]).event
+
+
+def test_a_result_that_cannot_be_compared_does_not_pass() -> None:
+    def count(rows: Rows) -> Any:
+        COUNT.sample([len(rows)])
+        return iter(rows)
+
+    assert "the results cannot be compared" in violation(count, [1], [1, 2]).event

@@ -44,3 +44,16 @@ def test_progress_names_each_bug() -> None:
     told: list[str] = []
     run_self_check([_bug("a", CAUGHT)], StageBudget(progress=told.append))
     assert told == ["self-check: a"]
+
+
+def test_a_twin_must_hold() -> None:
+    well = StageResult(Stage.EXACT, 1, 1.0)
+    for twin, holds in (
+        (well, True),
+        (CAUGHT, False),
+        (StageResult(Stage.EXACT, 0, 1.0, unable="no"), False),
+    ):
+        bug = PlantedBug("a", "all", Stage.EXACT, lambda _: CAUGHT, lambda _, twin=twin: twin)  # type: ignore[misc]
+        check = run_self_check([bug])
+        assert check.holds is holds
+        assert bool(check.bugs[0].why_not) is not holds

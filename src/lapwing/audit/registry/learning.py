@@ -84,7 +84,8 @@ def trainer_case(
         trained = fit()
         charged = charged_loss(trained, base)
         pairs = neighbour_pairs(trained, base, added, quick=quick)
-        stage = replay_stage(pairs, charged, epsilon=epsilon, compose=composed_as(charged))
+        compose = composed_as(charged)
+        stage = replay_stage(pairs, charged, epsilon=epsilon, delta=delta, compose=compose)
         return participation_stage(stage, trained, base, added[0], charged)
 
     stages = {Stage.REPLAY: with_extra(Stage.REPLAY, float(epsilon), replay)}
@@ -96,9 +97,11 @@ def trainer_case(
 def sklearn_fit(make: Callable[[Payer], Any]) -> Fit:
     """Return how a trainer in the manner of scikit-learn trains on made-up rows, cell by cell."""
 
-    def fit(rows: LabelledRows, payer: Payer) -> None:
+    def fit(rows: LabelledRows, payer: Payer) -> Any:
         table: Any = rows.rows or np.zeros((0, _WIDTH))
-        make(payer).fit(table, rows.target, units=np.array(rows.units, dtype=np.int64))
+        model = make(payer)
+        model.fit(table, rows.target, units=np.array(rows.units, dtype=np.int64))
+        return vars(model)
 
     return fit
 
@@ -184,11 +187,13 @@ def private_trainer_fit(trainer: type[Any] | None = None, **settings: Any) -> Fi
             torch.default_generator.manual_seed(1)
             return nn.Sequential(nn.Linear(_WIDTH, 3), nn.Tanh(), nn.Linear(3, 1))
 
-    def fit(rows: LabelledRows, payer: Payer) -> None:
+    def fit(rows: LabelledRows, payer: Payer) -> Any:
         x = np.array(rows.rows, dtype=np.float32).reshape(len(rows.rows), _WIDTH)
         y = np.array(rows.target, dtype=np.float32)
         units = np.array(rows.units, dtype=np.int64)
-        made(module(), _scaled_loss, **{**usual, **settings}, payer=payer).fit(x, y, units)
+        trained = made(module(), _scaled_loss, **{**usual, **settings}, payer=payer)
+        trained.fit(x, y, units)
+        return vars(trained)
 
     return fit
 

@@ -166,6 +166,7 @@ def _step(
 
         return sampled_stage([SampledPair(words, draws(one), draws(other))], EPSILON, delta)(budget)
 
-    replayed = replay_stage([ReplayPair(words, once(one), once(other))], mechanism.loss, epsilon=EPSILON)
+    pair = ReplayPair(words, once(one), once(other))
+    replayed = replay_stage([pair], mechanism.loss, epsilon=EPSILON, delta=delta)
     stages = {Stage.REPLAY: replayed, Stage.SAMPLED: sampled}
     return AuditCase(name, Family.PUBLISHING, (made_by,), EPSILON, delta, stages)

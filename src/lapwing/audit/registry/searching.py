@@ -17,6 +17,7 @@ import numpy as np
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
 from lapwing.audit.laws import Law, exp, exponential, gaussian, permute_and_flip, precise
 from lapwing.audit.laws.repetition_laws import best_of_negative_binomial, best_of_poisson
+from lapwing.audit.planted_distances import DISTANT_INPUTS, DistantInputs
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.input_distances import FoundDistance, Inputs, distance
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, replay_stage
@@ -66,12 +67,13 @@ def searching_fit(strategy: Any, candidates: Sequence[dict[str, Any]]) -> Fit:
     """Return how a search runs on made-up rows. Every third unit tests."""
     from lapwing.learn.search import CORRECT, Search  # noqa: PLC0415 (an extra)
 
-    def fit(rows: LabelledRows, payer: Payer) -> None:
+    def fit(rows: LabelledRows, payer: Payer) -> Any:
         units = np.array(rows.units, dtype=np.int64)
         search = Search(
             _trainer(PublicData()), candidates, strategy=strategy, score_by=CORRECT, payer=payer
         )
         search.fit(rows.rows, rows.target, units=units, tests=units % _EVERY_THIRD == 0)
+        return vars(search)
 
     return fit
 
@@ -118,7 +120,8 @@ def search_case(
         charged = charged_loss(fit, _TESTED)
         prices = [_trainer(PublicData()).set_params(**one).price(2) for one in candidates]
         compose = _composition(chosen, prices)
-        return replay_stage(search_pairs(fit, is_choice), charged, epsilon=epsilon, compose=compose)
+        pairs = search_pairs(fit, is_choice)
+        return replay_stage(pairs, charged, epsilon=epsilon, delta=DELTA, compose=compose)
 
     stages = {Stage.REPLAY: with_extra(Stage.REPLAY, float(epsilon), replay)}
     if exact is not None:
@@ -143,7 +146,7 @@ class ScoreDifferences:
 
 def by_differences(mechanism: Any) -> Any:
     """Return the choice of a search as one that looks at differences of scores; others as they are."""
-    is_chosen = isinstance(mechanism, Exponential | PermuteAndFlip)
+    is_chosen = type(mechanism) in (Exponential, PermuteAndFlip)  # a subclass has no case
     return ScoreDifferences(mechanism) if is_chosen else mechanism
 
 
@@ -152,6 +155,13 @@ def _half_of_range(mechanism: ScoreDifferences, one: Inputs, other: Inputs) -> F
     moves = [int(a) - int(b) for a, b in zip(one["scores"], other["scores"], strict=True)]
     found = Fraction(max(moves) - min(moves), 2)
     return FoundDistance("largest move of a score, beside the others,", found, mechanism.choice.sensitivity)
+
+
+# For the self-check: all scores may rise together by 2, and two of them apart by 1.
+DISTANT_INPUTS[ScoreDifferences] = lambda: DistantInputs(
+    ScoreDifferences(Exponential.for_epsilon(1, sensitivity=1)),
+    {"scores": [5, 5]}, {"scores": [7, 5]}, {"scores": [7, 3]},
+)  # fmt: skip
 
 
 def is_choice(mechanism: Any) -> bool:

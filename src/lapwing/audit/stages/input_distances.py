@@ -51,12 +51,19 @@ class NotComparable(Exception):
 def distance(mechanism: Any, one: Inputs, other: Inputs) -> FoundDistance:
     """Return the distance of two inputs of a mechanism.
 
-    Register a function for a mechanism of your own: `distance.register(MyMechanism)`.
+    Register a function for a mechanism of your own: `distance.register(MyMechanism)`. A replay takes only
+    the registered classes themselves (`is_known`): these have a case that checks their law.
 
     Raises:
         NotComparable: If the number of values differs, or replay does not know the mechanism.
     """
     raise NotComparable(f"replay does not know the distance of {type(mechanism).__name__}")
+
+
+def is_known(mechanism: Any) -> bool:
+    """Return whether the mechanism is of a registered class. A subclass is not: it may draw otherwise."""
+    kind = type(mechanism)
+    return kind is not object and kind in distance.registry
 
 
 @distance.register(Laplace)

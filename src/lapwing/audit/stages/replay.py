@@ -1,11 +1,13 @@
 """Replay: run a computation on two neighbouring inputs, and compare all that reaches its mechanisms.
 
 The first run records each call: mechanism, inputs, output. The second run, on the neighbour, gets the
-recorded outputs, call by call. So a step that depends on earlier answers sees the same answers.
+recorded outputs, call by call. So a step that depends on earlier answers sees the same answers. Then both
+runs get outputs at the upper ends, and at the lower ends: a branch that rare outputs take is run, too.
 
 Claim    on the pairs that were tried: both runs call equal mechanisms in the same order; what reaches each
-         differs by at most its declared distance; the results, given the same outputs, are equal; and the
-         losses of all calls add up to at most the loss that is charged.
+         differs by at most its declared distance; the results, given the same outputs, are equal; the
+         losses of all calls add up to at most the loss that is charged; and the claimed (ε, δ) follows from
+         that loss.
 Because  each of these is compared, in whole numbers. It is the premise of adaptive composition. See
          docs/arguments/audit_replay.md, also for what a replay cannot show.
 Test     tests/audit/stages/test_replay.py
@@ -14,15 +16,25 @@ Test     tests/audit/stages/test_replay.py
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.stages.input_distances import FoundDistance, NotComparable, distance, named_counts
+from lapwing.audit.stages.claimed_loss import follows, least_epsilon
+from lapwing.audit.stages.compared_values import comparable
+from lapwing.audit.stages.extreme_outputs import extreme_output
+from lapwing.audit.stages.input_distances import (
+    FoundDistance,
+    NotComparable,
+    distance,
+    is_known,
+    named_counts,
+)
 from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, FIRST_ORDER, default_orders, price
 from lapwing.core.losses import Loss, Repeated, SequentialComposition
 from lapwing.core.observed import observing
@@ -119,6 +131,7 @@ def replay_stage(
     charged: Loss,
     *,
     epsilon: Fraction,
+    delta: Fraction = Fraction(0),
     compose: Compose | None = None,
     share: Callable[[Any], Hashable | None] | None = None,
     stepwise: Callable[[Any], Loss] | None = None,
@@ -128,7 +141,8 @@ def replay_stage(
     Args:
         pairs: The pairs, or a function that makes them for a budget (fewer if it is not thorough).
         charged: The loss that a ledger would be charged for one run.
-        epsilon: The claimed ε, for the report.
+        epsilon: The claimed ε. It must follow from `charged`, at the claimed δ.
+        delta: The claimed δ.
         compose: Turns the calls of a run into their loss. None: the losses of the mechanisms add up.
         share: Returns a key for a mechanism that is used on disjoint parts of the data (groups) for one
             loss. The distances of calls with the same key are added. None: each call pays for itself.
@@ -137,17 +151,17 @@ def replay_stage(
     """
 
     def run(budget: StageBudget) -> StageResult:
-        replays = _Replays(charged, compose, share or (lambda _: None), stepwise)
-        witness: Witness | None = None
+        replays = _Replays(charged, compose, share or (lambda _: None), stepwise, budget.is_thorough)
+        witness = replays.wrong_claim(epsilon, delta)
         for pair in pairs(budget) if callable(pairs) else pairs:
-            budget.progress(f"replay: {pair.description}")
-            witness = replays.violation(pair)
             if witness is not None:
                 break
+            budget.progress(f"replay: {pair.description}")
+            witness = replays.violation(pair)
+        unable = "" if witness is not None else replays.unable
         return StageResult(
             Stage.REPLAY, replays.checks, float(epsilon), None,
-            could_show=float(epsilon) if replays.checks else None, witness=witness,
-            unable="" if replays.checks else "no pair was given",
+            could_show=None if unable else float(epsilon), witness=witness, unable=unable,
             notes=replays.notes,
         )  # fmt: skip
 
@@ -162,28 +176,71 @@ class _Replays:
     compose: Compose | None
     share: Callable[[Any], Hashable | None]
     stepwise: Callable[[Any], Loss] | None
+    is_thorough: bool = True
     checks: int = 0
     pairs: int = 0
+    extremes: int = 0
     calls: int = 0
+    errors: int = 0
+    error: str = ""
     largest: Fraction = Fraction(0)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was compared, in words."""
         compared = f"{self.pairs} pairs, {self.calls} calls of mechanisms compared"
+        found = [compared, f"largest distance: {float(self.largest):.3g} of the declared one"]
+        if self.errors:
+            found.append(f"{self.errors} pairs ended with an error on both sides, the first: {self.error}")
+        return tuple(found)
+
+    @property
+    def unable(self) -> str:
+        """Why the pairs show nothing; empty if they show something."""
+        if not self.pairs:
+            return "no pair was given"
+        if self.errors == self.pairs:
+            return f"every run ended with an error, the first: {self.error}"
+        if not self.calls:
+            return "no mechanism was called, so nothing was compared with a declared distance"
         if not self.largest:
-            return compared, "no neighbour moved an input: these pairs do not test the distances"
-        return compared, f"largest distance: {float(self.largest):.3g} of the declared one"
+            return "no neighbour moved an input: these pairs do not test the distances"
+        return ""
+
+    def wrong_claim(self, epsilon: Fraction, delta: Fraction) -> Witness | None:
+        """Compare the claim with the charge. Both are public: no pair is needed."""
+        self.checks += 1
+        if follows(self.charged, epsilon, delta):
+            return None
+        found = least_epsilon(self.charged, delta)
+        least = "none follows" if found is None else float(found)
+        return Witness(
+            "all neighbours",
+            "the charge is more than the claim",
+            {"claimed ε": float(epsilon), "claimed δ": float(delta), "ε of the charge": least},
+        )
 
     def violation(self, pair: ReplayPair) -> Witness | None:
         """Replay a pair and return what is wrong, if anything is."""
         self.pairs += 1
         one, other = _forced(pair, [])
+        if one.outcome[0] == "raised":
+            self.errors += 1
+            self.error = self.error or _short(one.outcome[1])
         found = self._compare(pair, one, other)
         kept = _common_keys(one, other)
         if found is None and any(kept):  # with all keys hidden nothing else reaches the noise
             found = self._compare(pair, *_forced(pair, kept))
+        for outputs in EXTREMES if self._takes_extremes(pair) else ():
+            if found is None:
+                found = self._compare(pair, *_forced(pair, kept, outputs))
         return found
+
+    def _takes_extremes(self, pair: ReplayPair) -> bool:
+        """Whether extreme outputs are tried for a pair: a thorough audit does, a quick one for one pair."""
+        is_tried = not pair.is_equal and (self.is_thorough or not self.extremes)
+        self.extremes += is_tried
+        return is_tried
 
     def _compare(self, pair: ReplayPair, one: RecordedRun, other: RecordedRun) -> Witness | None:
         shared: dict[Hashable, FoundDistance] = {}
@@ -192,12 +249,14 @@ class _Replays:
             if found is not None:
                 return found
         self.checks += 1
-        if comparable(one.outcome) != comparable(other.outcome):
-            return Witness(
-                pair.description,
-                "the results differ although all mechanisms gave the same outputs",
-                {"one": _short(one.outcome), "other": _short(other.outcome)},
-            )
+        results = {"one": _short(one.outcome), "other": _short(other.outcome)}
+        try:
+            is_same = comparable(one.outcome) == comparable(other.outcome)
+        except NotComparable as error:
+            return Witness(pair.description, f"the results cannot be compared: {error}", results)
+        if not is_same:
+            event = "the results differ although all mechanisms gave the same outputs"
+            return Witness(pair.description, event, results)
         return self._loss(pair, one)
 
     def _call(
@@ -219,6 +278,9 @@ class _Replays:
             numbers |= {"one": repr(mine.mechanism), "other": repr(its.mechanism)}
             return Witness(pair.description, "the mechanisms of the two runs differ", numbers)
         numbers["mechanism"] = repr(mine.mechanism)
+        if not is_known(mine.mechanism):
+            event = f"a mechanism without a case: nothing checks the law of {type(mine.mechanism).__name__}"
+            return Witness(pair.description, event, numbers)
         try:
             found = distance(mine.mechanism, mine.inputs, its.inputs)
         except NotComparable as error:
@@ -284,29 +346,44 @@ def _may_be_within(loss: Loss, limit: Loss, place: int) -> bool:
     return its is None or (mine is not None and not bool(mine > its))
 
 
-def _forced(pair: ReplayPair, kept: Sequence[set[Any]]) -> tuple[RecordedRun, RecordedRun]:
-    """Record one input's run, then run the other with the recorded outputs.
+Outputs = Callable[[Any, dict[str, Any], Callable[[], Any]], Any]
+EXTREMES: tuple[Outputs, ...] = tuple(
+    partial(extreme_output, is_upper=is_upper) for is_upper in (True, False)
+)
+
+
+def _drawn(_mechanism: Any, _inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
+    return draw()
+
+
+def _forced(
+    pair: ReplayPair, kept: Sequence[set[Any]], outputs: Outputs = _drawn
+) -> tuple[RecordedRun, RecordedRun]:
+    """Record one input's run, whose outputs `outputs` decides, then run the other with these outputs.
 
     The n-th selection keeps the keys `kept[n]`, and none if there is no such set. (A key that only one
     input has is kept with probability at most δ, which the loss of the selection counts.)
     """
 
-    def selecting(inner: Callable[[Any, Callable[[], Any], int], Any]) -> Decide:
+    def selecting(inner: Decide) -> Decide:
         selections = 0
 
         def decide(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
             nonlocal selections
             if not isinstance(mechanism, PartitionSelection):
-                return inner(mechanism, draw, place)
+                return inner(mechanism, inputs, draw, place)
             keys = kept[selections] if selections < len(kept) else set()
             selections += 1
             return np.array([name in keys for name in named_counts(inputs)], dtype=bool)
 
         return decide
 
-    one = recorded_run(pair.one, selecting(lambda _mechanism, draw, _place: draw()))
+    def first(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any], _place: int) -> Any:
+        return outputs(mechanism, inputs, draw)
 
-    def replayed(mechanism: Any, draw: Callable[[], Any], place: int) -> Any:
+    one = recorded_run(pair.one, selecting(first))
+
+    def replayed(mechanism: Any, _inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
         # A call that the first run did not have is a violation; the run goes on with a drawn output.
         is_same = place < len(one.calls) and one.calls[place].mechanism == mechanism
         output = one.calls[place].output if is_same else draw()
@@ -326,24 +403,6 @@ def _common_keys(one: RecordedRun, other: RecordedRun) -> list[set[Any]]:
         ]
 
     return [mine & its for mine, its in zip(selections(one), selections(other), strict=False)]
-
-
-def comparable(value: Any) -> Any:
-    """Return a result as plain values that can be compared, also arrays, NaN and dataclasses."""
-    match value:
-        case np.ndarray():
-            is_plain = value.dtype != object
-            content = value.tobytes() if is_plain else comparable(value.reshape(-1).tolist())
-            return ("array", value.dtype.str, value.shape, content)
-        case dict():
-            return ("dict", [(key, comparable(one)) for key, one in value.items()])
-        case list() | tuple():
-            return [comparable(one) for one in value]
-        case float() if value != value:  # noqa: PLR0124 (NaN is not equal to itself)
-            return "NaN"
-    if is_dataclass(value) and not isinstance(value, type):
-        return (type(value).__name__, [comparable(getattr(value, f.name)) for f in fields(value)])
-    return value
 
 
 def _short(value: Any, most: int = 300) -> str:

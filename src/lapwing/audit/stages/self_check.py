@@ -2,7 +2,8 @@
 
 Claim    an audit whose self-check holds has stages that can find each of these mistakes.
 Because  each bug goes through the same stage as the claims that are audited, and the stage must report a
-         violation. If one does not, the audit fails.
+         violation. Its correct twin goes through the stage, too, and must hold: so the stage does not
+         report everything. If one of these fails, the audit fails.
 Test     tests/audit/stages/test_self_check.py, tests/audit/test_planted.py
 """
 
@@ -24,12 +25,14 @@ class PlantedBug:
         wrong: What is wrong with it, in words.
         stage: The stage that must catch it.
         run: That stage, on the broken mechanism.
+        twin: That stage, on the same mechanism without the bug. It must hold. None: it has no twin.
     """
 
     name: str
     wrong: str
     stage: Stage
     run: RunStage
+    twin: RunStage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,9 @@ class CheckedBug:
         claimed: The ε that the broken mechanism claims.
         measured: The largest ε that the stage found; None if it found another kind of violation.
         witness: The violation; None if the bug was not caught.
-        why_not: Why the stage could not run; empty if it ran.
+        why_not: Why the stage could not run, or what it said about the twin; empty if all is well.
         seconds: How long it took.
+        is_twin_well: Whether the stage holds for the same mechanism without the bug.
     """
 
     name: str
@@ -55,11 +59,12 @@ class CheckedBug:
     witness: Witness | None
     why_not: str
     seconds: float
+    is_twin_well: bool = True
 
     @property
     def is_caught(self) -> bool:
-        """Whether the stage reported a violation."""
-        return self.witness is not None
+        """Whether the stage reported a violation, and none without the bug."""
+        return self.witness is not None and self.is_twin_well
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +88,17 @@ def run_self_check(bugs: Sequence[PlantedBug], budget: StageBudget | None = None
 def _checked(bug: PlantedBug, budget: StageBudget) -> CheckedBug:
     budget.progress(f"self-check: {bug.name}")
     start = time.monotonic()
-    result = bug.run(StageBudget(budget.seconds, budget.error, is_thorough=False))
+    quickly = StageBudget(budget.seconds, budget.error, is_thorough=False)
+    result = bug.run(quickly)
+    twin = None if bug.twin is None else bug.twin(quickly)
     seconds = time.monotonic() - start
+    is_well = twin is None or (twin.holds and twin.stage is bug.stage)
+    why_not = result.unable
+    if twin is not None and not is_well:
+        said = twin.unable or (twin.witness.event if twin.witness is not None else "another stage ran")
+        why_not = why_not or f"without the bug, the stage does not hold: {said}"
     witness = result.witness if result.stage is bug.stage else None
     measured = result.measured if witness is None or witness.at_least is None else witness.at_least
     return CheckedBug(
-        bug.name, bug.wrong, bug.stage, result.claimed, measured, witness, result.unable, seconds
+        bug.name, bug.wrong, bug.stage, result.claimed, measured, witness, why_not, seconds, is_well
     )

@@ -23,8 +23,9 @@ _RARE = 8  # an output seen less often in the choosing half is taken together wi
 _FEW = 64  # with so few outputs, all of them frequent, likelihood order alone is best
 _FEWEST_BINS, _MOST_BINS = 16, 64
 _MOST_KEYS = 10
-_MOST_FEATURES = 64
-_MOST_FITTED = 10_000  # rows of each input to which the classifier is fitted
+_MOST_FEATURES = 40
+_MOST_FITTED = 4_000  # rows of each input to which the classifier is fitted
+_LARGEST = 1e100  # so that squares of features are finite
 _MOST_COMPARED = 8  # columns whose differences are compared
 _ROUNDS = 12
 _EXAMPLES = 5
@@ -199,7 +200,7 @@ def classifier(pool: Pool) -> Codes | None:
 
 def _ranges(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the .1 % and 99.9 % quantiles of each column; 0 where it has no finite number."""
-    known = np.where(np.isfinite(rows), rows, np.nan)
+    known = np.where(np.isfinite(rows), np.clip(rows, -_LARGEST, _LARGEST), np.nan)
     known[:, np.isnan(known).all(axis=0)] = 0.0
     quantiles: NDArray[np.float64] = np.nanquantile(known, (0.001, 0.999), axis=0)
     return quantiles
@@ -231,7 +232,7 @@ def _logistic(features: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArr
         curvature = (features * (chance * (1 - chance))[:, None]).T @ features + np.eye(len(weights))
         step = np.linalg.solve(curvature, gradient)
         weights = weights - step
-        if np.abs(step).max() < 1e-6:
+        if np.abs(step).max() < 1e-3:
             break
     return weights
 

@@ -54,7 +54,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_numbers_and_data_of_the_module_come_back(path: str) -> None:
     function = AuditedFunction(path, "numbers", None)
-    assert function.neighbours() == [("[]", "[1]"), ("{1, 2}", "{1}")]
+    assert function.tried((1,)).neighbours == [("[]", "[1]"), ("{1, 2}", "{1}")]
     first, second = function.results([(0, 0, 3), (1, 1, 2)])
     assert isinstance(first, np.ndarray)
     assert first.tolist() == [1 / 3] * 3
@@ -65,7 +65,7 @@ def test_all_forms_of_outputs_come_back_exactly(path: str) -> None:
     [outputs] = AuditedFunction(path, "mixed", None).results([(0, 0, 9)])
     assert repr(outputs) == repr(
         [
-            None, "ä", -0.0, float("nan"), 1 << 80, [1, [2]], {"a": frozenset({3})}, b"x",
+            None, "ä", -0.0, float("nan"), 1 << 80, [1, (2,)], {"a": frozenset({3})}, b"x",
             Raised("ValueError", "no"),
         ]
     )  # fmt: skip
@@ -108,7 +108,7 @@ def test_standard_input_and_the_environment_are_empty(path: str, monkeypatch: py
 )
 def test_unknown_names_have_a_hint(path: str, module: str, name: str, why: str) -> None:
     with pytest.raises(BadParameter, match=why):
-        AuditedFunction(path if module == "theirs" else module, name, None).neighbours()
+        AuditedFunction(path if module == "theirs" else module, name, None).tried((1,))
 
 
 @pytest.mark.parametrize("written", [{"code": "x"}, [1], 5, {"int": "1", "float": "1"}])

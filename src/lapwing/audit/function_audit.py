@@ -1,14 +1,19 @@
 """A case for somebody else's function: `(data, size) -> outputs`, with the (ε, δ) that it claims.
 
-Before events are counted, the stage looks for mistakes that would make counts meaningless:
+Before events are counted, the stage looks for mistakes that would make counts meaningless, on every side of
+every pair:
 
-- one seed: two processes, or two calls, that give the same outputs on the same data. This is a violation.
-- outputs of one call that depend on each other, or whose law depends on `size`: the function breaks its
-  contract, and the stage says that it could not judge.
+- one seed, or few: two processes, or two calls, that give the same outputs on the same data. This is a
+  violation.
+- outputs of one call that depend on each other, or whose law depends on `size` or on the process: the
+  function breaks its contract, and the stage says that it could not judge.
+- the type of an output that depends on the data. It is counted in calls with one output, because NumPy
+  gives all outputs of a call one type. This is a violation.
 
-Claim    a correct function is said to reuse a seed with probability at most 1e-12.
+Claim    a correct function is said to reuse a seed with probability at most 2e-12.
 Because  independent outputs may as well come in any other order. A sequence with counts m₁, m₂, … of equal
-         outputs is repeated in the same order with probability at most m₁! m₂! … / n!.
+         outputs is repeated in the same order with probability at most m₁! m₂! … / n!; the limit for each
+         comparison is 1e-12 divided by the number of all comparisons of its kind.
 Test     tests/audit/test_function_audit.py
 """
 
@@ -20,19 +25,24 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.function_process import AuditedFunction, Call, FunctionEnded
-from lapwing.audit.stages.outputs import Outputs, Raised, canonical
+from lapwing.audit.function_process import AuditedFunction, Call, FunctionEnded, Trial
+from lapwing.audit.stages.events import FAMILIES
+from lapwing.audit.stages.inside import Inside, Raised, canonical
+from lapwing.audit.stages.outputs import Outputs, joined
 from lapwing.audit.stages.sampled import (
     QUICK_DRAWS,
     Draw,
     SampledPair,
     attack_pair,
+    judging_seconds,
     sampled_stage,
 )
 from lapwing.core.exact import Number
@@ -41,6 +51,7 @@ from lapwing.core.noise import permutation, uniform_int
 from lapwing.errors import BadParameter
 
 _HUGE = 10**9
+_MANY = [0, 1] * 500
 # One person more, in lists of numbers: from nobody, with an ordinary value, with extremes, with NaN.
 DEFAULT_NEIGHBOURS: tuple[tuple[list[Any], list[Any]], ...] = (
     ([], [1]),
@@ -48,16 +59,32 @@ DEFAULT_NEIGHBOURS: tuple[tuple[list[Any], list[Any]], ...] = (
     ([1] * 10, [1] * 10 + [_HUGE]),
     ([1] * 10, [1] * 10 + [-_HUGE]),
     ([1] * 10, [1] * 10 + [math.nan]),
+    ([0, 1] * 5, [0, 1] * 5 + [0]),
+    (list(range(10)), [*range(10), 0]),
+    (_MANY, [*_MANY, 0]),
+    (_MANY, [*_MANY, _HUGE]),
 )
 _REPEATED = 256  # outputs that are compared for a repeated seed
 _COINCIDENCE = 1e-12
-_COMPARED = 1024  # calls that are compared for independence
-_CHECK_ERROR = 1e-9
-_SINGLE = 8  # single outputs in each list of calls
+_TRIED = (1, 3)
+_SINGLES = 256  # calls with one output, on each side: compared with one call for as many
+_LENGTH = 40  # outputs of the calls that are compared with each other
+_FEWEST, _MOST = 12, 64  # such calls, on each side
+_CHECK_ERROR = 1e-8  # of saying that a function breaks its contract: it is then not judged
+_SINGLE = 64  # single outputs in each list of calls, at most
 _PARTS = 3
-_PILOT = (1, 256, 16_384)
+_PILOT = 16_384
+_QUICK_PILOT = 2_048
 _MOST_DRAWS = 500_000
 _PROCESSES = 4  # for the judged draws on each input
+_MOST_BYTES = 1 << 26  # of outputs that come from one process
+_SHARES = 3  # of the error: events, events of draws that are made anew because a call raised, types
+_LEAST_DRAWS = 2_000
+_MOST_LATE = 10  # times the allowed seconds, for the least number of draws
+# The checks of the contract are many; they take the families that are quick.
+_QUICK_FAMILIES = {
+    name: family for name, family in FAMILIES.items() if name not in ("classifier", "difference of columns")
+}
 _REASON = "the law of somebody else's function is not known: there is nothing to enumerate or to replay"
 
 
@@ -101,18 +128,15 @@ def case_of_function(
     module, separator, name = target.rpartition(":")
     if not separator or not module or not name:
         raise BadParameter("function", f"{target!r} must be module:function or file.py:function")
-    given = AuditedFunction(module, name, _given(pairs), seconds, memory)
+    given = AuditedFunction(module, name, _given(pairs), seconds, memory, DEFAULT_NEIGHBOURS)
     try:
-        found = given.neighbours()
-        if found is None:
-            given = replace(given, data=DEFAULT_NEIGHBOURS)
-            found = given.neighbours() or []
-        if not found:
-            raise BadParameter("neighbours", "there are no pairs of data: give at least one")
-        _try(given, len(found))
+        trial = given.tried(_TRIED)
     except FunctionEnded as error:
         raise BadParameter("function", f"{target} could not be tried: {error}") from None
-    stages = {Stage.SAMPLED: _function_stage(given, found, claim)}
+    if not trial.neighbours:
+        raise BadParameter("neighbours", "there are no pairs of data: give at least one")
+    _check_trial(given, trial)
+    stages = {Stage.SAMPLED: _function_stage(given, trial, claim)}
     return AuditCase(target, Family.FUNCTION, (target,), *claim, stages, _REASON)
 
 
@@ -138,12 +162,10 @@ def _given(pairs: Sequence[Sequence[Any]] | str | Path | None) -> Sequence[Seque
     return checked
 
 
-def _try(function: AuditedFunction, pairs: int) -> None:
-    """Call the function a few times; raise BadParameter if it never returns outputs."""
-    calls = [(place, side, size) for place in range(pairs) for side in (0, 1) for size in (1, 3)]
-    results = function.results(calls)
-    errors = [result for result in results if isinstance(result, Raised)]
-    if len(errors) == len(results):
+def _check_trial(function: AuditedFunction, trial: Trial) -> None:
+    """Raise BadParameter if the function never returned outputs."""
+    errors = [result for result in trial.results if isinstance(result, Raised)]
+    if len(errors) == len(trial.results):
         raise BadParameter(
             "function",
             f"{function.name} raised {errors[0].kind} on all data ({errors[0].message}). Put pairs of data "
@@ -151,56 +173,11 @@ def _try(function: AuditedFunction, pairs: int) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Draws of the function on one side of one pair. Each comes from a fresh process."""
-
-    function: AuditedFunction
-    pair: int
-    side: int
-
-    def __call__(self, size: int) -> Outputs:
-        """Return `size` outputs, by several calls of different sizes."""
-        results = self._results(_sizes(size))
-        if any(isinstance(result, Raised) for result in results):
-            # A call that raises gives one outcome. So outputs are drawn one by one.
-            results = self._results([1] * size)
-        return _joined(results)
-
-    def _results(self, sizes: Sequence[int]) -> list[Outputs | Raised]:
-        return self.function.results([(self.pair, self.side, size) for size in sizes])
-
-
-def _sizes(size: int) -> list[int]:
-    """Return sizes that add up to `size`, some of them 1, in random order."""
-    single = min(_SINGLE, size // 2)
-    rest = size - single
-    cuts = sorted({int(cut) for cut in uniform_int(1, rest, _PARTS - 1)}) if rest > 1 else []
-    sizes = [*[1] * single, *np.diff([0, *cuts, rest])]
-    return [int(sizes[place]) for place in permutation(len(sizes)) if sizes[place]]
-
-
-def _joined(results: Sequence[Outputs | Raised]) -> Outputs:
-    arrays = [result for result in results if isinstance(result, np.ndarray)]
-    if len(arrays) == len(results) and len({(each.dtype, each.shape[1:]) for each in arrays}) == 1:
-        return np.concatenate(arrays)
-    outputs: list[object] = []
-    for result in results:
-        if isinstance(result, Raised):
-            outputs.append(result)
-        else:
-            outputs += result.tolist() if isinstance(result, np.ndarray) else result
-    return outputs
-
-
-def _function_stage(
-    function: AuditedFunction, found: Sequence[tuple[str, str]], claim: tuple[Number, Number]
-) -> RunStage:
+def _function_stage(function: AuditedFunction, trial: Trial, claim: tuple[Number, Number]) -> RunStage:
     """Return the stage: first the checks of the contract, then the attack on all pairs."""
-    pairs = [
-        SampledPair(f"{one} and {other}", _Calls(function, place, 0), _Calls(function, place, 1))
-        for place, (one, other) in enumerate(found)
-    ]
+    found = trial.neighbours
+    # The second call on each side: the first one may load something.
+    seconds = sum(trial.seconds[1::2]) / _TRIED[1]
 
     def run(budget: StageBudget) -> StageResult:
         claimed = float(checked_epsilon(claim[0]))
@@ -209,54 +186,129 @@ def _function_stage(
             witness = _repeated_seed(function, found)
             if witness is not None:
                 return StageResult(Stage.SAMPLED, 2, claimed, witness=witness)
-            broken = _broken_contract(function, found)
+            contract = _Contract.of(function, found, 0.15 * budget.seconds / max(seconds, 1e-9))
+            share = replace(budget, error=budget.error / _SHARES)
+            witness = contract.repeated_calls() or contract.telling_types(claim, share.error)
+            if witness is not None:
+                return StageResult(Stage.SAMPLED, 2, claimed, witness=witness, measured=witness.at_least)
+            broken = contract.broken()
             if broken:
                 return StageResult(Stage.SAMPLED, 0, claimed, unable=broken)
-            draws, processes = _affordable_draws(function, len(pairs), budget)
-            return sampled_stage(pairs, *claim, draws=draws, calls=processes)(budget)
+            draws = _JudgedDraws.planned(function, contract, share)
+            pairs = [
+                SampledPair(f"{one} and {other}", partial(draws.of, place, 0), partial(draws.of, place, 1))
+                for place, (one, other) in enumerate(found)
+            ]
+            return sampled_stage(pairs, *claim, draws=draws.number, calls=1)(share)
         except FunctionEnded as error:
             return StageResult(Stage.SAMPLED, 0, claimed, unable=f"{function.name}: {error}")
 
     return run
 
 
-def _affordable_draws(function: AuditedFunction, pairs: int, budget: StageBudget) -> tuple[int, int]:
-    """Return the number of draws on each input, and of processes for them, from the times of a pilot."""
-    sides = [(place, side) for place in range(pairs) for side in (0, 1)]
-    each = [math.inf] * len(sides)
-    begin, inside, tried = time.monotonic(), 0.0, 0
-    for size in _PILOT:
-        times = function.seconds_of([(*side, size) for side in sides])
-        inside, tried = inside + sum(seconds for seconds, _ in times), tried + 1
-        # Where a call raises, outputs are drawn one by one.
-        each = [
-            before if has_raised and size > 1 else seconds / size
-            for before, (seconds, has_raised) in zip(each, times, strict=True)
+class _JudgedDraws:
+    """The judged draws: a fixed number on each side, from several processes, each for several pairs.
+
+    If a call of several outputs raises, the draws on its side are made anew, one by one: a call that raises
+    gives one outcome. Both ways get a share of the error.
+    """
+
+    def __init__(self, function: AuditedFunction, number: int, processes: int, pairs: Sequence[int]) -> None:
+        self.number = number
+        self._function, self._processes, self._groups = function, processes, pairs
+        self._drawn: dict[tuple[int, int], Outputs] = {}
+
+    @classmethod
+    def planned(cls, function: AuditedFunction, contract: _Contract, budget: StageBudget) -> _JudgedDraws:
+        """Return draws that keep to the budget, from the times of a pilot whose outputs are thrown away."""
+        begin, sides = time.monotonic(), contract.sides
+        each, size = contract.seconds_each, contract.bytes_each
+        pilot = _PILOT if budget.is_thorough else _QUICK_PILOT
+        if sum(each) * pilot < 0.2 * budget.seconds:
+            made = function.made([(*side, pilot) for side in sides])
+            inside = sum(made.seconds)
+            # Where a call raises, outputs are drawn one by one.
+            each = [
+                before if isinstance(result, Raised) else seconds / pilot
+                for before, seconds, result in zip(each, made.seconds, made.results, strict=True)
+            ]
+            size = made.size / (pilot * len(sides))
+            start_up = max(time.monotonic() - begin - inside, 0.0)
+            results = [result for result in made.results if not isinstance(result, Raised)]
+            judged = judging_seconds((results[0], results[-1])) if len(results) > 1 else 0.0
+        else:
+            start_up, judged = contract.start_up, 0.0
+        pairs = len(sides) // 2
+        is_cheap = budget.is_thorough and pairs * _PROCESSES * start_up < 0.3 * budget.seconds
+        processes = _PROCESSES if is_cheap else 2
+        left = budget.seconds - (time.monotonic() - begin) - processes * start_up
+        most = _MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
+        cost = sum(each) + judged * pairs
+        least = _LEAST_DRAWS if _LEAST_DRAWS * cost < _MOST_LATE * budget.seconds else 64
+        affordable = max(0.7 * max(left, 0.0) / cost, least)
+        number = int(min(most, affordable, 2 * _MOST_BYTES / max(size, 1))) // 4 * 4
+        # Pairs that one process draws: by the bytes of their outputs, and by its time.
+        by_bytes = _MOST_BYTES * processes / max(2 * number * size, 1)
+        by_time = 0.25 * function.seconds * processes * pairs / max(number * sum(each), 1e-9)
+        together = int(max(min(by_bytes, by_time, pairs), 1))
+        return cls(function, number, processes, [place // together for place in range(pairs)])
+
+    def of(self, pair: int, side: int, size: int) -> Outputs:
+        """Return the outputs on one side; they are given once."""
+        if (pair, side) not in self._drawn:
+            group = self._groups[pair]
+            self._draw([place for place, other in enumerate(self._groups) if other == group], size)
+        return self._drawn.pop((pair, side))
+
+    def _draw(self, pairs: Sequence[int], size: int) -> None:
+        sides = [(pair, side) for pair in pairs for side in (0, 1)]
+        parts = self._parts(sides, [_sizes(part) for part in self._split(size)])
+        raised = [side for side in sides if any(isinstance(each, Raised) for each in parts[side])]
+        if raised:
+            parts |= self._parts(raised, [[1] * part for part in self._split(size)])
+        self._drawn |= {side: joined(parts[side]) for side in sides}
+
+    def _split(self, size: int) -> list[int]:
+        return [size // self._processes] * (self._processes - 1) + [
+            size - size // self._processes * (self._processes - 1)
         ]
-        if time.monotonic() - begin > 0.2 * budget.seconds:
-            break
-    start_up = max((time.monotonic() - begin - inside) / tried, 0.0)
-    is_cheap = budget.is_thorough and 2 * pairs * _PROCESSES * start_up < 0.3 * budget.seconds
-    processes = _PROCESSES if is_cheap else 2
-    left = budget.seconds - (time.monotonic() - begin) - 2 * pairs * processes * start_up
-    most = _MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
-    return int(min(most, 0.7 * max(left, 0.0) / sum(each))), processes
+
+    def _parts(
+        self, sides: Sequence[tuple[int, int]], sizes: Sequence[Sequence[int]]
+    ) -> dict[tuple[int, int], list[Outputs | Raised]]:
+        """Return the outcomes of calls on all sides in a random order, one process for each list of sizes."""
+        parts: dict[tuple[int, int], list[Outputs | Raised]] = {side: [] for side in sides}
+        for each in sizes:
+            calls = [(*side, size) for side in sides for size in each]
+            mixed = [calls[place] for place in permutation(len(calls))]
+            for (pair, side, _), result in zip(mixed, self._function.results(mixed), strict=True):
+                parts[pair, side].append(result)
+        return parts
+
+
+def _sizes(size: int) -> list[int]:
+    """Return sizes that add up to `size`, some of them 1."""
+    single = min(_SINGLE, size // 2)
+    rest = size - single
+    cuts = sorted({int(cut) for cut in uniform_int(1, rest, _PARTS - 1)}) if rest > 1 else []
+    return [size for size in (*[1] * single, *map(int, np.diff([0, *cuts, rest]))) if size]
 
 
 def _repeated_seed(function: AuditedFunction, found: Sequence[tuple[str, str]]) -> Witness | None:
     """Return a witness if two calls or two processes give the same outputs on the same data."""
-    for place in (0, len(found) - 1):
-        calls: list[Call] = [(place, 1, _REPEATED), (place, 1, _REPEATED)]
-        one, other = function.both_results(calls)
+    places = sorted({0, len(found) - 1})
+    calls: list[Call] = [(place, 1, _REPEATED) for place in places for _ in range(2)]
+    one, other = function.both_results(calls)
+    for number, place in enumerate(places):
         for words, first, second in (
-            ("two calls", one[0], one[1]),
-            ("two processes at the same time", one[0], other[0]),
+            ("two calls", one[2 * number], one[2 * number + 1]),
+            ("two processes at the same time", one[2 * number], other[2 * number]),
         ):
             if isinstance(first, Raised) or isinstance(second, Raised):
                 continue
             texts = [canonical(value) for value in first]
             chance = _chance_of_order(texts)
-            if chance < _COINCIDENCE and texts == [canonical(value) for value in second]:
+            if 4 * chance < _COINCIDENCE and texts == [canonical(value) for value in second]:
                 return Witness(
                     pair=f"{found[place][1]}, twice",
                     event=f"{words} gave the same outputs: noise is repeated, as from a fixed seed",
@@ -271,44 +323,173 @@ def _chance_of_order(texts: Sequence[str]) -> float:
     return math.exp(max(logs, -700.0))
 
 
-def _broken_contract(function: AuditedFunction, found: Sequence[tuple[str, str]]) -> str:
-    """Return what is wrong with the outputs' independence; empty if nothing was found."""
-    place = len(found) // 2
-    pairs = function.results([(place, 1, 2)] * (3 * _COMPARED))
-    together, apart = pairs[:_COMPARED], pairs[_COMPARED:]
-    within = [_both(call, call) for call in together]
-    across = [_both(one, other) for one, other in zip(apart[::2], apart[1::2], strict=True)]
-    if _differ(within, across):
-        return (
-            f"{function.name}: two outputs of one call depend on each other, so that counts mean nothing. "
-            "Draw fresh noise for each output"
+@dataclass(frozen=True, slots=True)
+class _Contract:
+    """Outcomes of single calls (in two processes), of one large call and of several short ones, by side."""
+
+    name: str
+    found: Sequence[tuple[str, str]]
+    sides: Sequence[tuple[int, int]]
+    singles: Sequence[Sequence[Outputs | Raised]]
+    types: Sequence[Sequence[str]]
+    elsewhere: Sequence[Sequence[Outputs | Raised]]
+    many: Sequence[Outputs | Raised]
+    short: Sequence[Sequence[Outputs | Raised]]
+    seconds_each: Sequence[float]
+    bytes_each: float
+    start_up: float
+
+    @classmethod
+    def of(cls, function: AuditedFunction, found: Sequence[tuple[str, str]], outputs: float) -> _Contract:
+        """Make the calls; about as many outputs on each side as is given."""
+        sides = [(place, side) for place in range(len(found)) for side in (0, 1)]
+        singles = int(min(max(outputs / 4, 64), _SINGLES)) // 4 * 4
+        count = int(min(max(outputs / 2 / _LENGTH, _FEWEST), _MOST)) // 2 * 2
+        sizes = [*[1] * singles, singles, *[_LENGTH] * count]
+        begin = time.monotonic()
+        made = function.made([(*side, size) for side in sides for size in sizes])
+        start_up = max(time.monotonic() - begin - sum(made.seconds), 0.0)
+        again = function.results([(*side, 1) for side in sides for _ in range(singles)])
+        starts = range(0, len(made.results), len(sizes))
+        results = [made.results[start : start + len(sizes)] for start in starts]
+        seconds = [made.seconds[start : start + len(sizes)] for start in starts]
+        has_raised = [any(isinstance(each, Raised) for each in of_side[singles:]) for of_side in results]
+        return cls(
+            function.name,
+            found,
+            sides,
+            [of_side[:singles] for of_side in results],
+            [made.types[start : start + singles] for start in starts],
+            [again[start : start + singles] for start in range(0, len(again), singles)],
+            [of_side[singles] for of_side in results],
+            [of_side[singles + 1 :] for of_side in results],
+            [
+                sum(each[:singles]) / singles if one_by_one else sum(each[singles:]) / sum(sizes[singles:])
+                for each, one_by_one in zip(seconds, has_raised, strict=True)
+            ],
+            made.size / (len(sides) * sum(sizes)),
+            start_up,
         )
-    single = _joined(function.results([(place, 1, 1)] * _COMPARED))
-    [many] = function.results([(place, 1, _COMPARED)])
-    if not isinstance(many, Raised) and _differ(list(single), list(many)):
-        return (
-            f"{function.name}: its outputs depend on `size`, so that counts mean nothing. Give each output "
-            "the same law"
-        )
-    return ""
+
+    def _words(self, place: int) -> str:
+        pair, side = self.sides[place]
+        return self.found[pair][side]
+
+    def repeated_calls(self) -> Witness | None:
+        """Return a witness if two of the short calls on a side gave the same outputs in the same order."""
+        compared = sum(math.comb(len(calls), 2) for calls in self.short)
+        for place, calls in enumerate(self.short):
+            seen: set[tuple[str, ...]] = set()
+            for call in calls:
+                if isinstance(call, Raised):
+                    continue
+                texts = tuple(canonical(value) for value in call)
+                chance = compared * _chance_of_order(texts)
+                if texts in seen and chance < _COINCIDENCE:
+                    return Witness(
+                        pair=f"{self._words(place)}, twice",
+                        event=f"two of {len(calls)} calls gave the same outputs: noise comes from few seeds",
+                        numbers={"equal outputs": len(texts), "probability by chance, at most": chance},
+                    )
+                seen.add(texts)
+        return None
+
+    def telling_types(self, claim: tuple[Number, Number], error: float) -> Witness | None:
+        """Return a witness if the types of single outputs contradict the claim."""
+        for place in range(0, len(self.sides), 2):
+            one, other = self.types[place], self.types[place + 1]
+            if len({*one, *other}) == 1:
+                continue
+            verdict = attack_pair(
+                SampledPair("", _given_draws(one), _given_draws(other)),
+                *claim, draws=len(one), error=error / (len(self.sides) // 2),
+            )  # fmt: skip
+            if verdict.violation is not None:
+                return Witness(
+                    pair=" and ".join(self.found[place // 2]),
+                    event="the type of an output depends on the data: "
+                    f"{', '.join(sorted(set(one)))}, and {', '.join(sorted(set(other)))}",
+                    numbers={
+                        "times on one input": verdict.violation.hits[0],
+                        "times on the other input": verdict.violation.hits[1],
+                        "fresh draws on each input": verdict.violation.trials,
+                    },
+                    at_least=verdict.violation.at_least,
+                )
+        return None
+
+    def broken(self) -> str:
+        """Return what is wrong with the outputs' independence; empty if nothing was found."""
+        error = _CHECK_ERROR / (3 * len(self.sides))
+        for place in range(len(self.sides)):
+            single, many = joined(self.singles[place]), self.many[place]
+            where = f"{self.name} (on {self._words(place)})"
+            within, across = _related(self.short[place], _values(single))
+            if _differ(within, across, error):
+                return (
+                    f"{where}: outputs of one call depend on each other, so that counts mean nothing. "
+                    "Draw fresh noise for each output"
+                )
+            if _differ(single, joined(self.elsewhere[place]), error):
+                return (
+                    f"{where}: its outputs depend on the process, so that counts mean nothing. Draw the "
+                    "noise anew in each call"
+                )
+            if not isinstance(many, Raised) and _differ(single, many, error):
+                return (
+                    f"{where}: its outputs depend on `size`, so that counts mean nothing. Give each output "
+                    "the same law"
+                )
+        return ""
 
 
-def _both(one: Outputs | Raised, other: Outputs | Raised) -> object:
-    """Return how the first output of one call and the second of another relate."""
-    if isinstance(one, Raised) or isinstance(other, Raised):
-        return "raised"
-    first, second = (each.flat[0] if isinstance(each, np.ndarray) else each for each in (one[0], other[1]))
-    if isinstance(first, int | float | np.number) and isinstance(second, int | float | np.number):
-        return [float(first) - float(second), float(first) + float(second)]
-    return canonical(first) == canonical(second)
+def _related(
+    calls: Sequence[Outputs | Raised], singles: NDArray[np.float64]
+) -> tuple[list[object], list[object]]:
+    """Return how three outputs relate that follow each other in one call, and in three calls."""
+    known = [_values(call) for call in calls if not isinstance(call, Raised)]
+    half = len(known) // 6 * 3
+    within = known[:half]
+    # In any order: outputs may depend on their places in a call.
+    across = [call[permutation(len(call))] for call in known[half : 2 * half]]
+    starts = range(0, _LENGTH - 2, 3)
+    middle = np.median(np.nan_to_num(singles), axis=0)
+    together = [_relation(call[at : at + 3], middle) for call in within for at in starts]
+    apart = [
+        _relation(np.stack([across[first + (turn + step) % 3][at + step] for step in range(3)]), middle)
+        for first in range(0, half, 3)
+        for turn in range(3)
+        for at in starts
+    ]
+    return list(together), list(apart)
 
 
-def _differ(one: Sequence[object], other: Sequence[object]) -> bool:
-    """Return whether two samples show that their laws differ, up to an error of 1e-9."""
+def _values(outputs: Outputs) -> NDArray[np.float64]:
+    """Return two numbers for each output: its first one and the sum of all, or of its text."""
+    if isinstance(outputs, np.ndarray):
+        rows = outputs.reshape(len(outputs), -1).astype(np.float64)
+    else:
+        inside = [[*Inside(value).numbers.values()] or [float(len(canonical(value)))] for value in outputs]
+        return np.array([[each[0], float(np.nansum(each))] for each in inside])
+    return np.column_stack([rows[:, 0], np.nansum(rows, axis=1)])
 
-    def given(values: Sequence[object]) -> Draw:
-        left = iter(values)
-        return lambda size: [next(left) for _ in range(size)]
 
-    pair = SampledPair("", given(one), given(other))
-    return not attack_pair(pair, 0, draws=len(one), error=_CHECK_ERROR).holds
+def _relation(three: NDArray[np.float64], middle: NDArray[np.float64]) -> list[float]:
+    a, b, c = three
+    with np.errstate(invalid="ignore", over="ignore"):
+        signs = np.prod(np.where(three > middle, 1.0, -1.0), axis=0)
+        return [float(each) for each in np.concatenate([a - b, a + b, a - c, a + c, b - c, signs])]
+
+
+def _given_draws(values: Outputs) -> Draw:
+    left = iter(values)
+    return lambda size: [next(left) for _ in range(size)]
+
+
+def _differ(one: Outputs, other: Outputs, error: float) -> bool:
+    """Return whether two samples show that their laws differ, up to an error."""
+    number = min(len(one), len(other))
+    if number < 8:
+        return False
+    pair = SampledPair("", _given_draws(one), _given_draws(other))
+    return not attack_pair(pair, 0, draws=number, error=error, families=_QUICK_FAMILIES).holds

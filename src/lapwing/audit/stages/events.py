@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.audit.stages.outputs import Codes, Pool, bits_of
+from lapwing.audit.stages.outputs import Codes, Pool, bits_of, most_telling
 
 # Pseudo-counts, so that outputs that occur once or twice by chance do not look decisive.
 PRIOR = 8.0
@@ -23,7 +23,10 @@ _RARE = 8  # an output seen less often in the choosing half is taken together wi
 _FEW = 64  # with so few outputs, all of them frequent, likelihood order alone is best
 _FEWEST_BINS, _MOST_BINS = 16, 64
 _MOST_KEYS = 10
-_MOST_FEATURES = 64
+_MOST_FEATURES = 40
+_MOST_FITTED = 4_000  # rows of each input to which the classifier is fitted
+_LARGEST = 1e100  # so that squares of features are finite
+_MOST_COMPARED = 8  # columns whose differences are compared
 _ROUNDS = 12
 _EXAMPLES = 5
 Family = Callable[[Pool], Codes | None]
@@ -56,7 +59,7 @@ def order(pool: Pool) -> Codes | None:
     """Return the bin of each number, between quantiles of the choosing half; of rows: of their sums."""
     if pool.numbers is None:
         return None
-    rows = pool.numbers.astype(np.float64)
+    rows = pool.numbers
     with np.errstate(invalid="ignore", over="ignore"):
         values = rows[:, 0] if rows.shape[1] == 1 else np.nansum(rows, axis=1)
     return _binned(values, pool)
@@ -77,9 +80,9 @@ def _binned(values: NDArray[np.float64], pool: Pool) -> Codes:
 
 def lowest_bit(pool: Pool) -> Codes | None:
     """Return the place of the lowest bit that is set in each float: which numbers are reachable."""
-    if pool.numbers is None or pool.numbers.dtype.kind != "f":
+    if pool.numbers is None or pool.whole is not None:
         return None
-    places = _lowest_places(pool.numbers)
+    places = _lowest_places(pool.numbers[:, :_MOST_FEATURES])
     return _without_rare(places.min(axis=1) * 2100 + places.max(axis=1), pool)
 
 
@@ -100,7 +103,14 @@ def last_bits(pool: Pool) -> Codes | None:
     """Return the last six bits of each number (of rows: of the first two columns)."""
     if pool.numbers is None:
         return None
-    last = (bits_of(pool.numbers) & np.uint64(63)).astype(np.int64)
+    first = pool.numbers[:, :2]
+    known = first[pool.chooses]
+    if pool.whole is not None:
+        last = pool.whole[:, :2] & 63
+    elif (np.isfinite(known) & (known == np.floor(known))).mean() > 0.5:  # whole numbers, as floats
+        last = np.mod(np.nan_to_num(first, posinf=0, neginf=0), 64).astype(np.int64)
+    else:
+        last = (bits_of(first) & np.uint64(63)).astype(np.int64)
     return last[:, 0] if last.shape[1] == 1 else last[:, 0] * 64 + last[:, 1]
 
 
@@ -110,65 +120,107 @@ def kind(pool: Pool) -> Codes | None:
     return kinds if len(np.unique(kinds[pool.chooses])) > 1 else None
 
 
+def column(pool: Pool) -> Codes | None:
+    """Return the frequent values and the bins of the column that differs most."""
+    if pool.numbers is None or pool.numbers.shape[1] == 1:
+        return None
+    return _values_and_bins(pool.numbers[:, 0], pool)
+
+
+def differences(pool: Pool) -> Codes | None:
+    """Return the frequent values and the bins of the difference of two columns that differs most."""
+    if pool.numbers is None or pool.numbers.shape[1] == 1:
+        return None
+    first = (pool.numbers if pool.whole is None else pool.whole)[:, :_MOST_COMPARED]
+    left, right = np.triu_indices(first.shape[1], 1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = (first[:, left] - first[:, right]).astype(np.float64)
+    return _values_and_bins(apart[:, most_telling(apart, pool.chooses, pool.is_other)[0]], pool)
+
+
+def _values_and_bins(values: NDArray[np.float64], pool: Pool) -> Codes:
+    """Return a code for each frequent value; other values have the code of their bin."""
+    exact = _without_rare(np.unique(bits_of(values), return_inverse=True)[1].reshape(-1), pool)
+    return np.where(exact > 0, exact + 2 * _MOST_BINS, _binned(values, pool)).astype(np.int64)
+
+
 def keys(pool: Pool) -> Codes | None:
-    """Return which of the ten most telling keys each output has."""
-    if pool.tokens is None:
+    """Return which of the ten most telling keys or words each output has."""
+    if pool.words is None:
         return None
     has = _presence(pool, _MOST_KEYS)
     return None if has is None else (has @ (1 << np.arange(has.shape[1]))).astype(np.int64)
 
 
 def _presence(pool: Pool, most: int) -> NDArray[np.int64] | None:
-    """Return for the keys that differ most in the choosing half whether each output has them."""
+    """Return for the words that differ most in the choosing half whether each output has them."""
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    tokens = pool.tokens or []
+    words = pool.words or []
     for chosen in np.flatnonzero(pool.chooses):
-        counts[int(pool.is_other[chosen])].update(tokens[chosen])
+        counts[int(pool.is_other[chosen])].update(words[chosen])
 
     def telling(key: str) -> float:
         one, other = counts[0][key], counts[1][key]
         return abs(one - other) / math.sqrt(one + other + 1)
 
-    top = sorted(sorted(counts[0] | counts[1]), key=telling, reverse=True)[:most]
+    both = counts[0] + counts[1]
+    top = sorted(sorted(key for key in both if both[key] >= _RARE), key=telling, reverse=True)[:most]
     if not top:
         return None
-    places = {key: place for place, key in enumerate(top)}
-    has = np.zeros((len(tokens), len(top)), dtype=np.int64)
-    for place, each in enumerate(tokens):
-        for key in each:
-            if key in places:
-                has[place, places[key]] = 1
-    return has
+    return np.array([[key in each for key in top] for each in words], dtype=np.int64)
 
 
 def classifier(pool: Pool) -> Codes | None:
-    """Return bins of the score of a logistic regression on features, fitted to the choosing half."""
-    features = _features(pool)
-    if features is None:
+    """Return bins of the score of a logistic regression on features, fitted to part of the choosing half."""
+    has = None if pool.words is None else _presence(pool, _MOST_FEATURES)
+    taken = [np.flatnonzero(pool.chooses & side)[:_MOST_FITTED] for side in (~pool.is_other, pool.is_other)]
+    fitted = np.concatenate(taken)
+    numbers = None if pool.numbers is None else pool.numbers[:, :_MOST_FEATURES]
+    ranges = None if numbers is None else _ranges(numbers[fitted])
+    features = _features(fitted, numbers, ranges, has)
+    if features.shape[1] <= 3:  # a single number
         return None
-    fitted = features[pool.chooses]
-    middle, spread = fitted.mean(axis=0), fitted.std(axis=0)
-    scaled = (features[:, spread > 0] - middle[spread > 0]) / spread[spread > 0]
-    if not scaled.shape[1]:
+    middle, spread = features.mean(axis=0), features.std(axis=0)
+    if not (spread > 0).any():
         return None
-    scaled = np.clip(np.column_stack([np.ones(len(scaled)), scaled]), -8, 8)
-    return _binned(scaled @ _logistic(scaled[pool.chooses], pool.is_other[pool.chooses]), pool)
+
+    def scaled(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        moved = (rows[:, spread > 0] - middle[spread > 0]) / spread[spread > 0]
+        clipped: NDArray[np.float64] = np.clip(np.column_stack([np.ones(len(moved)), moved]), -8, 8)
+        return clipped
+
+    weights = _logistic(scaled(features), pool.is_other[fitted])
+    every = np.arange(len(pool.exact))
+    scores = [
+        scaled(_features(every[start : start + _MOST_FITTED], numbers, ranges, has)) @ weights
+        for start in range(0, len(every), _MOST_FITTED)
+    ]
+    return _binned(np.concatenate(scores), pool)
 
 
-def _features(pool: Pool) -> NDArray[np.float64] | None:
-    """Return numbers, their magnitudes, whether there is a number, and keys; None for a single number."""
+def _ranges(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the .1 % and 99.9 % quantiles of each column; 0 where it has no finite number."""
+    known = np.where(np.isfinite(rows), np.clip(rows, -_LARGEST, _LARGEST), np.nan)
+    known[:, np.isnan(known).all(axis=0)] = 0.0
+    quantiles: NDArray[np.float64] = np.nanquantile(known, (0.001, 0.999), axis=0)
+    return quantiles
+
+
+def _features(
+    places: NDArray[np.int64],
+    numbers: NDArray[np.float64] | None,
+    ranges: NDArray[np.float64] | None,
+    has: NDArray[np.int64] | None,
+) -> NDArray[np.float64]:
+    """Return numbers, their magnitudes, whether there is a number, and words."""
     columns: list[NDArray[np.float64]] = []
-    if pool.numbers is not None:
-        rows = pool.numbers.astype(np.float64)[:, :_MOST_FEATURES]
-        low, high = np.nanquantile(
-            np.where(np.isfinite(rows), rows, np.nan)[pool.chooses], (0.001, 0.999), axis=0
-        )
+    if numbers is not None and ranges is not None:
+        rows, (low, high) = numbers[places], ranges
         clipped = np.nan_to_num(np.clip(rows, low, high))
-        columns += [clipped, np.abs(clipped - np.nan_to_num((low + high) / 2)), np.isnan(rows)]
-    if pool.tokens is not None and (has := _presence(pool, _MOST_FEATURES)) is not None:
-        columns.append(has.astype(np.float64))
-    joined = np.column_stack(columns) if columns else np.zeros((0, 0))
-    return joined if joined.shape[1] > 3 else None
+        columns += [clipped, np.abs(clipped - (low + high) / 2), np.isnan(rows).astype(np.float64)]
+    if has is not None:
+        columns.append(has[places].astype(np.float64))
+    return np.column_stack(columns) if columns else np.zeros((len(places), 0))
 
 
 def _logistic(features: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -180,7 +232,7 @@ def _logistic(features: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArr
         curvature = (features * (chance * (1 - chance))[:, None]).T @ features + np.eye(len(weights))
         step = np.linalg.solve(curvature, gradient)
         weights = weights - step
-        if np.abs(step).max() < 1e-6:
+        if np.abs(step).max() < 1e-3:
             break
     return weights
 
@@ -191,9 +243,14 @@ FAMILIES: Mapping[str, Family] = {
     "lowest bit of floats": lowest_bit,
     "last bits": last_bits,
     "error, type and length": kind,
+    "single column": column,
+    "difference of columns": differences,
     "keys": keys,
     "classifier": classifier,
 }
+
+
+_FROM_OUTSIDE = ("likelihood order", "error, type and length")
 
 
 def applicable(pool: Pool, families: Mapping[str, Family]) -> dict[str, Codes]:
@@ -211,6 +268,12 @@ def applicable(pool: Pool, families: Mapping[str, Family]) -> dict[str, Codes]:
         if family is likelihood and families is FAMILIES and _is_enough(made, pool):
             break
     return codes
+
+
+def looks_inside(codes: Mapping[str, Codes], pool: Pool) -> bool:
+    """Return whether most outputs are frequent, or some event looks inside them; by the choosing half."""
+    rare = likelihood(pool)[pool.chooses] == 0
+    return bool(rare.mean() < 0.5) or any(name not in _FROM_OUTSIDE for name in codes)
 
 
 def _is_enough(codes: Codes, pool: Pool) -> bool:

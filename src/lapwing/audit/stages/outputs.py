@@ -1,4 +1,4 @@
-"""Outputs of any form, brought to one form: numbers, keys, and a code that is equal iff outputs are equal.
+"""Outputs of any form, brought to one form: numbers, words, and a code that is equal iff outputs are equal.
 
 Outputs are an array (one output per row) or a list of objects: numbers, texts, lists of keys, None, errors.
 Floats are told apart by their bits, so that 0.0 and -0.0 differ.
@@ -6,36 +6,23 @@ Floats are told apart by their bits, so that 0.0 and -0.0 differ.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.audit.stages.inside import Inside, Raised, canonical, kind_of
 from lapwing.core.noise import permutation, random_bytes
 
 Outputs = NDArray[Any] | Sequence[object]
 Codes = NDArray[np.int64]
-_MOST_COLUMNS = 32
-_MOST_TEXT = 500  # characters of an error's message
+MOST_COLUMNS = 128
+_LOOKED_AT = 1000  # outputs on each side that choose the columns
+_COMPARED = 400_000  # numbers that are compared in order to choose the columns
 _MOST_SHOWN = 60  # characters of an output in a witness
-_SIMPLE = (bool, int, float, str, bytes, type(None))
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """An error as an output: its class and its message."""
-
-    kind: str
-    message: str = ""
-
-    @classmethod
-    def of(cls, error: BaseException) -> Raised:
-        """Return the output that stands for an error."""
-        return cls(type(error).__name__, str(error)[:_MOST_TEXT])
 
 
 def outcomes(release: Callable[[], object]) -> Callable[[int], list[object]]:
@@ -56,10 +43,11 @@ class Pool:
 
     Args:
         exact: One code per output, equal iff the outputs are equal.
-        numbers: The outputs as rows of whole numbers or floats; None if no output is a number. What is no
-            number is NaN.
+        numbers: The numbers in the outputs as rows of floats, the columns that differ most in the choosing
+            half first; None if there are none in that half. What is no number is NaN.
+        whole: The same of outputs that are whole numbers of 64 bits, not rounded; None for others.
         kinds: One code per output for its type, its length and the class of its error.
-        tokens: The keys (elements) of each output; None if no output is a collection.
+        words: The keys, elements and words of each output; None if there are none in the choosing half.
         is_other: Whether an output was drawn on the second input.
         chooses: Whether an output is in the half that chooses events. The rest is fresh.
         nans: The number of outputs with NaN in them.
@@ -67,9 +55,10 @@ class Pool:
     """
 
     exact: Codes
-    numbers: NDArray[Any] | None
+    numbers: NDArray[np.float64] | None
+    whole: NDArray[np.int64] | None
     kinds: Codes
-    tokens: list[tuple[str, ...]] | None
+    words: list[set[str]] | None
     is_other: NDArray[np.bool_]
     chooses: NDArray[np.bool_]
     nans: int
@@ -93,21 +82,41 @@ def pooled(one: Outputs, other: Outputs) -> Pool:
     if isinstance(both, np.ndarray):
         rows = both[order]
         kinds = np.zeros(2 * size, dtype=np.int64)
-        nans = int(np.isnan(rows).any(axis=1).sum())
-        return Pool(_equal_rows(rows), rows, kinds, None, is_other, chooses, nans, rows)
+        exact, numbers = _equal_rows(rows), rows.astype(np.float64)
+        first = most_telling(numbers, chooses, is_other)
+        whole = rows[:, first] if rows.dtype.kind == "i" else None
+        nans = int(np.isnan(numbers).any(axis=1).sum())
+        return Pool(exact, numbers[:, first], whole, kinds, None, is_other, chooses, nans, rows)
     mixed = [both[place] for place in order]
-    texts = [canonical(value) for value in mixed]
+    kinds_of = [kind_of(value) for value in mixed]
+    inside = [Inside(value) for value in mixed]
+    words = [each.words for each in inside]
     return Pool(
-        _equal_texts(texts), _numbers(mixed, chooses), _equal_texts([kind_of(value) for value in mixed]),
-        _tokens(mixed), is_other, chooses, sum(kind_of(value) == "NaN" for value in mixed), mixed,
+        _equal_texts([canonical(value) for value in mixed]),
+        _numbers([each.numbers for each in inside], chooses, is_other),
+        None,
+        _equal_texts(kinds_of),
+        words if any(words[place] for place in np.flatnonzero(chooses)) else None,
+        is_other, chooses, kinds_of.count("NaN"), mixed,
     )  # fmt: skip
+
+
+def joined(parts: Sequence[Outputs | Raised]) -> Outputs:
+    """Return the outputs of several calls as one; a call that raised is one output."""
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) == len(parts) and len({(part.shape[1:], part.dtype) for part in arrays}) == 1:
+        return np.concatenate(arrays)
+    outputs: list[object] = []
+    for part in parts:
+        outputs += [part] if isinstance(part, Raised) else _listed(part)
+    return outputs
 
 
 def _together(one: Outputs, other: Outputs) -> NDArray[Any] | list[object]:
     """Return rows of whole numbers or floats if all outputs are such rows of one form; else a list."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape:
         first, second = _rows(one), _rows(other)
-        if first is not None and second is not None and first.dtype == second.dtype:
+        if first is not None and second is not None and one.dtype == other.dtype:
             return np.concatenate([first, second])
     return [*_listed(one), *_listed(other)]
 
@@ -150,97 +159,55 @@ def _equal_rows(rows: NDArray[Any]) -> Codes:
 
 
 def _equal_texts(texts: Sequence[str]) -> Codes:
-    """Return one number per text, equal iff the texts are."""
-    known: dict[str, int] = {}
-    return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
+    """Return one number per text, equal iff the texts are, in an order that no other text decides."""
+    known = {text: code for code, text in enumerate(sorted(set(texts)))}
+    return np.array([known[text] for text in texts], dtype=np.int64)
 
 
-def canonical(value: object) -> str:
-    """Return a text that is equal iff two outputs are. Of an unknown class it is the class's name."""
-    value = _plain(value)
-    if isinstance(value, float):
-        text = value.hex()
-    elif isinstance(value, _SIMPLE):
-        text = repr(value)
-    elif isinstance(value, list | tuple):
-        text = f"[{','.join(map(canonical, value))}]"
-    elif isinstance(value, set | frozenset):
-        text = f"{{{','.join(sorted(map(canonical, value)))}}}"
-    elif isinstance(value, dict):
-        text = f"{{{','.join(f'{canonical(key)}:{canonical(item)}' for key, item in value.items())}}}"
-    elif isinstance(value, Raised):
-        text = f"raised {value.kind}: {value.message}"
-    else:
-        text = type(value).__qualname__
-    return text
+def most_telling(
+    rows: NDArray[np.float64], chooses: NDArray[np.bool_], is_other: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Return the columns, those first whose distributions on both inputs differ most in the choosing half."""
+    if rows.shape[1] == 1:
+        return np.zeros(1, dtype=np.int64)
+    most = max(_COMPARED // (2 * rows.shape[1]), 100)
+    places = np.concatenate([np.flatnonzero(chooses & side)[:most] for side in (~is_other, is_other)])
+    return np.argsort(-separations(rows[places], is_other[places]), kind="stable").astype(np.int64)
 
 
-def _plain(value: object) -> object:
-    """Return NumPy's numbers and arrays as Python's, and an error as what it raised."""
-    if isinstance(value, np.generic | np.ndarray):
-        plain: object = value.tolist()
-        return plain
-    return Raised.of(value) if isinstance(value, BaseException) else value
+def separations(rows: NDArray[np.float64], is_other: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return for each column the greatest difference of the two distribution functions (Kolmogorov)."""
+    known = np.where(np.isnan(rows), -np.inf, rows)
+    order = np.argsort(known, axis=0, kind="stable")
+    ordered = np.take_along_axis(known, order, axis=0)
+    one, other = max(int((~is_other).sum()), 1), max(int(is_other.sum()), 1)
+    heights = np.cumsum(np.where(is_other[order], 1 / other, -1 / one), axis=0)
+    is_end = np.ones(ordered.shape, dtype=bool)
+    is_end[:-1] = ordered[1:] != ordered[:-1]
+    apart: NDArray[np.float64] = (np.abs(heights) * is_end).max(axis=0)
+    return apart
 
 
-def kind_of(value: object) -> str:
-    """Return an output's type, its length and the class of its error, in words."""
-    value = _plain(value)
-    if isinstance(value, Raised):
-        return f"raised {value.kind}"
-    if isinstance(value, list | tuple | set | frozenset | dict | str | bytes):
-        return f"{type(value).__name__} of length {len(value)}"
-    if isinstance(value, float) and math.isnan(value):
-        return "NaN"
-    return type(value).__name__
+def _numbers(
+    entries: Sequence[dict[str, float]], chooses: NDArray[np.bool_], is_other: NDArray[np.bool_]
+) -> NDArray[np.float64] | None:
+    """Return the numbers in the outputs as rows; NaN where an output has none.
 
-
-def _numbers(values: Sequence[object], chooses: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-    """Return the numbers in the outputs as rows of floats; NaN where an output has none.
-
-    A single number is one column; of a list each place, and of a mapping each key, is a column. Only
-    columns that are frequent in the choosing half are taken.
+    The columns are those that differ most between the inputs, among some of the choosing half.
     """
-    entries = [dict(_entries(value)) for value in values]
-    seen = Counter(name for each, is_in in zip(entries, chooses, strict=True) if is_in for name in each)
-    columns = {name: place for place, (name, _) in enumerate(seen.most_common(_MOST_COLUMNS))}
-    if not columns:
+    looked_at = np.concatenate(
+        [np.flatnonzero(chooses & side)[:_LOOKED_AT] for side in (~is_other, is_other)]
+    )
+    seen = Counter(name for place in looked_at for name in entries[place])
+    most = max(_COMPARED * 5 // max(len(looked_at), 1), 1)
+    names = [name for name, _ in sorted(seen.items(), key=lambda item: (-item[1], item[0]))[:most]]
+    if not names:
         return None
-    rows = np.full((len(values), len(columns)), np.nan)
-    for place, each in enumerate(entries):
-        for name, number in each.items():
-            if name in columns:
-                rows[place, columns[name]] = number
-    return rows
+    tried = _table([entries[place] for place in looked_at], names)
+    order = np.argsort(-separations(tried, is_other[looked_at]), kind="stable")
+    return _table(entries, [names[column] for column in order[:MOST_COLUMNS]])
 
 
-def _entries(value: object) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of one output by the names of their columns."""
-    value = _plain(value)
-    if isinstance(value, dict):
-        items: Iterable[tuple[object, object]] = value.items()
-    elif isinstance(value, list | tuple):
-        items = enumerate(value[:_MOST_COLUMNS])
-    else:
-        items = ((None, value),)
-    for name, number in items:
-        if isinstance(number, bool | int | float):
-            try:
-                yield canonical(name), float(number)
-            except OverflowError:
-                yield canonical(name), float("inf")
-
-
-def _tokens(values: Sequence[object]) -> list[tuple[str, ...]] | None:
-    """Return the keys of each output that is a collection."""
-    tokens = [_keys(value) for value in values]
-    return tokens if any(tokens) else None
-
-
-def _keys(value: object) -> tuple[str, ...]:
-    value = _plain(value)
-    if isinstance(value, dict):
-        return tuple({canonical(key) for key in value})
-    if isinstance(value, list | tuple | set | frozenset):
-        return tuple({canonical(item) for item in value})
-    return ()
+def _table(entries: Sequence[dict[str, float]], names: Sequence[str]) -> NDArray[np.float64]:
+    nan = float("nan")
+    return np.array([[each.get(name, nan) for name in names] for each in entries], dtype=np.float64)

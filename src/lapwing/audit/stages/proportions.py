@@ -22,7 +22,8 @@ SPARE_BITS = 48  # beyond those that distinguish the error from 0
 
 def proportion_at_least(hits: int, trials: int, error: float) -> float:
     """Return a lower bound on a probability; it is wrong with probability at most `error`."""
-    return 1 - proportion_at_most(trials - hits, trials, error)
+    above = proportion_at_most(trials - hits, trials, error)
+    return max(math.nextafter(1 - above, 0), 0.0) if above < 1 else 0.0
 
 
 def proportion_at_most(hits: int, trials: int, error: float) -> float:

@@ -20,8 +20,8 @@ from fractions import Fraction
 import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.stages.events import FAMILIES, Family, applicable, best_event
-from lapwing.audit.stages.outputs import Outputs, pooled
+from lapwing.audit.stages.events import FAMILIES, Family, applicable, best_event, looks_inside
+from lapwing.audit.stages.outputs import Outputs, joined, pooled
 from lapwing.audit.stages.proportions import proportion_at_least, proportion_at_most
 from lapwing.core.exact import Number, inside_unit, whole
 from lapwing.core.losses import Pair, checked_delta, not_negative
@@ -32,6 +32,8 @@ Draw = Callable[[int], Outputs]
 MOST_DRAWS = 2_000_000
 QUICK_DRAWS = 20_000
 _LEAST_DRAWS = 64
+_TRIED_DRAWS = 2_000  # drawn before a stage says that draws are too few, if that is possible at all
+_MOST_LATE = 10  # times the allowed seconds, for these draws
 _CALLS = 8  # the draws on each input come from so many calls of different sizes
 _ROUNDING = 1e-9  # of ε, for floats
 
@@ -74,6 +76,7 @@ class SampledVerdict:
     families: tuple[str, ...]
     events: tuple[CountedEvent, ...]
     nans: int
+    is_blind: bool = False  # outputs are all different, and no event looked inside them
 
     @property
     def at_least(self) -> float:
@@ -181,7 +184,7 @@ def _run(
     notes: list[str] = []
     for place, pair in enumerate(pairs, 1):
         budget.progress(f"sampled: pair {place} of {len(pairs)}")
-        draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls)
+        draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls, families)
         if _largest(draws // 2, points[0], each / 4) <= claimed:
             why = (
                 f"{draws:,} draws on each input ({pair.description}) could not contradict ε = {claimed:g}, "
@@ -190,6 +193,12 @@ def _run(
             return StageResult(Stage.SAMPLED, 0, claimed, unable=why)
         outputs, seconds = _drawn(pair, draws, limits.calls)
         verdict = _judged(pair, outputs, points, each, families)
+        if verdict.is_blind and verdict.holds:
+            why = (
+                f"outputs are all different ({pair.description}), and no event looks inside them: return "
+                "numbers, texts, lists or mappings"
+            )
+            return StageResult(Stage.SAMPLED, 0, claimed, unable=why)
         verdicts.append(verdict)
         notes += _told(pair, verdict, seconds)
         if not verdict.holds:
@@ -208,18 +217,19 @@ def _told(pair: SampledPair, verdict: SampledVerdict, seconds: tuple[float, floa
     return notes
 
 
-def _affordable(pair: SampledPair, budget: StageBudget, pairs: int, calls: int) -> int:
+def _affordable(
+    pair: SampledPair, budget: StageBudget, pairs: int, calls: int, families: Mapping[str, Family]
+) -> int:
     """Return the number of draws on each input, from the times of a pilot whose outputs are thrown away.
 
-    A call is taken to cost a fixed time and a time for each draw.
+    A call is taken to cost a fixed time and a time for each draw. Judging costs time, too.
     """
     most = MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
     seconds, start = budget.seconds / pairs, time.monotonic()
     times: list[tuple[int, float]] = []
     for size in (1, 4, 64, 1024, 16_384):
         begin = time.monotonic()
-        pair.one(size)
-        pair.other(size)
+        outputs = pair.one(size), pair.other(size)
         times.append((size, time.monotonic() - begin))
         spent = time.monotonic() - start
         # The next call would take up to 16 times as long. The first one may be slow only once.
@@ -229,9 +239,26 @@ def _affordable(pair: SampledPair, budget: StageBudget, pairs: int, calls: int) 
     # The first call may make tables; it counts only if there is no other.
     (fewer, quick), (more, slow) = times[min(1, len(times) - 1)], times[-1]
     each = (slow - quick) / (more - fewer) if more > fewer and slow > 1.2 * quick else slow / more
+    judged = judging_seconds(outputs, families) if len(outputs[0]) == len(outputs[1]) else 0.0
+    each, spent = each + judged, time.monotonic() - start
     fixed = min(seconds_of for _, seconds_of in times)  # the least: a pause of the machine is no cost
     left = seconds - spent - calls * max(fixed - each, 0.0)
-    return int(max(min(most, 0.7 * max(left, 0.0) / max(each, 1e-9)), _LEAST_DRAWS)) // 4 * 4
+    least = _TRIED_DRAWS if _TRIED_DRAWS * each < _MOST_LATE * seconds else _LEAST_DRAWS
+    return int(max(min(most, 0.7 * max(left, 0.0) / max(each, 1e-9)), least)) // 4 * 4
+
+
+def judging_seconds(outputs: tuple[Outputs, Outputs], families: Mapping[str, Family] = FAMILIES) -> float:
+    """Return the seconds that judging takes for each draw on both inputs, from two sizes of a pilot."""
+    size = len(outputs[0])
+    if size < _LEAST_DRAWS:
+        return 0.0
+    times = []
+    for part in (size // 4, size):
+        start = time.perf_counter()
+        pool = pooled(outputs[0][:part], outputs[1][:part])
+        applicable(pool, families)
+        times.append(time.perf_counter() - start)
+    return max(times[1] - times[0], 0.0) / (size - size // 4)
 
 
 def _drawn(
@@ -251,15 +278,7 @@ def _drawn(
             if len(outputs) != number:
                 raise BadValue(f"asked for {number} outputs, but got {len(outputs)}: return one per draw")
             parts[side].append(outputs)
-    return (_joined(parts[0]), _joined(parts[1])), (seconds[0], seconds[1])
-
-
-def _joined(parts: Sequence[Outputs]) -> Outputs:
-    arrays = [part for part in parts if isinstance(part, np.ndarray)]
-    forms = {(part.shape[1:], part.dtype) for part in arrays}
-    if len(arrays) == len(parts) and len(forms) == 1:
-        return np.concatenate(arrays)
-    return [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+    return (joined(parts[0]), joined(parts[1])), (seconds[0], seconds[1])
 
 
 def _judged(
@@ -291,6 +310,7 @@ def _judged(
         tuple(codes),
         tuple(events),
         pool.nans,
+        not looks_inside(codes, pool),
     )
 
 
@@ -328,6 +348,18 @@ def _could_show(trials: int, point: Pair, error: float) -> float | None:
     return high
 
 
+def _least_revealed(trials: int, point: Pair, error: float) -> float | None:
+    """Return the least probability of an output that reveals the input and is shown; None if none is."""
+    claimed, delta = float(point[0]), float(point[1])
+    if _shown((trials, 0), trials, delta, error) <= claimed:
+        return None
+    low, high = 0, trials
+    while high - low > max(low // 64, 1):
+        middle = (low + high) // 2
+        low, high = (low, middle) if _shown((middle, 0), trials, delta, error) > claimed else (middle, high)
+    return high / trials
+
+
 def _result(
     verdicts: Sequence[SampledVerdict],
     points: Sequence[Pair],
@@ -349,17 +381,27 @@ def _result(
     violation = next((found for verdict in verdicts if (found := verdict.violation)), None)
     fewest = min(verdict.draws for verdict in verdicts)
     could = _could_show(fewest // 2, points[0], each)
+    claimed = float(points[0][0])
+    if could is None and violation is None:
+        why = f"{fewest:,} draws on each input could not have shown any violation: allow more seconds"
+        return StageResult(Stage.SAMPLED, 0, claimed, unable=why)
+    revealed = _least_revealed(fewest // 2, points[0], each)
+    if revealed is not None:
+        notes.append(
+            "an output that reveals the input would be shown if its probability is at least about "
+            f"{revealed:.2g}; what happens less often is not seen"
+        )
     return StageResult(
         Stage.SAMPLED,
         checks=sum(len(verdict.events) for verdict in verdicts),
-        claimed=float(points[0][0]),
+        claimed=claimed,
         measured=max(verdict.at_least for verdict in verdicts),
         could_show=could,
         witness=None if violation is None else _witness(violation, each),
         notes=(
             division,
-            "could show: the ε of the worst pair of laws (randomized response with δ) that is shown in "
-            f"half of the runs with {fewest // 2:,} fresh draws on each input",
+            "could show: the ε that is shown in half of the runs for the easiest law (randomized response "
+            f"with δ), with {fewest // 2:,} fresh draws on each input; other laws need more",
             *notes,
         ),
     )

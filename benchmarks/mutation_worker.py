@@ -17,6 +17,7 @@ from lapwing.audit.registry.composed_losses import loss_cases
 from lapwing.audit.registry.mechanisms import mechanism_cases
 from lapwing.audit.registry.sensitivities import sensitivity_cases
 from lapwing.audit.stages import exact, replay, sampled
+from lapwing.core.budget import price
 
 DRAWS = 20_000
 QUICK = StageBudget(seconds=1.0, error=1e-6, is_thorough=False)
@@ -47,11 +48,11 @@ class Watched:
 
         def compared(loss: Any, limit: Any) -> Any:
             for name, one in (("used", loss), ("limit", limit)):
-                costs = replay.price(one, replay.ORDERS).costs
+                costs = price(one, replay.ORDERS).costs
                 self.found[USED].setdefault(f"{self.case}: {name}", [float(cost) for cost in costs])
             return price_of(loss, limit)
 
-        exact._Judged.violation = judged  # type: ignore[method-assign]
+        exact._Judged.violation = judged  # type: ignore[method-assign, assignment]
         replay._exceeded = compared
 
 

@@ -1,6 +1,6 @@
 """A mutation run: a number or operator that decides privacy is changed. The auditor must see it.
 
-    .venv/bin/python benchmarks/mutations.py [--only laplace] [--every 5] [--list] [--json FILE]
+    .venv/bin/python -m benchmarks.mutations [--only laplace] [--every 5] [--list] [--json FILE]
 
 The mutants are in the functions of TARGETS: scales, rates, sensitivities, probabilities, losses, and the
 division of a budget. LEFT_OUT names all other functions of the same files that have arithmetic, each with
@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from mutation_targets import EXPLAINED, LEFT_OUT, SAMPLERS, TARGETS
+from benchmarks.mutation_targets import EXPLAINED, LEFT_OUT, SAMPLERS, TARGETS
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src"

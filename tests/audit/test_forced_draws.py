@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def test_choices_and_coins_follow_their_descriptions() -> None:
     scores, rate = [0, 3, 1], Fraction(1, 2)
     for kind, law in (("Exponential", laws.exponential), ("PermuteAndFlip", laws.permute_and_flip)):
         mechanism = getattr(copy, kind).for_epsilon(1, sensitivity=1)
-        assert same(draws.law(lambda mechanism=mechanism: mechanism.sample(scores)), law(scores, rate))
+        assert same(draws.law(partial(mechanism.sample, scores)), law(scores, rate))
 
 
 def test_a_quantile_and_a_report_follow_their_descriptions() -> None:

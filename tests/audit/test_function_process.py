@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lapwing.audit.function_process import AuditedFunction, FunctionEnded, decoded
-from lapwing.audit.stages.outputs import Raised
+from lapwing.audit.stages.inside import Raised
 from lapwing.errors import BadParameter
 
 SOURCE = """

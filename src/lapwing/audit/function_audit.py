@@ -213,7 +213,9 @@ class _JudgedDraws:
     gives one outcome. Both ways get a share of the error.
     """
 
-    def __init__(self, function: AuditedFunction, number: int, processes: int, pairs: Sequence[int]) -> None:
+    def __init__(
+        self, function: AuditedFunction, number: int, processes: int, pairs: Sequence[int]
+    ) -> None:
         self.number = number
         self._function, self._processes, self._groups = function, processes, pairs
         self._drawn: dict[tuple[int, int], Outputs] = {}

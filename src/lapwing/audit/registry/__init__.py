@@ -21,8 +21,8 @@ def cases() -> list[AuditCase]:
         ['Laplace', 'Laplace shares', 'Gaussian']
     """
     from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
-    from lapwing.audit.registry.joint_noise_cases import joint_noise_cases  # noqa: PLC0415
     from lapwing.audit.registry.composed_losses import loss_cases  # noqa: PLC0415
+    from lapwing.audit.registry.joint_noise_cases import joint_noise_cases  # noqa: PLC0415
     from lapwing.audit.registry.learning import learning_cases  # noqa: PLC0415
     from lapwing.audit.registry.mechanisms import mechanism_cases  # noqa: PLC0415
     from lapwing.audit.registry.preliminary import preliminary_cases  # noqa: PLC0415

@@ -139,7 +139,7 @@ class AuditCase:
         epsilon: The claimed ε.
         delta: The claimed δ.
         stages: A function for each stage that applies.
-        reason: Why there is no stage beyond sampling; empty if there is one.
+        reason: Why a stage that one would expect is missing; empty if none is.
 
     Example:
         >>> from lapwing.audit import cases

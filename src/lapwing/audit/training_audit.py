@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult
 from lapwing.audit.query_audit import AUDITOR, audited_policy
-from lapwing.audit.stages.canaries import Included, canary_stage
+from lapwing.audit.stages.canaries import Included, OneRun, canary_stage
 from lapwing.audit.stages.coupling import coupled
 from lapwing.audit.stages.replay import Compose, ReplayPair, replay_stage, sequential
 from lapwing.audit.training_runs import SEEDS, composed_apart, watching, with_extra
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 UNITS = 40
 CANARIES, GUESSES = 1000, 300
+ERROR = StageBudget().error / 2  # the share of canaries
 KEY = b"the halves of an audit"
 _SEARCHED = 100_000
 Pick = Callable[
@@ -79,11 +81,26 @@ def pipeline_case(
             Stage.REPLAY, float(tried.epsilon), lambda: attempt_replay(pipeline, features)
         )
     }
-    if not pipeline.trainer.is_statistic:
+    reason = ""
+    if not pipeline.trainer.is_statistic and not _canaries_can_show(tried.epsilon, pipeline.delta):
+        reason = (
+            f"there are no canaries: with δ = {float(pipeline.delta):g} they could show nothing at the error "
+            "of an audit. A smaller delta in the pipeline allows them"
+        )
+    elif not pipeline.trainer.is_statistic:
         stages[Stage.CANARIES] = with_extra(
             Stage.CANARIES, float(tried.epsilon), lambda: pipeline_canaries(pipeline, features, tried)
         )
-    return AuditCase(name, Family.TRAINER, tuple(covers), tried.epsilon, pipeline.delta, stages)
+    return AuditCase(name, Family.TRAINER, tuple(covers), tried.epsilon, pipeline.delta, stages, reason)
+
+
+def _canaries_can_show(epsilon: Fraction, delta: Fraction) -> bool:
+    """Return whether guesses that are all right would contradict the claim, at the error of an audit."""
+    try:
+        OneRun(epsilon, delta, Fraction(ERROR), CANARIES, GUESSES, GUESSES)
+    except BadParameter:
+        return False
+    return True
 
 
 def _attempts(pipeline: Pipeline) -> list[PlannedAttempt]:

@@ -133,6 +133,8 @@ def show_report(report: AuditReport) -> None:
         for one in report.violations:
             _show_witness(out, one)
         if len(report.cases) == 1:
+            if report.cases[0].case.reason:
+                out.print(Text(f"  Note: {report.cases[0].case.reason}.", style="dim"))
             for result in report.cases[0].stages:
                 for line in result.notes:
                     out.print(Text(f"  {result.stage.value}: {line}", style="dim"))

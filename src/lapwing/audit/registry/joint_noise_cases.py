@@ -200,7 +200,7 @@ def contribution_case(name: str, kind: type[Statistic], spec: dict[str, Any], no
             yield ReplayPair(one.description, bound(one.one), other, one.is_equal)
 
     def run(budget: StageBudget) -> StageResult:
-        return replay_stage(pairs, bound(()).plan.loss, epsilon=EPSILON)(budget)
+        return replay_stage(pairs, bound(()).plan.loss, epsilon=EPSILON, delta=needs.delta)(budget)
 
     return AuditCase(name, Family.PROTOCOL, (kind, Contribution), EPSILON, needs.delta, {Stage.REPLAY: run})
 
@@ -268,7 +268,8 @@ def vector_case() -> AuditCase:
             yield ReplayPair(f"the numbers {one} and {other}", bound(one), bound(other))
 
     def run(budget: StageBudget) -> StageResult:
-        return replay_stage(pairs, bound([0] * length).plan.loss, epsilon=EPSILON)(budget)
+        charged = bound([0] * length).plan.loss
+        return replay_stage(pairs, charged, epsilon=EPSILON, delta=needs.delta)(budget)
 
     name = "joint statistic: a vector"
     return AuditCase(

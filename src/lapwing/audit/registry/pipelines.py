@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import AUDITOR, query_replay
 from lapwing.audit.registry.aggregates import WARDS, built_in_policy
-from lapwing.audit.training_audit import attempt_replay, pipeline_canaries
+from lapwing.audit.training_audit import attempt_replay
 from lapwing.audit.training_runs import with_extra
 from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.binding.bind import bind_with_text
@@ -78,20 +78,10 @@ def attempt_case(
     make: Callable[[], Any],
     *,
     delta: Fraction = DELTA,
-    has_canaries: bool = False,
 ) -> AuditCase:
     """Return the case of an attempt: train on one half of the units, validate on the other."""
-
-    def canaries() -> RunStage:
-        from lapwing.learn.pipelines.training import first_and_last_attempt  # noqa: PLC0415 (an extra)
-
-        pipeline, features = make()
-        return pipeline_canaries(pipeline, features, first_and_last_attempt(pipeline, 1)[0])
-
     claimed = float(EPSILON)
     stages = {Stage.REPLAY: with_extra(Stage.REPLAY, claimed, lambda: attempt_replay(*make()))}
-    if has_canaries:
-        stages[Stage.CANARIES] = with_extra(Stage.CANARIES, claimed, canaries)
     return AuditCase(name, Family.TRAINER, covers, EPSILON, delta, stages)
 
 
@@ -105,7 +95,7 @@ def pipeline_cases() -> tuple[AuditCase, ...]:
     return (
         attempt_case(
             "attempt: linear regression", (_HALVES, calibration, f"{_PIPELINES}.attempt.ModelWork"),
-            lambda: _pipeline(number, "linear regression", {}, error), has_canaries=True,
+            lambda: _pipeline(number, "linear regression", {}, error),
         ),
         attempt_case(
             "attempt: network", (_HALVES, calibration, f"{_PIPELINES}.network.Network"),

@@ -246,7 +246,7 @@ class _JudgedDraws:
         left = budget.seconds - (time.monotonic() - begin) - processes * start_up
         most = _MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
         cost = sum(each) + judged * pairs
-        least = _LEAST_DRAWS if _LEAST_DRAWS * cost < _MOST_LATE * budget.seconds else 64
+        least = _LEAST_DRAWS if _LEAST_DRAWS * cost < _MOST_LATE * max(budget.seconds, 1.0) else 64
         affordable = max(0.7 * max(left, 0.0) / cost, least)
         number = int(min(most, affordable, 2 * _MOST_BYTES / max(size, 1))) // 4 * 4
         # Pairs that one process draws: by the bytes of their outputs, and by its time.

@@ -357,8 +357,7 @@ def test_the_same_noise_in_two_columns_is_caught_by_their_difference() -> None:
         return rows
 
     verdict = attack_pair(SampledPair("", draw(3), draw(4)), 1, draws=1_000, error=ERROR)
-    assert verdict.violation is not None
-    assert verdict.violation.family == "difference of columns"
+    assert {event.family for event in verdict.events if event.is_violation} >= {"difference of columns"}
 
 
 def test_outputs_into_which_no_event_looks_are_not_passed() -> None:

@@ -64,6 +64,31 @@ def strange(data, size):
 def texts_only(data, size):
     return [data.upper()] * size
 
+def suppressed(data, size):
+    return [len(data) if len(data) >= 20 else -1] * size
+
+def single(data, size):
+    return np.array([len(data)]) if size == 1 and len(data) <= 1 else len(data) + noise(1, size)
+
+def ordered(data, size):
+    return np.sort(good(data, size)) if size > 2 else good(data, size)
+
+def few_seeds(data, size):
+    seed = int(rng.integers(128))
+    return count(data) + np.random.default_rng(seed).integers(0, 50, size)
+
+def small(data, size):
+    return noise(1, size).astype(np.int8 if len(data) % 2 else np.int64)
+
+def rare_nan(data, size):
+    bits = (rng.random(size) < 1 / (1 + np.e)) ^ (len(data) > 10)
+    rare = rng.random(size) < 2e-4
+    return np.where(rare, np.nan, bits.astype(int)) if rare.any() else bits.astype(int)
+
+def generator(data, size):
+    for _ in range(size):
+        yield 1 // int(rng.integers(8) > 0)
+
 def nan(data, size):
     return np.full(size, np.nan)
 """
@@ -112,7 +137,45 @@ def test_a_seed_that_is_used_twice_is_caught(path: str, name: str, event: str) -
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("same_noise", "depend on each other"), ("by_size", "depend on `size`")]
+    ("name", "event"), [("few_seeds", "few seeds"), ("small", "the type of an output")]
+)
+def test_few_seeds_and_types_are_caught(path: str, name: str, event: str) -> None:
+    result = audited(path, name)
+    assert result.witness is not None
+    assert event in result.witness.event
+
+
+def test_a_count_that_is_exact_for_many_rows_is_caught_by_the_default_pairs(path: str) -> None:
+    case = case_of_function(f"{path}:suppressed", 1)
+    result = case.stages[Stage.SAMPLED](StageBudget(seconds=5, is_thorough=False))
+    assert result.witness is not None
+
+
+def test_the_contract_is_checked_on_every_side(path: str) -> None:
+    case = case_of_function(f"{path}:single", 1, pairs=[*ONE_PAIR, *ONE_PAIR, [[], [1]]])
+    result = case.stages[Stage.SAMPLED](StageBudget(seconds=5, is_thorough=False))
+    assert "on `size`" in result.unable
+
+
+def test_the_type_of_a_whole_call_is_no_event(path: str) -> None:
+    """A rare NaN makes its call's array one of floats. The function is private."""
+    result = audited(path, "rare_nan")
+    assert result.holds, result
+
+
+def test_what_a_generator_raises_is_an_outcome(path: str) -> None:
+    case = case_of_function(f"{path}:generator", 1, pairs=ONE_PAIR)
+    result = case.stages[Stage.SAMPLED](StageBudget(seconds=1, is_thorough=False))
+    assert result.holds, result
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("same_noise", "depend on each other"),
+        ("ordered", "depend on each other"),
+        ("by_size", "depend on `size`"),
+    ],
 )
 def test_outputs_that_are_not_independent_are_not_judged(path: str, name: str, why: str) -> None:
     result = audited(path, name)

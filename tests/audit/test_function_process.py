@@ -40,6 +40,23 @@ def ends(data, size):
 def reads(data, size):
     return [sys.stdin.read(), os.environ.get("SECRET")][:size]
 
+def bad_reply(data, size):
+    open(os.path.join(sys.argv[1], "reply.json"), "w").write("{")
+    os._exit(0)
+
+def pipe(data, size):
+    os.mkfifo(os.path.join(sys.argv[1], "reply.json"))
+    os._exit(0)
+
+def large(data, size):
+    return [[0.5] * 200_000] * size
+
+def address(data, size):
+    raise ValueError(f"no value for {object()!r}")
+
+def text(data, size):
+    return "x" * size
+
 def quits(data, size):
     sys.exit("bye")
 """
@@ -84,11 +101,29 @@ def test_each_call_gets_its_own_copy_of_the_data(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("hangs", "stopped after 1 seconds"), ("eats", "memory"), ("ends", "exit status 3")]
+    ("name", "why"),
+    [
+        ("hangs", "stopped after 1 seconds"),
+        ("eats", "memory"),
+        ("ends", "exit status 3"),
+        ("bad_reply", "cannot be read"),
+        ("pipe", "cannot be read"),
+    ],
 )
 def test_a_process_that_ends_without_a_reply_says_why(path: str, name: str, why: str) -> None:
     with pytest.raises(FunctionEnded, match=why):
         AuditedFunction(path, name, None, seconds=1 if name == "hangs" else 60).results([(0, 0, 1)])
+
+
+@pytest.mark.parametrize(("name", "why"), [("large", "short summary"), ("text", "returned a str")])
+def test_outputs_of_a_wrong_form_are_refused(path: str, name: str, why: str) -> None:
+    with pytest.raises(BadParameter, match=why):
+        AuditedFunction(path, name, None).results([(0, 0, 2)])
+
+
+def test_addresses_in_messages_are_left_out(path: str) -> None:
+    [outcome] = AuditedFunction(path, "address", None).results([(0, 0, 1)])
+    assert outcome == Raised("ValueError", "no value for <object object at 0x…>")
 
 
 def test_standard_input_and_the_environment_are_empty(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ _COINCIDENCE = 1e-12
 _TRIED = (1, 3)
 _SINGLES = 256  # calls with one output, on each side: compared with one call for as many
 _LENGTH = 40  # outputs of the calls that are compared with each other
-_FEWEST, _MOST = 12, 64  # such calls, on each side
+_FEWEST, _MOST = 24, 64  # such calls, on each side
 _CHECK_ERROR = 1e-8  # of saying that a function breaks its contract: it is then not judged
 _SINGLE = 64  # single outputs in each list of calls, at most
 _PARTS = 3
@@ -186,7 +186,7 @@ def _function_stage(function: AuditedFunction, trial: Trial, claim: tuple[Number
             witness = _repeated_seed(function, found)
             if witness is not None:
                 return StageResult(Stage.SAMPLED, 2, claimed, witness=witness)
-            contract = _Contract.of(function, found, 0.15 * budget.seconds / max(seconds, 1e-9))
+            contract = _Contract.of(function, found, 0.4 * budget.seconds / max(seconds, 1e-9))
             share = replace(budget, error=budget.error / _SHARES)
             witness = contract.repeated_calls() or contract.telling_types(claim, share.error)
             if witness is not None:
@@ -246,7 +246,7 @@ class _JudgedDraws:
         left = budget.seconds - (time.monotonic() - begin) - processes * start_up
         most = _MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
         cost = sum(each) + judged * pairs
-        least = _LEAST_DRAWS if _LEAST_DRAWS * cost < _MOST_LATE * budget.seconds else 64
+        least = _LEAST_DRAWS if _LEAST_DRAWS * cost < _MOST_LATE * max(budget.seconds, 1.0) else 64
         affordable = max(0.7 * max(left, 0.0) / cost, least)
         number = int(min(most, affordable, 2 * _MOST_BYTES / max(size, 1))) // 4 * 4
         # Pairs that one process draws: by the bytes of their outputs, and by its time.
@@ -278,7 +278,7 @@ class _JudgedDraws:
     def _parts(
         self, sides: Sequence[tuple[int, int]], sizes: Sequence[Sequence[int]]
     ) -> dict[tuple[int, int], list[Outputs | Raised]]:
-        """Return the outcomes of calls on all sides in a random order, one process for each list of sizes."""
+        """Return the outcomes of calls in a random order, from one process for each list of sizes."""
         parts: dict[tuple[int, int], list[Outputs | Raised]] = {side: [] for side in sides}
         for each in sizes:
             calls = [(*side, size) for side in sides for size in each]
@@ -345,7 +345,7 @@ class _Contract:
     def of(cls, function: AuditedFunction, found: Sequence[tuple[str, str]], outputs: float) -> _Contract:
         """Make the calls; about as many outputs on each side as is given."""
         sides = [(place, side) for place in range(len(found)) for side in (0, 1)]
-        singles = int(min(max(outputs / 4, 64), _SINGLES)) // 4 * 4
+        singles = int(min(max(outputs / 4, _SINGLES // 2), _SINGLES)) // 4 * 4
         count = int(min(max(outputs / 2 / _LENGTH, _FEWEST), _MOST)) // 2 * 2
         sizes = [*[1] * singles, singles, *[_LENGTH] * count]
         begin = time.monotonic()
@@ -390,7 +390,7 @@ class _Contract:
                 if texts in seen and chance < _COINCIDENCE:
                     return Witness(
                         pair=f"{self._words(place)}, twice",
-                        event=f"two of {len(calls)} calls gave the same outputs: noise comes from few seeds",
+                        event=f"two of {len(calls)} calls gave the same outputs: there are few seeds",
                         numbers={"equal outputs": len(texts), "probability by chance, at most": chance},
                     )
                 seen.add(texts)

@@ -246,26 +246,16 @@ def _read_safely() -> Iterator[None]:
     """Turn all that may be wrong with a reply into FunctionEnded."""
     try:
         yield
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OSError,
-        RecursionError,
-        OverflowError,
-    ) as error:
-        if isinstance(error, BadParameter):
-            raise
+    except BadParameter:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError, OverflowError):
         raise FunctionEnded("its reply cannot be read") from None
 
 
 def _refusal(name: str, form: str, call: dict[str, Any], size: int) -> str:
     asked = f"{name}(data, {size}) must return {size} outputs, but "
     if form == "large":
-        return (
-            f"{asked}returned too many bytes (64 KiB an output, 512 MiB a process). Return a short summary"
-        )
+        return f"{asked}returned more than 64 KiB an output or 512 MiB in all. Return a short summary"
     if form == "nothing":
         return f"{asked}returned None. Return a list or an array"
     if form == "length":

@@ -11,6 +11,7 @@ depend on the others. Only of calls with one output the type is told.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import difflib
@@ -66,10 +67,8 @@ def main(folder: Path) -> None:
 
 def _end_with_the_parent() -> None:
     """Ask Linux to end this process when the one that started it ends."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):  # another system
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, _KILL)
-    except (OSError, AttributeError):
-        pass  # another system
 
 
 def _limit(memory: int, seconds: int) -> None:
@@ -130,7 +129,7 @@ def _short(data: object) -> str:
     return text if len(text) <= 60 else f"{text[:40]} … {text[-15:]}"
 
 
-def _called(
+def _called(  # noqa: PLR0911  each refusal is a reply
     function: Callable[[Any, int], Any], data: Any, size: int, file: BufferedWriter
 ) -> dict[str, Any]:
     """Call the function once, on a copy of the data, and write its outputs."""

@@ -84,8 +84,8 @@ def pipeline_case(
     reason = ""
     if not pipeline.trainer.is_statistic and not _canaries_can_show(tried.epsilon, pipeline.delta):
         reason = (
-            f"there are no canaries: with δ = {float(pipeline.delta):g} they could show nothing at the error "
-            "of an audit. A smaller delta in the pipeline allows them"
+            f"there are no canaries: with δ = {float(pipeline.delta):g} they could show nothing at the "
+            "error of an audit. A smaller delta in the pipeline allows them"
         )
     elif not pipeline.trainer.is_statistic:
         stages[Stage.CANARIES] = with_extra(

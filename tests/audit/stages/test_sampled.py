@@ -11,8 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.audit.case import Stage, StageBudget
-from lapwing.audit.stages.events import FAMILIES
-from lapwing.audit.stages.outputs import Outputs, outcomes
+from lapwing.audit.stages import outputs as outputs_module
+from lapwing.audit.stages.events import FAMILIES, applicable, best_event
+from lapwing.audit.stages.inside import canonical
+from lapwing.audit.stages.outputs import Outputs, Pool, outcomes, pooled
 from lapwing.audit.stages.sampled import Draw, SampledPair, attack_pair, sampled_stage
 from lapwing.core.laplace import Laplace
 from lapwing.core.noise import bernoulli, discrete_gaussian, discrete_laplace, uniform_int
@@ -289,13 +291,143 @@ def test_four_families_cost_little_of_the_shown_bound() -> None:
     many = {**four, "order again": FAMILIES["order of numbers"]}
     one = {"likelihood order": FAMILIES["likelihood order"]}
     # 1.3 times the draws of one family show as much.
-    alone = np.median(
+    alone = np.mean(
         [attack_pair(_laplace("0.8"), 1, draws=20_000, error=1e-6, families=one).at_least for _ in range(9)]
     )
-    among = np.median(
+    among = np.mean(
         [
             attack_pair(_laplace("0.8"), 1, draws=26_000, error=1e-6, families=many).at_least
             for _ in range(9)
         ]
     )
     assert among > alone
+
+
+def _nonce(size: int) -> list[int]:
+    return [int(number) for number in uniform_int(0, 1 << 48, size)]
+
+
+FORMS: dict[str, Callable[[int, int], object]] = {
+    "text": lambda nonce, count: f"{nonce:012x} {count:03d}",
+    "digits of a text": lambda nonce, count: f"{count}.{nonce:015d}",
+    "bytes": lambda nonce, count: nonce.to_bytes(6, "little") + bytes([count]),
+    "nested mapping": lambda nonce, count: {"answer": {"count": count + nonce / 2**60}},
+    "nested list": lambda nonce, count: [[[count + nonce / 2**60]]],
+    "records": lambda nonce, count: {"id": f"{nonce:x}", "rows": [{"name": "all", "count": count}]},
+    "set of texts": lambda nonce, count: {f"{nonce:x}:{count}"},
+    "error": lambda nonce, count: ValueError(f"{nonce} of {count}"),
+    "tuple or list": lambda nonce, count: [nonce] if count == 3 else (nonce,),
+    "payload of NaN": lambda nonce, count: [
+        float(np.array([0x7FF8 << 48 | count], dtype=np.uint64).view(np.float64)[0]),
+        nonce,
+    ],
+    "a late key": lambda nonce, count: (
+        {f"k{place}": nonce % (place + 7) for place in range(50)} | {"k40": count}
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_exact_count_inside_outputs_that_are_all_different_is_caught(form: str) -> None:
+    def draw(count: int) -> Draw:
+        return lambda size: [FORMS[form](nonce, count) for nonce in _nonce(size)]
+
+    assert attack_pair(SampledPair("", draw(3), draw(3)), 1, draws=200, error=ERROR).holds
+    assert not attack_pair(SampledPair("", draw(3), draw(4)), 1, draws=400, error=ERROR).holds
+
+
+def test_an_exact_cell_of_a_wide_histogram_is_caught() -> None:
+    def draw(count: int) -> Draw:
+        def rows(size: int) -> Outputs:
+            noisy = discrete_laplace(50, 100 * size).reshape(size, 100)
+            noisy[:, 70] = count
+            return noisy
+
+        return rows
+
+    assert not attack_pair(SampledPair("", draw(3), draw(4)), 1, draws=400, error=ERROR).holds
+
+
+def test_the_same_noise_in_two_columns_is_caught_by_their_difference() -> None:
+    def draw(count: int) -> Draw:
+        def rows(size: int) -> Outputs:
+            noise = discrete_laplace(10**6, size)
+            return np.column_stack([discrete_laplace(10**6, size), count + noise, noise])
+
+        return rows
+
+    verdict = attack_pair(SampledPair("", draw(3), draw(4)), 1, draws=1_000, error=ERROR)
+    assert {event.family for event in verdict.events if event.is_violation} >= {"difference of columns"}
+
+
+def test_outputs_into_which_no_event_looks_are_not_passed() -> None:
+    def sets(size: int) -> Outputs:
+        return [{(), (int(n),)} for n in uniform_int(0, 1 << 40, size)]
+
+    one = {"likelihood order": FAMILIES["likelihood order"]}
+    stage = sampled_stage([SampledPair("", sets, sets)], 1, families=one, draws=400)
+    result = stage(StageBudget(seconds=1, is_thorough=False))
+    assert not result.holds
+    assert "no event looks inside" in result.unable
+
+
+def test_an_unknown_class_is_refused() -> None:
+    pair = SampledPair("", lambda n: [object() for _ in range(n)], lambda n: [object() for _ in range(n)])
+    with pytest.raises(BadValue, match="cannot be told apart"):
+        attack_pair(pair, 1, draws=100, error=0.1)
+
+
+def test_codes_do_not_depend_on_the_type_of_the_whole_call() -> None:
+    """A rare NaN makes all numbers of its call floats: 1 and 1.0 are one output."""
+    assert canonical(1) == canonical(1.0) == canonical(np.uint8(1)) == canonical(True)
+    assert canonical(0.0) != canonical(-0.0)
+    assert canonical((1 << 53) + 1) != canonical(float(1 << 53))
+
+
+def test_which_families_apply_is_decided_by_the_choosing_half() -> None:
+    """The fresh half is replaced by other outputs, and neither families nor events change."""
+    texts = [f"{nonce} of {nonce % 3}" for nonce in _nonce(400)]
+    pool = pooled(texts, texts)
+    strange = [value if is_in else 7 for value, is_in in zip(pool.outputs, pool.chooses, strict=True)]
+    other = _pool_of(strange, pool)
+    assert list(applicable(pool, FAMILIES)) == list(applicable(other, FAMILIES))
+    for name, codes in applicable(other, FAMILIES).items():
+        before = applicable(pool, FAMILIES)[name]
+        one = best_event(before, pool, 0, is_reversed=False)
+        again = best_event(codes, other, 0, is_reversed=False)
+        assert one.share == again.share, name
+
+
+def _pool_of(outputs: list[object], pool: Pool) -> Pool:
+    size = len(outputs) // 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outputs_module, "permutation", np.arange)
+        return pooled(outputs[:size], outputs[size:])
+
+
+def test_the_notes_name_the_easiest_law_and_what_happens_too_rarely() -> None:
+    result = sampled_stage([_laplace(1)], 1, draws=20_000)(StageBudget())
+    assert any("for the easiest law" in note for note in result.notes)
+    [rarely] = [note for note in result.notes if "reveals the input" in note]
+    least = float(rarely.split("about ")[1].split(";")[0])
+    assert 0.001 < least < 0.01
+
+
+def test_a_stage_that_could_show_nothing_is_not_passed() -> None:
+    """One family could be shown with these draws, but not as many families as there are."""
+
+    def leak(bit: int) -> Draw:
+        return lambda size: [{"a": float(n), "b": str(n)} for n in _nonce(size)]
+
+    result = sampled_stage([SampledPair("", leak(0), leak(0))], 4, draws=1_700)(StageBudget())
+    assert "could not have shown any violation" in result.unable
+
+
+def test_slow_draws_get_a_least_number_before_the_stage_says_that_it_is_unable() -> None:
+    def slow(size: int) -> Outputs:
+        time.sleep(2e-4 * size)
+        return discrete_laplace(1, size)
+
+    result = sampled_stage([SampledPair("", slow, slow)], 1)(StageBudget(seconds=0.1))
+    assert result.holds
+    assert any("2,000 draws" in note for note in result.notes)

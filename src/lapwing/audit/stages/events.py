@@ -171,7 +171,7 @@ def _presence(pool: Pool, most: int) -> NDArray[np.int64] | None:
 
 
 def classifier(pool: Pool) -> Codes | None:
-    """Return bins of the score of a logistic regression on features, fitted to part of the choosing half."""
+    """Return bins of the score of a logistic regression on features, fitted to draws that choose."""
     has = None if pool.words is None else _presence(pool, _MOST_FEATURES)
     taken = [np.flatnonzero(pool.chooses & side)[:_MOST_FITTED] for side in (~pool.is_other, pool.is_other)]
     fitted = np.concatenate(taken)

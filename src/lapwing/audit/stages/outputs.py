@@ -167,7 +167,7 @@ def _equal_texts(texts: Sequence[str]) -> Codes:
 def most_telling(
     rows: NDArray[np.float64], chooses: NDArray[np.bool_], is_other: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Return the columns, those first whose distributions on both inputs differ most in the choosing half."""
+    """Return the columns; first those whose distributions differ most in the choosing half."""
     if rows.shape[1] == 1:
         return np.zeros(1, dtype=np.int64)
     most = max(_COMPARED // (2 * rows.shape[1]), 100)

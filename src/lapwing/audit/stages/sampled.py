@@ -243,7 +243,7 @@ def _affordable(
     each, spent = each + judged, time.monotonic() - start
     fixed = min(seconds_of for _, seconds_of in times)  # the least: a pause of the machine is no cost
     left = seconds - spent - calls * max(fixed - each, 0.0)
-    least = _TRIED_DRAWS if _TRIED_DRAWS * each < _MOST_LATE * seconds else _LEAST_DRAWS
+    least = _TRIED_DRAWS if _TRIED_DRAWS * each < _MOST_LATE * max(seconds, 1.0) else _LEAST_DRAWS
     return int(max(min(most, 0.7 * max(left, 0.0) / max(each, 1e-9)), least)) // 4 * 4
 
 

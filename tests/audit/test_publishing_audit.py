@@ -14,6 +14,7 @@ from lapwing.audit import publishing_audit
 from lapwing.audit.case import AuditCase, Stage, StageBudget, Witness
 from lapwing.audit.publishing_audit import case_of_release
 from lapwing.audit.registry.publishing import publishing_cases
+from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.gaussian import Gaussian
 from lapwing.errors import BadFile, BadParameter
 from lapwing.publish.census import census_release
@@ -155,8 +156,7 @@ def test_one_uncharged_step_among_many_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_conversion_that_claims_half_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = publishing_audit.zcdp_to_epsilon
-    monkeypatch.setattr(publishing_audit, "zcdp_to_epsilon", lambda *args: real(*args) / 2)
+    monkeypatch.setattr(publishing_audit, "zcdp_to_epsilon", lambda *args: zcdp_to_epsilon(*args) / 2)
     assert violation("independent").event == "the charge is more than the claim"
 
 

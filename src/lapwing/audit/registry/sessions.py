@@ -140,18 +140,18 @@ def _succeeds(way: Callable[[Any], object], session: AboveThresholdSession) -> b
 
 
 def _equal_pairs(budget: StageBudget) -> Iterator[ExactPair]:
-    """Yield the laws of the answers to equal values, of which one unit moves all."""
+    """Yield the laws of the answers to equal values. One unit moves all up, or all up and the last down."""
     for positives in (1, 2) if budget.is_thorough else (1,):
         terms = AboveThreshold.for_epsilon(EPSILON, sensitivity=1, positives=positives)
+        scales = terms.threshold_scale, terms.question_scale
         for value in (0, -5) if budget.is_thorough else (0,):
-            one, other = (
-                laws.above_threshold(
-                    [moved] * _QUESTIONS, positives, terms.threshold_scale, terms.question_scale
-                )
-                for moved in (value, value + 1)
-            )
-            words = f"above threshold, {positives} yeses: {_QUESTIONS} values {value}, and {value + 1}"
-            yield ExactPair(words, one, other, terms.loss, EPSILON)
+            equal = [value] * _QUESTIONS
+            one = laws.above_threshold(equal, positives, *scales)
+            for last in (1, -1):
+                moved = [*(asked + 1 for asked in equal[1:]), value + last]
+                other = laws.above_threshold(moved, positives, *scales)
+                words = f"above threshold, {positives} yeses: values {equal}, and {moved}"
+                yield ExactPair(words, one, other, terms.loss, EPSILON)
 
 
 def _equal(value: int) -> Draw:

@@ -200,18 +200,18 @@ def _run(
             )
             return StageResult(Stage.SAMPLED, 0, claimed, unable=why)
         verdicts.append(verdict)
-        notes += _told(pair, verdict, seconds)
+        notes += _told(pair, verdict, seconds if limits.calls > 1 else None)
         if not verdict.holds:
             break
     return _result(verdicts, points, budget, len(pairs), notes)
 
 
-def _told(pair: SampledPair, verdict: SampledVerdict, seconds: tuple[float, float]) -> list[str]:
-    one, other = (f"{1e6 * time_of / verdict.draws:.3g} µs" for time_of in seconds)
-    notes = [
-        f"{pair.description}: {verdict.draws:,} draws on each input; one output took {one} and {other} "
-        "(times are reported, not judged)"
-    ]
+def _told(pair: SampledPair, verdict: SampledVerdict, seconds: tuple[float, float] | None) -> list[str]:
+    """Return the number of draws, and their times if they were drawn one call after the other."""
+    notes = [f"{pair.description}: {verdict.draws:,} draws on each input"]
+    if seconds is not None:
+        one, other = (f"{1e6 * time_of / verdict.draws:.3g} µs" for time_of in seconds)
+        notes[0] += f"; one output took {one} and {other} (times are reported, not judged)"
     if verdict.nans:
         notes.append(f"{pair.description}: {verdict.nans:,} outputs have NaN, which counts as an outcome")
     return notes

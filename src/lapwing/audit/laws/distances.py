@@ -3,7 +3,7 @@
 Claim    `excess` is the least δ at ε, and `epsilon_at` the least ε at δ, of two laws in one direction.
 Because  P(S) <= e^ε Q(S) + δ must hold for each event S, and the event {p > e^ε q} needs the most δ:
          Σ max(0, p - e^ε q). Solved for ε, the best event has all outcomes above some ratio p / q.
-Test     tests/audit/laws/test_input_distances.py
+Test     tests/audit/laws/test_distances.py
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pytest
 
 from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, WITH_CHANCE, run_audit, run_case
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.planted import planted_bugs
 from lapwing.audit.registry import cases
 from lapwing.audit.report import html_report
 from lapwing.audit.stages.self_check import PlantedBug
@@ -19,6 +20,13 @@ from lapwing.errors import BadParameter, MissingExtra, Unavailable
 ONE = Fraction(1)
 QUICK = StageBudget(seconds=1, is_thorough=False)
 BROKEN = Witness("0 and 1", "the output is 0", {"P": 0.9}, 2.5)
+
+
+@pytest.fixture
+def one_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The self-check has one bug: all of them are tested elsewhere."""
+    bugs = [bug for bug in planted_bugs() if bug.stage is Stage.EXACT][:1]
+    monkeypatch.setattr("lapwing.audit.audit_run.planted_bugs", lambda: bugs)
 
 
 def held(stage: Stage) -> StageResult:
@@ -30,6 +38,7 @@ def case_with(**stages: Callable[[StageBudget], StageResult]) -> AuditCase:
     return AuditCase("a claim", Family.FUNCTION, (), ONE, Fraction(0), found)
 
 
+@pytest.mark.usefixtures("one_bug")
 def test_stages_run_cheapest_first_and_the_first_violation_is_the_last() -> None:
     seen: list[Stage] = []
 
@@ -59,6 +68,7 @@ def _raise(error: Exception) -> Callable[[StageBudget], StageResult]:
     return run
 
 
+@pytest.mark.usefixtures("one_bug")
 @pytest.mark.parametrize(
     "exact",
     [
@@ -80,12 +90,14 @@ def test_a_stage_that_could_not_run_is_named_and_does_not_pass(
     assert "could not run" in report.verdict
 
 
+@pytest.mark.usefixtures("one_bug")
 def test_a_case_of_which_no_stage_was_asked_for_does_not_pass() -> None:
     case = case_with(sampled=lambda _: held(Stage.SAMPLED))
     assert not run_audit([case], QUICK, stages=EXACT_STAGES).passed
     assert run_audit([case], QUICK, stages=ALL_STAGES).passed
 
 
+@pytest.mark.usefixtures("one_bug")
 def test_time_and_error_are_divided_over_all_stages_with_chance() -> None:
     budgets: list[StageBudget] = []
 
@@ -124,6 +136,7 @@ def _harmless() -> PlantedBug:
     return PlantedBug("harmless", "nothing is wrong", Stage.EXACT, lambda _: held(Stage.EXACT))
 
 
+@pytest.mark.usefixtures("one_bug")
 def test_an_audit_does_not_pass_if_a_claim_has_no_case() -> None:
     case = case_with(exact=lambda _: held(Stage.EXACT))
     report = run_audit([case], QUICK, uncovered=["mechanism Planted has no case"])
@@ -133,6 +146,7 @@ def test_an_audit_does_not_pass_if_a_claim_has_no_case() -> None:
     assert run_audit([case], QUICK).passed
 
 
+@pytest.mark.usefixtures("one_bug")
 def test_nothing_to_audit_and_senseless_limits_are_refused() -> None:
     case = case_with(exact=lambda _: held(Stage.EXACT))
     for claims, budget in (([], QUICK), ([case], StageBudget(seconds=0)), ([case], StageBudget(error=0.0))):
@@ -148,6 +162,7 @@ def test_a_report_is_plain_json() -> None:
     assert all(bug["caught"] for bug in found["self_check"])
 
 
+@pytest.mark.usefixtures("one_bug")
 def test_an_infinite_epsilon_is_told_in_json_and_html() -> None:
     worst = Witness("0 and 1", "no noise at all", {"true": math.inf}, math.inf)
     case = case_with(exact=lambda _: StageResult(Stage.EXACT, 1, 1.0, math.inf, witness=worst))
@@ -169,6 +184,11 @@ def test_replay_and_exact_probabilities_break_no_claim_of_lapwing(case: AuditCas
     result = run_case(case, QUICK, EXACT_STAGES)
     assert result.witness is None, result.witness
     assert result.unable == ()
+    for stage in result.stages:
+        if stage.stage is Stage.EXACT:
+            assert stage.checks >= 40
+            # The tried neighbours come near the claim, so that a violation would show.
+            assert stage.measured is None or 0.4 < stage.measured <= float(case.epsilon)
 
 
 @pytest.mark.slow

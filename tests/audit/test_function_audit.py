@@ -145,6 +145,7 @@ def test_few_seeds_and_types_are_caught(path: str, name: str, event: str) -> Non
     assert event in result.witness.event
 
 
+@pytest.mark.slow
 def test_a_count_that_is_exact_for_many_rows_is_caught_by_the_default_pairs(path: str) -> None:
     case = case_of_function(f"{path}:suppressed", 1)
     result = case.stages[Stage.SAMPLED](StageBudget(seconds=5, is_thorough=False))

@@ -30,6 +30,7 @@ def test_a_table_a_picture_and_json(shell: Shell, tmp_path: Path) -> None:
     assert found["protected"]["trials"] == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "epsilon"),
     [*product(ATTACKS, ["0.05", "8"]), *product(["linkage", "refill", "longitudinal"], ["1/3"])],

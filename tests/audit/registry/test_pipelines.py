@@ -14,6 +14,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow  # test_audit_run.py runs them, too
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_replay_holds(case: AuditCase) -> None:
     result = case.stages[Stage.REPLAY](StageBudget(is_thorough=False))

@@ -18,6 +18,7 @@ def test_each_method_has_a_case() -> None:
     assert sum("with a check" in case.name for case in CASES) == 3
 
 
+@pytest.mark.slow  # test_audit_run.py runs them, too
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_violation_is_found(case: AuditCase) -> None:
     found = case.stages[Stage.REPLAY](StageBudget(is_thorough=False))

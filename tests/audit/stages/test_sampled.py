@@ -286,6 +286,7 @@ class TestTheStage:
             sampled_stage([_laplace(1)], epsilon, delta)
 
 
+@pytest.mark.slow
 def test_four_families_cost_little_of_the_shown_bound() -> None:
     four = {name: FAMILIES[name] for name in ("likelihood order", "order of numbers", "last bits")}
     many = {**four, "order again": FAMILIES["order of numbers"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,19 @@ def test_the_system_stream_is_back_afterwards_also_after_an_error() -> None:
         pass
     assert vars(noise)["SYSTEM"] is SYSTEM
     assert noise.random_bytes(16) != noise.random_bytes(16)
+
+
+def test_a_context_that_outlives_its_block_draws_random_numbers_again() -> None:
+    """Also while another block is open, so that the coupled stream is still in place."""
+
+    def numbers() -> list[int]:
+        found: list[int] = noise.uniform_int(0, 1 << 62, 4).tolist()
+        return found
+
+    left_over = []
+    for _ in range(2):
+        with coupled(5):
+            inside = copy_context()
+        with coupled(6):
+            left_over.append(inside.run(numbers))
+    assert left_over[0] != left_over[1]

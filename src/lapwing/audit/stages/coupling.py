@@ -39,6 +39,7 @@ class _Draws:
 
     def __init__(self, seed: int) -> None:
         self._seed, self._calls = seed, 0
+        self.is_over = False  # a task that was started in the block may outlive it
         self._places: dict[str, int] = {}
 
     def next_call(self) -> None:
@@ -63,7 +64,9 @@ class _CoupledStream(SystemStream):
 
     def take(self, size: int) -> bytes:
         draws = _DRAWS.get()
-        return super().take(size) if draws is None else draws.take(size, _place())
+        if draws is None or draws.is_over:
+            return super().take(size)
+        return draws.take(size, _place())
 
 
 def _place() -> str:
@@ -119,4 +122,5 @@ def coupled(seed: int) -> Iterator[None]:
         with _installed(draws), observing(observer):
             yield
     finally:
+        draws.is_over = True
         _DRAWS.reset(token)

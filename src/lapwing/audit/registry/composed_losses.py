@@ -14,6 +14,7 @@ from lapwing.audit import laws
 from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.core.conversions import loss_to_epsilon
+from lapwing.core.fixed_run import FixedRun
 from lapwing.core.gaussian import Gaussian, GaussianShares
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import (
@@ -43,6 +44,7 @@ def loss_cases() -> list[AuditCase]:
         _case("releases about disjoint units", (Laplace,), _disjoint, ONE),
         _case("Gaussian noise on a sample", (Gaussian,), _samples, ONE, DELTA),
         _case("Gaussian noise for ρ", (Gaussian, GaussianShares), _for_rho, ONE, DELTA),
+        _case("runs of fixed steps", (Gaussian,), _fixed_runs, ONE, DELTA),
     ]
 
 
@@ -135,6 +137,20 @@ def _samples() -> Iterator[ExactPair]:
 def _mixed(absent: laws.Law, drawn: laws.Law, rate: Fraction) -> laws.Law:
     inside = laws.dec(rate)
     return {outcome: (1 - inside) * p + inside * drawn[outcome] for outcome, p in absent.items()}
+
+
+def _fixed_runs() -> Iterator[ExactPair]:
+    """Yield the laws of runs whose steps are fixed beforehand, beside the pair (ε, δ) that is charged."""
+    for sigma, rate, steps in ((Fraction(2), ONE, 1), (Fraction(2), ONE, 2), (ONE, Fraction(1, 10), 2)):
+        reach = _reach(sigma)
+        absent, drawn = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
+        there = _mixed(absent, drawn, rate)
+        noise = GaussianNoise(sigma, ONE, 1)
+        loss = FixedRun.of((noise if rate == 1 else SampledGaussian(rate, noise), steps), delta=DELTA)
+        one, other = laws.independent(*[absent] * steps), laws.independent(*[there] * steps)
+        epsilon, delta = loss.pair
+        name = f"{steps} steps at rate {rate}, σ = {sigma}: nobody, and a person"
+        yield ExactPair(name, one, other, loss, epsilon, delta)
 
 
 def _for_rho() -> Iterator[ExactPair]:

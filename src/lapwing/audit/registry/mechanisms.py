@@ -418,6 +418,13 @@ def _neighbours(rows: int, relation: Relation) -> Iterator[tuple[_Data, _Data]]:
     if relation is Relation.REPLACE:
         yield from _REPLACED
         yield (*(_FIRST,) * rows, 15), (15, *(_LAST,) * rows)
+    if rows > 1:  # each row that often: scores move as far as a unit of so many rows can move them
+        for one, other in (*_ADDED, *(_REPLACED if relation is Relation.REPLACE else ())):
+            yield _repeated(one, rows), _repeated(other, rows)
+
+
+def _repeated(data: _Data, rows: int) -> _Data:
+    return tuple(value for value in data for _ in range(rows))
 
 
 def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterator[ExactPair]:
@@ -435,7 +442,7 @@ def _quantile() -> AuditCase:
     half = Fraction(1, 2)
     median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
     epsilons = _numbers("1", "4", "1/5")
-    fractions = [(half, 1), (Fraction(9, 10), 2), (Fraction(0), 1)]
+    fractions = [(half, 2), (half, 1), (Fraction(9, 10), 2), (Fraction(0), 1)]
     settings = [(e, f, r, relation) for relation in Relation for f, r in fractions for e in epsilons]
     settings += [(ONE, Fraction(1), 3, relation) for relation in Relation]
     draws = [_sampled("rows (2, 3) and (2, 3, 8)", _chosen, median, [2, 3], [2, 3, 8])]

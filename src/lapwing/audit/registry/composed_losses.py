@@ -140,16 +140,22 @@ def _mixed(absent: laws.Law, drawn: laws.Law, rate: Fraction) -> laws.Law:
 
 
 def _fixed_runs() -> Iterator[ExactPair]:
-    """Yield the laws of runs whose steps are fixed beforehand, beside the pair (ε, δ) that is charged."""
-    for sigma, rate, steps in ((Fraction(2), ONE, 1), (Fraction(2), ONE, 2), (ONE, Fraction(1, 10), 2)):
+    """Yield the laws of runs whose steps are fixed beforehand, beside the pair (ε, δ) that is charged.
+
+    Of two dimensions, the second is the same for both inputs, and is left out of the laws.
+    """
+    two, tenth = Fraction(2), Fraction(1, 10)
+    for sigma, rate, steps, dimension in (
+        (two, ONE, 1, 1), (two, ONE, 2, 1), (ONE, tenth, 2, 1), (two, ONE, 2, 2), (two, tenth, 2, 2),
+    ):  # fmt: skip
         reach = _reach(sigma)
         absent, drawn = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
         there = _mixed(absent, drawn, rate)
-        noise = GaussianNoise(sigma, ONE, 1)
+        noise = GaussianNoise(sigma, ONE, dimension)
         loss = FixedRun.of((noise if rate == 1 else SampledGaussian(rate, noise), steps), delta=DELTA)
         one, other = laws.independent(*[absent] * steps), laws.independent(*[there] * steps)
         epsilon, delta = loss.pair
-        name = f"{steps} steps at rate {rate}, σ = {sigma}: nobody, and a person"
+        name = f"{steps} steps at rate {rate}, σ = {sigma}, {dimension} numbers: nobody, and a person"
         yield ExactPair(name, one, other, loss, epsilon, delta)
 
 

@@ -1,0 +1,1 @@
+"""Privacy reports: what an officer reads, signs and files."""

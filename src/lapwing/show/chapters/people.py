@@ -1,0 +1,7 @@
+"""The chapter "People"."""
+
+from __future__ import annotations
+
+from lapwing.show.topic import Chapter
+
+CHAPTER = Chapter("People", ())

@@ -1,20 +1,37 @@
 """One process of the mutation run (`benchmarks/mutations.py`): the quick audit of this copy of the package.
 
-Prints one JSON object: the outcome (caught, harmless, survived), by which stage, and why. Without a file it
-audits everything, and writes the true ε, the promises and the mechanisms of all cases as the baseline.
+It prints one JSON object: the outcome (caught, harmless, survived), by which stage, and why.
+
+Without a file it audits everything, a process for each stage of each case, and writes the baseline: the
+true ε, the promises, the seconds, and which functions of the package each stage called. A mutant of a
+function needs only the stages that call it: no other can change.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import lapwing
 from lapwing.audit.case import AuditCase, Stage, StageBudget
+from lapwing.audit.registry.aggregates import aggregate_cases
 from lapwing.audit.registry.composed_losses import loss_cases
+from lapwing.audit.registry.learning import learning_cases
 from lapwing.audit.registry.mechanisms import mechanism_cases
+from lapwing.audit.registry.protocols import protocol_cases
+from lapwing.audit.registry.publishing import publishing_cases
+from lapwing.audit.registry.randomizers import randomizer_cases
 from lapwing.audit.registry.sensitivities import sensitivity_cases
 from lapwing.audit.stages import exact, replay, sampled
 from lapwing.core.budget import price
@@ -23,6 +40,11 @@ DRAWS = 20_000
 QUICK = StageBudget(seconds=1.0, error=1e-6, is_thorough=False)
 Numbers = dict[str, list[float]]
 TRUE, PROMISED, USED = "true", "promised", "used"
+PACKAGE = str(Path(lapwing.__file__).parent) + os.sep
+FAMILIES: tuple[Callable[[], Iterable[AuditCase]], ...] = (
+    mechanism_cases, loss_cases, sensitivity_cases, randomizer_cases, aggregate_cases, protocol_cases,
+    publishing_cases, learning_cases,
+)  # fmt: skip
 
 
 class Watched:
@@ -56,6 +78,29 @@ class Watched:
         replay._exceeded = compared
 
 
+@contextmanager
+def calls_recorded() -> Iterator[set[str]]:
+    """Record which functions of the package are called, as "core/laplace.py: Laplace.sample"."""
+    seen: set[Any] = set()
+    names: set[str] = set()
+
+    def called(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            seen.add(frame.f_code)
+
+    threading.setprofile(called)
+    sys.setprofile(called)
+    try:
+        yield names
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        for code in seen:
+            if code.co_filename.startswith(PACKAGE):
+                function = code.co_qualname.split(".<locals>")[0]
+                names.add(f"{code.co_filename.removeprefix(PACKAGE)}: {function}")
+
+
 def tell(outcome: str, stage: str = "", why: str = "") -> None:
     """Print the outcome, and end."""
     print(json.dumps({"outcome": outcome, "stage": stage, "why": why}))
@@ -72,22 +117,55 @@ def attempt(watched: Watched, case: AuditCase, stage: Stage) -> None:
         tell("caught", stage.value, f"{case.name}: {result.witness.event[:60]}")
 
 
-def later_cases() -> Iterator[list[AuditCase]]:
-    """Yield the families that take longer to import and to run."""
-    from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
+Family = Callable[[], Iterable[AuditCase]]
 
-    yield aggregate_cases()
-    from lapwing.audit.registry.publishing import publishing_cases  # noqa: PLC0415
 
-    yield publishing_cases()
-    from lapwing.audit.registry.protocols import protocol_cases  # noqa: PLC0415
-    from lapwing.audit.registry.randomizers import randomizer_cases  # noqa: PLC0415
+def in_child(action: Callable[[], Any]) -> Any:
+    """Return the result of a function that runs in a process of its own. End if it fails."""
+    with tempfile.NamedTemporaryFile() as told:
+        child = os.fork()
+        if not child:
+            try:
+                Path(told.name).write_text(json.dumps(action()))
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        _, status = os.waitpid(child, 0)
+        if status:
+            tell("caught", why="without a change")
+        return json.loads(Path(told.name).read_text())
 
-    yield [*randomizer_cases(), *protocol_cases()]
-    from lapwing.audit.registry.learning import learning_cases  # noqa: PLC0415
 
-    # A network is trained on samples with the same noise and losses as DP-SGD, and takes 11 s.
-    yield [case for case in learning_cases() if "network" not in case.name]
+def record_baseline(place: Path) -> None:
+    """Run every stage without a change, each in a process of its own: caches would hide calls."""
+    found: dict[str, Numbers] = {TRUE: {}, PROMISED: {}, USED: {}}
+    stages: list[dict[str, Any]] = []
+    for family in FAMILIES:
+        for name, stage in in_child(partial(listed, family)):
+            one = in_child(partial(recorded, family, name, Stage(stage)))
+            for kind, numbers in one.pop("found").items():
+                found[kind].update(numbers)
+            stages.append(one)
+    place.write_text(json.dumps({"found": found, "stages": stages}))
+    tell("survived")
+
+
+def listed(family: Family) -> list[tuple[str, str]]:
+    """Return the names of the cases of a family, each with its stages without sampling."""
+    stages = (Stage.EXACT, Stage.REPLAY)
+    return [(case.name, one.value) for case in family() for one in stages if one in case.stages]
+
+
+def recorded(family: Family, name: str, stage: Stage) -> dict[str, Any]:
+    """Build a family and run one stage of one case. Return what it called and found."""
+    watched, start = Watched(), time.process_time()
+    with calls_recorded() as calls:
+        case = next(one for one in family() if one.name == name)
+        attempt(watched, case, stage)
+    seconds = time.process_time() - start
+    told = {"case": name, "stage": stage.value, "seconds": seconds, "calls": sorted(calls)}
+    return {**told, "found": watched.found}
 
 
 def changes(found: Numbers, before: Numbers) -> tuple[bool, bool]:
@@ -116,50 +194,29 @@ def judged(watched: Watched, before: dict[str, Numbers]) -> tuple[bool, str]:
     return is_harmless, ", ".join(words) or "no law and no charge moved"
 
 
-def main() -> None:  # noqa: C901, PLR0912 (one stage after another)
-    """Audit, cheapest stages first."""
-    file, place = sys.argv[1], Path(sys.argv[2])
-    before: dict[str, Numbers] | None = json.loads(place.read_text()) if file else None
-    watched = Watched()
-    module = f"lapwing.{file.removesuffix('.py').replace('/', '.')}"
-
-    def is_about_this(case: AuditCase) -> bool:
-        return any(one.__module__ == module for one in case.covers)
-
-    quick = [*mechanism_cases(), *loss_cases(), *sensitivity_cases()]
-    quick.sort(key=lambda case: not is_about_this(case))
-    if not file.startswith("sql/"):
-        for case in quick:
-            attempt(watched, case, Stage.EXACT)
-    if before is not None and not file.startswith("sql/"):
-        is_harmless, words = judged(watched, before)
-        if is_harmless:
-            tell("harmless", "measured", words)
-    if before is not None and "sampled" in sys.argv:
-        sampled._affordable = lambda *_: DRAWS
-        for case in quick:
-            if Stage.SAMPLED in case.stages and is_about_this(case):
-                attempt(watched, case, Stage.SAMPLED)
-    if "short" in sys.argv and before is not None and not file.startswith("sql/"):
-        tell("survived", why=judged(watched, before)[1])
-    for cases in later_cases():
-        for case in cases:
-            for stage in (Stage.REPLAY, Stage.EXACT):
-                if stage in case.stages:
-                    attempt(watched, case, stage)
-        if before is None or file.startswith("sql/"):
-            break  # queries alone use these files, and the baseline needs no more
-    if before is None:
-        place.write_text(json.dumps(watched.found))
-        tell("survived")
-    assert before is not None
+def main() -> None:
+    """Run the stages that call the function, cheapest first."""
+    file, function, place = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    if not file:
+        record_baseline(place)
+    baseline = json.loads(place.read_text())
+    reached = [one for one in baseline["stages"] if f"{file}: {function}" in one["calls"]]
+    if not reached:
+        tell("survived", why="no case calls this function")
+    cases = {case.name: case for family in FAMILIES for case in family()}
+    watched, before = Watched(), baseline["found"]
+    for one in sorted(reached, key=lambda one: float(one["seconds"])):
+        attempt(watched, cases[one["case"]], Stage(one["stage"]))
     is_harmless, words = judged(watched, before)
     if is_harmless:
         tell("harmless", "measured", words)
-    if file.startswith("sql/"):
-        less, more = changes(watched.found[USED], before[USED])
-        if less or more:
-            tell("harmless", "measured", "another division of the budget, found to be within the price")
+    if "sampled" in sys.argv:
+        sampled._affordable = lambda *_: DRAWS
+        for name in sorted({one["case"] for one in reached}):
+            if Stage.SAMPLED in cases[name].stages:
+                attempt(watched, cases[name], Stage.SAMPLED)
+    if file.startswith("sql/") and any(changes(watched.found[USED], before[USED])):
+        tell("harmless", "measured", "another division of the budget, found to be within the price")
     tell("survived", why=words)
 
 

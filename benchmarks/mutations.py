@@ -7,9 +7,9 @@ division of a budget. LEFT_OUT names all other functions of the same files that 
 the reason; the run stops if a function is in neither.
 
 Each mutant is a copy of the package with one change: a number goes up or down, `*` and `/`, `+` and `-`,
-or `min` and `max` are swapped, a factor or an exponent is dropped. A fresh process runs the quick stages,
-cheapest first, until one does not hold: exact (mechanisms, losses, sensitivities), 20,000 draws (for
-mutants inside of samplers), replays of queries, then of releases and of trainers.
+or `min` and `max` are swapped, a factor or an exponent is dropped. A fresh process runs those quick stages
+of the registry that call the changed function, cheapest first, until one does not hold. Mutants inside of
+samplers then meet 20,000 draws.
 
 Half of the changes only add noise or charge more. A mutant that survives is *harmless* if that is
 measured: on no pair of the registry the true ε rose or a charge fell, and at least one moved (or a budget
@@ -147,16 +147,12 @@ def _changed(node: ast.expr) -> Iterator[str]:
                 yield ast.unparse(node.left)
 
 
-def run(
-    package: Path, file: str, function: str, seconds: float, baseline: Path, *, is_short: bool = False
-) -> Tried:
+def run(package: Path, file: str, function: str, seconds: float, baseline: Path) -> Tried:
     """Whether the auditor sees something in this copy of the package, and what."""
     environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, str(HERE / "mutation_worker.py"), file, str(baseline)]
+    command = [sys.executable, str(HERE / "mutation_worker.py"), file, function, str(baseline)]
     if function in SAMPLERS.get(file, ()):
         command.append("sampled")
-    if is_short:
-        command.append("short")
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=seconds, check=False
@@ -175,7 +171,6 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take only every n-th mutant")
     parser.add_argument("--only", default="", help="take only files and functions with this in their names")
     parser.add_argument("--seconds", type=float, default=240, help="the time limit of one mutant")
-    parser.add_argument("--short", action="store_true", help="without replays (but for SQL)")
     parser.add_argument("--list", action="store_true", help="list the mutants, and run none")
     parser.add_argument("--json", type=Path, help="write the outcomes to this file")
     given = parser.parse_args()
@@ -200,10 +195,7 @@ def main() -> None:
             try:
                 target.write_text(mutant.text)
                 why = _explanation(mutant)
-                is_short = given.short or bool(why)  # one that was judged by hand needs no replays
-                outcome = run(
-                    copy, mutant.file, mutant.function, given.seconds, baseline, is_short=is_short
-                )
+                outcome = run(copy, mutant.file, mutant.function, given.seconds, baseline)
                 is_judged = outcome.outcome == "survived" and bool(why)
                 return Tried("harmless", "by hand", why) if is_judged else outcome
             finally:

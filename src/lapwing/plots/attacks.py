@@ -72,11 +72,11 @@ class DrawnAttack(Protocol):
 
     @property
     def title(self) -> str:
-        """What is attacked."""
+        """The subject of the attack."""
 
     @property
     def guesses(self) -> str:
-        """What is guessed."""
+        """The object of the guesses."""
 
     @property
     def without(self) -> str:

@@ -53,7 +53,7 @@ class OneQuestion:
 
     @property
     def public(self) -> dict[str, Any]:
-        """What a device needs."""
+        """The public part of the survey, which a device needs."""
         return self.design.public()
 
     def answer(self, code: int) -> dict[str, object]:

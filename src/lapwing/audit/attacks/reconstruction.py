@@ -34,7 +34,7 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Villages:
-    """Whether each person is ill, by village and house; the sets of houses; the target of each village."""
+    """People who are ill or not, by village and house, with the sets of houses and one target a village."""
 
     ill: NDArray[np.bool_]
     sets: NDArray[np.bool_]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,19 @@ def _sent(name: str, make: _Make, example: Randomizer, one: int, other: int) -> 
     return _case(name, make, example, draws)
 
 
+class _WithOptions(Protocol):
+    """A kind of randomizer that is made for a number of options."""
+
+    def for_epsilon(self, epsilon: Fraction | int, /, *, options: int) -> Randomizer:
+        """Return the randomizer for these options."""
+
+
+def _sized(name: str, kind: _WithOptions, options: tuple[int, ...], sampled: int, other: int) -> AuditCase:
+    """Return a case with these numbers of options. Answers 0 and `other` of `sampled` ones are drawn."""
+    example = kind.for_epsilon(1, options=sampled)
+    return _sent(name, lambda e: [kind.for_epsilon(e, options=k) for k in options], example, 0, other)
+
+
 def _none(epsilon: Fraction) -> list[Randomizer]:
     del epsilon
     return []
@@ -124,36 +138,12 @@ def randomizer_cases() -> list[AuditCase]:
     drawn_words = SampledPair("words 0 and 1023", _words(words, 0), _words(words, 1023))
     return [
         _sent("survey: two coins", _none, KaryResponse.two_coins(), 0, 1),
-        _sent(
-            "survey: one of several",
-            lambda e: [KaryResponse.for_epsilon(e, options=k) for k in (2, 3, 20)],
-            KaryResponse.for_epsilon(1, options=5), 0, 3,
-        ),
-        _sent(
-            "survey: subset",
-            lambda e: [SubsetSelection.for_epsilon(e, options=k) for k in (3, 9, 40)],
-            SubsetSelection.for_epsilon(1, options=6), 0, 5,
-        ),
-        _sent(
-            "survey: unary",
-            lambda e: [UnaryEncoding.for_epsilon(e, options=k) for k in (2, 6, 50)],
-            UnaryEncoding.for_epsilon(1, options=4), 0, 3,
-        ),
-        _sent(
-            "survey: Hadamard",
-            lambda e: [HadamardResponse.for_epsilon(e, options=k) for k in (3, 20, 1000)],
-            HadamardResponse.for_epsilon(1, options=7), 0, 6,
-        ),
-        _sent(
-            "survey: projective",
-            lambda e: [ProjectiveResponse.for_epsilon(e, options=k) for k in (6, 40, 1000)],
-            ProjectiveResponse.for_epsilon(1, options=13), 0, 12,
-        ),
-        _sent(
-            "survey: bits",
-            lambda e: [BitwiseResponse.for_epsilon(e, options=k) for k in (1, 4, 30)],
-            BitwiseResponse.for_epsilon(1, options=3), 0, 7,
-        ),
+        _sized("survey: one of several", KaryResponse, (2, 3, 20), 5, 3),
+        _sized("survey: subset", SubsetSelection, (3, 9, 40), 6, 5),
+        _sized("survey: unary", UnaryEncoding, (2, 6, 50), 4, 3),
+        _sized("survey: Hadamard", HadamardResponse, (3, 20, 1000), 7, 6),
+        _sized("survey: projective", ProjectiveResponse, (6, 40, 1000), 13, 12),
+        _sized("survey: bits", BitwiseResponse, (1, 4, 30), 3, 7),
         _sent("survey: square wave", _windows, SquareWave.for_epsilon(1, steps=6, none=False), 0, 6),
         _sent(
             "survey: no answer",

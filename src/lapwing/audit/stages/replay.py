@@ -187,7 +187,7 @@ class _Replays:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was compared, in words."""
+        """The comparison, in words."""
         compared = f"{self.pairs} pairs, {self.calls} calls of mechanisms compared"
         found = [compared, f"largest distance: {float(self.largest):.3g} of the declared one"]
         if self.errors:

@@ -37,7 +37,7 @@ class PlantedBug:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBug:
-    """Whether a planted bug was caught.
+    """The result of the check of one planted bug.
 
     Args:
         name: The bug's name.

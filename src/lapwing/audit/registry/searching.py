@@ -236,11 +236,12 @@ def _repeated_pairs(
             if is_pure:
                 for epsilon in (Fraction(1, 10), Fraction(1)):
                     one, other = (_response(epsilon, likely) for likely in (0, 2))
-                    loss = Repetition(Pure(epsilon), law, Fraction(0), padded=False).loss
-                    yield ExactPair(
-                        f"the best of {words} of responses at ε = {float(epsilon):g}",
-                        best(one), best(other), loss, loss.epsilon,
-                    )  # fmt: skip
+                    for delta in (Fraction(0), DELTA):  # with a δ, the Rényi curve may be the cheaper price
+                        loss = Repetition(Pure(epsilon), law, delta, padded=False).loss
+                        yield ExactPair(
+                            f"the best of {words}: responses at ε = {float(epsilon):g}, δ = {float(delta):g}",
+                            best(one), best(other), loss, loss.epsilon, loss.delta,
+                        )  # fmt: skip
             for sigma in (Fraction(2), Fraction(5)) if budget.is_thorough else (Fraction(2),):
                 noise, reach = Gaussian(sigma, Fraction(1), 1), math.ceil(14 * sigma)
                 loss = Repetition(noise.loss, law, DELTA, padded=False).loss

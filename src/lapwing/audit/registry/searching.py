@@ -239,7 +239,7 @@ def _repeated_pairs(
                     for delta in (Fraction(0), DELTA):  # with a δ, the Rényi curve may be the cheaper price
                         loss = Repetition(Pure(epsilon), law, delta, padded=False).loss
                         yield ExactPair(
-                            f"the best of {words}: responses at ε = {float(epsilon):g}, δ = {float(delta):g}",
+                            f"the best of {words}: responses, ε = {float(epsilon):g}, δ = {float(delta):g}",
                             best(one), best(other), loss, loss.epsilon, loss.delta,
                         )  # fmt: skip
             for sigma in (Fraction(2), Fraction(5)) if budget.is_thorough else (Fraction(2),):

@@ -27,12 +27,15 @@ import lapwing
 from lapwing.audit.case import AuditCase, Stage, StageBudget
 from lapwing.audit.registry.aggregates import aggregate_cases
 from lapwing.audit.registry.composed_losses import loss_cases
+from lapwing.audit.registry.joint_noise_cases import joint_noise_cases
 from lapwing.audit.registry.learning import learning_cases
 from lapwing.audit.registry.mechanisms import mechanism_cases
+from lapwing.audit.registry.preliminary import preliminary_cases
 from lapwing.audit.registry.protocols import protocol_cases
 from lapwing.audit.registry.publishing import publishing_cases
 from lapwing.audit.registry.randomizers import randomizer_cases
 from lapwing.audit.registry.sensitivities import sensitivity_cases
+from lapwing.audit.registry.sessions import session_cases
 from lapwing.audit.stages import exact, replay, sampled
 from lapwing.core.budget import price
 
@@ -42,8 +45,8 @@ Numbers = dict[str, list[float]]
 TRUE, PROMISED, USED = "true", "promised", "used"
 PACKAGE = str(Path(lapwing.__file__).parent) + os.sep
 FAMILIES: tuple[Callable[[], Iterable[AuditCase]], ...] = (
-    mechanism_cases, loss_cases, sensitivity_cases, randomizer_cases, aggregate_cases, protocol_cases,
-    publishing_cases, learning_cases,
+    mechanism_cases, session_cases, loss_cases, sensitivity_cases, randomizer_cases, aggregate_cases,
+    preliminary_cases, protocol_cases, joint_noise_cases, publishing_cases, learning_cases,
 )  # fmt: skip
 
 

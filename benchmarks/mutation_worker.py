@@ -13,17 +13,14 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-import lapwing
+from lapwing.audit.called_functions import called_functions
 from lapwing.audit.case import AuditCase, Stage, StageBudget
 from lapwing.audit.registry.aggregates import aggregate_cases
 from lapwing.audit.registry.composed_losses import loss_cases
@@ -43,7 +40,6 @@ DRAWS = 20_000
 QUICK = StageBudget(seconds=1.0, error=1e-6, is_thorough=False)
 Numbers = dict[str, list[float]]
 TRUE, PROMISED, USED = "true", "promised", "used"
-PACKAGE = str(Path(lapwing.__file__).parent) + os.sep
 FAMILIES: tuple[Callable[[], Iterable[AuditCase]], ...] = (
     mechanism_cases, session_cases, loss_cases, sensitivity_cases, randomizer_cases, aggregate_cases,
     preliminary_cases, protocol_cases, joint_noise_cases, publishing_cases, learning_cases,
@@ -79,29 +75,6 @@ class Watched:
 
         exact._Judged.violation = judged  # type: ignore[method-assign, assignment]
         replay._exceeded = compared
-
-
-@contextmanager
-def calls_recorded() -> Iterator[set[str]]:
-    """Record which functions of the package are called, as "core/laplace.py: Laplace.sample"."""
-    seen: set[Any] = set()
-    names: set[str] = set()
-
-    def called(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            seen.add(frame.f_code)
-
-    threading.setprofile(called)
-    sys.setprofile(called)
-    try:
-        yield names
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-        for code in seen:
-            if code.co_filename.startswith(PACKAGE):
-                function = code.co_qualname.split(".<locals>")[0]
-                names.add(f"{code.co_filename.removeprefix(PACKAGE)}: {function}")
 
 
 def tell(outcome: str, stage: str = "", why: str = "") -> None:
@@ -163,7 +136,7 @@ def listed(family: Family) -> list[tuple[str, str]]:
 def recorded(family: Family, name: str, stage: Stage) -> dict[str, Any]:
     """Build a family and run one stage of one case. Return what it called and found."""
     watched, start = Watched(), time.process_time()
-    with calls_recorded() as calls:
+    with called_functions() as calls:
         case = next(one for one in family() if one.name == name)
         attempt(watched, case, stage)
     seconds = time.process_time() - start

@@ -131,10 +131,7 @@ def _family(kind: type, module: ModuleType, bases: Mapping[type, Family]) -> Fam
             return family
     if _has_observed_method(kind):
         return Family.MECHANISM
-    has_loss = hasattr(kind, "loss") or any(
-        "loss" in vars(one).get("__annotations__", {}) for one in kind.__mro__
-    )
-    if module.__name__.startswith("lapwing.core") and has_loss and not issubclass(kind, Loss):
+    if module.__name__.startswith("lapwing.core") and _declares_loss(kind) and not issubclass(kind, Loss):
         return Family.MECHANISM
     return Family.TRAINER if _trains(kind) else None
 
@@ -175,10 +172,10 @@ def uncovered(cases: Iterable[AuditCase]) -> list[str]:
         claims = [*exported_claims(), *walked_claims()]
     except ImportError as error:  # also MissingExtra
         return [f"not all claims could be listed: {error}"]
-    covered = {_meant(case.family, one) for case in known for one in case.covers}
+    covered = {one for case in known for one in covered_objects(case)}
     missing: dict[Any, str] = {}  # by object: some are exported and walked
     for family, one in claims:
-        if (key := _meant(family, one)) not in covered:
+        if (key := meant_object(family, one)) not in covered:
             missing.setdefault(key, f"{family.value} {getattr(one, '__name__', one)} has no case")
     found = list(missing.values())
     for case in known:
@@ -189,7 +186,12 @@ def uncovered(cases: Iterable[AuditCase]) -> list[str]:
     return found
 
 
-def _meant(family: Family, one: Any) -> Any:
+def covered_objects(case: AuditCase) -> set[Any]:
+    """Return the classes and functions that a case says it covers; names that name none with its family."""
+    return {meant_object(case.family, one) for one in case.covers}
+
+
+def meant_object(family: Family, one: Any) -> Any:
     """Return the object that a dotted name names; other names with their family; objects as they are."""
     if not isinstance(one, str):
         return one

@@ -1,0 +1,64 @@
+"""Calls are recorded, also those of threads and of inner functions; and cases call what they cover."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import lapwing
+from lapwing.audit.called_functions import called_functions
+from lapwing.audit.case import Stage, StageBudget
+from lapwing.audit.registry import cases
+from lapwing.audit.registry.coverage import covered_objects, exported_claims, meant_object, walked_claims
+from lapwing.core.laplace import Laplace
+
+PACKAGE = Path(lapwing.__file__).parent
+QUICK = StageBudget(seconds=1.0, error=1e-6, is_thorough=False)
+
+
+def test_calls_are_recorded_also_in_threads() -> None:
+    with called_functions() as names:
+        noise = Laplace.for_epsilon(1, l1=1)
+        thread = Thread(target=noise.sample, args=([0],))
+        thread.start()
+        thread.join()
+    assert {"core/laplace.py: Laplace.for_epsilon", "core/laplace.py: Laplace.sample"} <= names
+    with called_functions() as none:
+        pass
+    assert none == set()
+
+
+def _own_functions(one: Any) -> set[str]:
+    """Return the functions of a class, or of the nearest base that has some; or the function itself."""
+    for kind in one.__mro__ if inspect.isclass(one) else (one,):
+        path = Path(inspect.getfile(kind)).relative_to(PACKAGE).as_posix()
+        place = f"{path}: {kind.__qualname__}"
+        if not inspect.isclass(kind):
+            return {place}
+        members = [getattr(each, "fget", None) or getattr(each, "__func__", None) or each
+                   for each in vars(kind).values()]  # fmt: skip
+        names = {each.__name__ for each in members if inspect.isfunction(each)}
+        if names:
+            return {f"{place}.{name}" for name in names}
+    return set()
+
+
+@pytest.mark.slow
+def test_every_claim_is_called_by_a_case_that_says_it_covers_it() -> None:
+    claims = {meant_object(*claim) for claim in (*exported_claims(), *walked_claims())}
+    claims = {one for one in claims if getattr(one, "__module__", "").startswith("lapwing.")}
+    called: dict[Any, set[str]] = defaultdict(set)
+    for case in cases():
+        with called_functions() as names:
+            for stage in (Stage.EXACT, Stage.REPLAY):
+                if stage in case.stages:
+                    case.stages[stage](QUICK)
+        for one in covered_objects(case):
+            called[one] |= names
+    assert len(claims) > 60
+    assert sorted(one.__qualname__ for one in claims if not _own_functions(one) & called[one]) == []

@@ -107,11 +107,11 @@ def show_adaptive(values: Mapping[str, Fraction], full: bool, progress: Progress
             "An analyst reads an answer, then decides what to ask next, and at which price. This is "
             "adaptive composition: the promise must hold for every such analyst.",
             "Adding up ε is always valid. With a δ above 0, a ledger may also count more tightly, because "
-            "the losses of many answers rarely all point in the same direction. The ledger runs seven "
-            "such filters, and refuses when none of them holds any more.",
+            "the losses of many answers rarely all point in the same direction. The ledger runs several "
+            "such filters side by side, and refuses when none of them holds any more.",
             f"After {many:,} answer{'s' * (many != 1)}, the plain sum is ε {short(float(many * price))}. "
             f"The ledger needs a lifetime ε of {short(curve[deltas.index(delta)][2])} at δ "
-            f"{short(float(delta))}, and more if δ is smaller.",
+            f"{short(float(delta))}. A smaller δ never needs less.",
             "Here an analyst chose each price after reading the earlier answers: the ε of "
             f"{len(asked.rows):,} answered questions adds up to {short(spent)}. Then the ledger refused: "
             f"{asked.refusal}.",
@@ -181,9 +181,11 @@ def _draw_adaptive(
         right.plot(deltas, [one[1] for one in curve], color=ORANGE)
         right.plot(deltas, [one[2] for one in curve], color=BLUE, marker="o", markersize=4)
         right.set_xscale("log")
+        is_clear = min(curve[0][1], top) - curve[0][2] > 0.15 * top  # room between the two lines
+        beside = (5, "bottom") if is_clear else (-6, "top")
         for place, name, shift, edge, colour in (
             (1, "added up", 4, "bottom", ORANGE),
-            (2, "ledger, for any analyst", -6, "top", BLUE),
+            (2, "ledger, for any analyst", *beside, BLUE),
         ):
             text, up, side = name, shift, edge
             above = curve[0][place] > top
@@ -196,7 +198,7 @@ def _draw_adaptive(
         right.set_xlabel("δ of the promise")
         for axes in (left, right):
             axes.axhline(float(epsilon), color=INK, linewidth=1.2, linestyle="--")
-        note_beside(
-            left, f"budget {short(float(epsilon))}", (0, float(epsilon)), (5, 3), va="bottom", size=9.5
-        )
+        budget = f"budget {short(float(epsilon))}"
+        at = (answers[-1], float(epsilon))
+        note_beside(left, budget, at, (-3, -4), ha="right", va="top", size=9.5)
         return figure

@@ -160,7 +160,7 @@ def _draw_per_person(found: Sequence[PersonalLoss]) -> Figure:
     ordered = sorted(found, key=lambda person: person.total)
     with style():
         figure, (axes,) = new_figure(
-            f"The same questions cost each person another amount: ε 0 to {short(float(ordered[-1].total))}",
+            f"The same questions cost people different amounts: ε 0 to {short(float(ordered[-1].total))}",
             "Blue: charged at the clinic, to the month of the first visit. Orange: charged at the school. "
             "For a person in both, the two add up.",
             size=(9.0, 2.4 + 0.3 * len(found)),

@@ -26,7 +26,7 @@ _GUESSES = 2_000
 
 def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     from lapwing.audit.laws import laplace, log_ratio
-    from lapwing.core.chances import odds_up, percent, percent_up, posterior
+    from lapwing.core.chances import percent, percent_up, posterior
     from lapwing.core.exact import exp_up, short
     from lapwing.core.losses import Repeated
     from lapwing.mechanisms import Laplace
@@ -54,9 +54,9 @@ def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -
             f"Each answer is a noisy count of the same people, with ε {short(float(epsilon))}. The noises "
             "are independent, so the probabilities of the answers multiply, and their ε adds up.",
             f"The sum is reached, not only an upper limit: some {k} answers together are "
-            f"{odds_up(exp_up(total))} times as likely with you as without you.",
-            f"From even odds, a guess from all {k} answers whether you are in the data is right in at "
-            f"most {_percent_up(last[3])} of the cases. With one answer the limit is {percent_up(alone)}.",
+            f"{short(float(exp_up(total)))} times as likely with you as without you.",
+            f"From even odds, a guess from all {k} answers whether you are in the data can be right in "
+            f"{_at_most(last[3])}. With one answer the limit is {percent_up(alone)}.",
             f"The best guess from these counts is right in {percent(Fraction(best_guess(truth, k)))} of "
             f"the cases. In {_GUESSES:,} runs now, it was right in {percent(Fraction(measured))}.",
             "So ε is no allowance for each question, each analyst or each study. What counts is the sum "
@@ -74,11 +74,11 @@ def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -
     )
 
 
-def _percent_up(share: float) -> str:
-    """Return a share in per cent, rounded up. A share below 1 is not called 100 %."""
+def _at_most(share: float) -> str:
+    """Return a limit in words. A share below 1 is not called 100 %."""
     from lapwing.core.chances import percent_up
 
-    return percent_up(share) if share < 1 - 1e-9 else "almost 100 %"
+    return f"at most {percent_up(share)} of the cases" if share < 1 - 1e-9 else "almost all cases"
 
 
 def _guessed_right(epsilon: Fraction, k: int) -> float:
@@ -333,7 +333,7 @@ CHAPTER = Chapter(
         Topic(
             "trials",
             "Can many harmless answers together expose somebody?",
-            (_LIFETIME, _whole("n", 100, 10, 1_000, "people who are attacked")),
+            (_LIFETIME, _whole("n", 50, 10, 1_000, "people who are attacked")),
             "attacks.md",
             _trials,
             has_full_version=True,

@@ -404,7 +404,7 @@ CHAPTER = Chapter(
                     "n", Fraction(10_000), Fraction(10), Fraction(100_000), "people asked", is_whole=True
                 ),
             ),
-            "survey.md",
+            "randomized_response.md",
             _curator_and_local,
         ),
     ),

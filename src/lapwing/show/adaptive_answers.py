@@ -159,8 +159,8 @@ def _draw_adaptive(
 
     with style():
         figure, (left, right) = new_figure(
-            f"A ledger that counts with δ can give {many:,} answer{'s' * (many != 1)} for ε "
-            f"{short(float(epsilon))}, whatever is asked next",
+            f"A ledger that counts with δ gives {many:,} answers at ε {short(lines[0][1])} for a total ε "
+            f"of {short(float(epsilon))}",
             "Total ε: added up (orange), by the ledger for any adaptive analyst (blue), and if all prices "
             "were fixed beforehand (grey). Dashed: the lifetime budget.",
             panels=2,

@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take only every n-th mutant")
     parser.add_argument("--first", type=int, default=0, help="begin with the mutant of this number")
     parser.add_argument(
-        "--baseline", type=Path, help="keep the numbers without a change here, or take them"
+        "--baseline", type=Path, help="a file that keeps the numbers without a change"
     )
     parser.add_argument("--only", default="", help="take only files and functions with this in their names")
     parser.add_argument("--seconds", type=float, default=240, help="the time limit of one mutant")

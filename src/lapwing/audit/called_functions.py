@@ -42,6 +42,6 @@ def called_functions() -> Iterator[set[str]]:
         threading.setprofile(None)
         for code in seen:
             path = Path(code.co_filename)
-            if path.is_relative_to(_PACKAGE):
+            if path.is_relative_to(_PACKAGE) and path != Path(__file__):
                 function = code.co_qualname.split(".<locals>")[0]
                 names.add(f"{path.relative_to(_PACKAGE).as_posix()}: {function}")

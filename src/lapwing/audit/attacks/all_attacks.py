@@ -40,7 +40,7 @@ ATTACKS: Mapping[str, Attack] = {
     for each in (
         Attack("linkage", "Rows without names still identify people", linkage),
         Attack("differencing", "The difference of two counts exposes one person", differencing),
-        Attack("averaging", "The mean of many noisy answers is exact", averaging),
+        Attack("averaging", "The mean of many noisy answers tells the truth", averaging),
         Attack("reconstruction", "Many rounded sums reveal nearly everybody's data", reconstruction),
         Attack("membership", "A model or a synthetic table reveals who was in the data", membership),
         Attack("refill", "A budget that refills every day exposes the person", refill),

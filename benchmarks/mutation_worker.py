@@ -3,8 +3,8 @@
 It prints one JSON object: the outcome (caught, harmless, survived), by which stage, and why.
 
 Without a file it audits everything, a process for each stage of each case, and writes the baseline: the
-true ε, the promises, the seconds, and which functions of the package each stage called. A mutant of a
-function needs only the stages that call it: no other can change.
+shares of bounds that are used up, the promises, the seconds, and which functions each stage called. A
+mutant of a function needs only the stages that call it: no other can change.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from lapwing.audit.stages import exact, replay, sampled
 from lapwing.core.budget import price
 
 DRAWS = 20_000
+MILLIONTH = 1e-6
 QUICK = StageBudget(seconds=1.0, error=1e-6, is_thorough=False)
 Numbers = dict[str, list[float]]
-TRUE, PROMISED, USED = "true", "promised", "used"
+SHARES, PROMISED, USED = "shares", "promised", "used"
 FAMILIES: tuple[Callable[[], Iterable[AuditCase]], ...] = (
     mechanism_cases, session_cases, loss_cases, sensitivity_cases, randomizer_cases, aggregate_cases,
     preliminary_cases, protocol_cases, joint_noise_cases, publishing_cases, learning_cases,
@@ -47,34 +48,37 @@ FAMILIES: tuple[Callable[[], Iterable[AuditCase]], ...] = (
 
 
 class Watched:
-    """The worst true ε of each case as a share of its claim, the promises, and the losses of calls."""
+    """What the stages compare: shares of bounds that are used up, promises, and losses of calls.
+
+    A share is the true value divided by the allowed one, the worst of all pairs of a setting: a change may
+    raise that of some pairs and not that of the worst one, which counts.
+    """
 
     def __init__(self) -> None:
-        self.found: dict[str, Numbers] = {TRUE: {}, PROMISED: {}, USED: {}}
+        self.found: dict[str, Numbers] = {SHARES: {}, PROMISED: {}, USED: {}}
         self.case = ""
-        judge, price_of = exact._Judged.violation, replay._exceeded
+        compared, price_of = exact._Judged._compared, replay._exceeded
 
-        def judged(one: Any) -> Any:
+        def recorded(one: Any) -> Any:
             key = f"{self.case}: {one.pair.description} {one.backwards}"
-            # A change may raise the ε of some pairs and not that of the worst one, which counts.
-            worst, share = (
-                self.found[TRUE].setdefault(key.split(" and ", maxsplit=1)[0].rpartition(":")[0], [0.0]),
-                float(one.epsilon),
-            )
-            worst[0] = max(worst[0], share / float(one.pair.epsilon))
-            promise = one.promise
-            bounds = [*(each[1] for each in promise.epsilons), *(each[1] for each in promise.renyi)]
-            self.found[PROMISED][key] = [float(each) for each in bounds]
-            return judge(one)
+            setting = key.split(" and ", maxsplit=1)[0].rpartition(":")[0]
+            shares = self.found[SHARES].setdefault(setting, [])
+            promised = self.found[PROMISED].setdefault(key, [])
+            for place, bound in enumerate(compared(one)):
+                shares += [0.0] * (place + 1 - len(shares))
+                share = float(bound.found / bound.allowed) if bound.allowed else float(bound.found > 0)
+                shares[place] = max(shares[place], share)
+                promised.append(float(bound.allowed))
+                yield bound
 
-        def compared(loss: Any, limit: Any) -> Any:
+        def priced(loss: Any, limit: Any) -> Any:
             for name, one in (("used", loss), ("limit", limit)):
                 costs = price(one, replay.ORDERS).costs
                 self.found[USED].setdefault(f"{self.case}: {name}", [float(cost) for cost in costs])
             return price_of(loss, limit)
 
-        exact._Judged.violation = judged  # type: ignore[method-assign, assignment]
-        replay._exceeded = compared
+        exact._Judged._compared = recorded  # type: ignore[method-assign, assignment]
+        replay._exceeded = priced
 
 
 def tell(outcome: str, stage: str = "", why: str = "") -> None:
@@ -115,7 +119,7 @@ def in_child(action: Callable[[], Any]) -> Any:
 
 def record_baseline(place: Path) -> None:
     """Run every stage without a change, each in a process of its own: caches would hide calls."""
-    found: dict[str, Numbers] = {TRUE: {}, PROMISED: {}, USED: {}}
+    found: dict[str, Numbers] = {SHARES: {}, PROMISED: {}, USED: {}}
     stages: list[dict[str, Any]] = []
     for family in FAMILIES:
         for name, stage in in_child(partial(listed, family)):
@@ -144,30 +148,29 @@ def recorded(family: Family, name: str, stage: Stage) -> dict[str, Any]:
     return {**told, "found": watched.found}
 
 
-def changes(found: Numbers, before: Numbers) -> tuple[bool, bool]:
+def changes(found: Numbers, before: Numbers, *, slack: float = 1e-12) -> tuple[bool, bool]:
     """Whether some number is below, and whether some number is above its value without the change."""
     below = above = False
     for key in found.keys() & before.keys():
         for one, other in zip(found[key], before[key], strict=False):
-            slack = 1e-12 * max(abs(one), abs(other))
-            below, above = below or one < other - slack, above or one > other + slack
+            room = slack * max(abs(one), abs(other))
+            below, above = below or one < other - room, above or one > other + room
     return below, above
 
 
 def judged(watched: Watched, before: dict[str, Numbers]) -> tuple[bool, str]:
     """Whether a survivor is harmless, by its numbers; and how they moved, in words."""
-    true_below, true_above = changes(watched.found[TRUE], before[TRUE])
+    share_below, share_above = changes(watched.found[SHARES], before[SHARES], slack=MILLIONTH)
     promise_below, promise_above = changes(watched.found[PROMISED], before[PROMISED])
     words = [
         text
         for text, holds in (
-            ("reveals less", true_below), ("reveals more", true_above),
+            ("uses less of its bounds", share_below), ("uses more of its bounds", share_above),
             ("charges less", promise_below), ("charges more", promise_above),
         )
         if holds
     ]  # fmt: skip
-    is_harmless = bool(words) and not true_above and not promise_below
-    return is_harmless, ", ".join(words) or "no law and no charge moved"
+    return bool(words) and not share_above, ", ".join(words) or "no law and no charge moved"
 
 
 def main() -> None:

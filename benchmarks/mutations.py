@@ -12,9 +12,10 @@ of the registry that call the changed function, cheapest first, until one does n
 samplers then meet 20,000 draws.
 
 Half of the changes only add noise or charge more. A mutant that survives is *harmless* if that is
-measured: on no pair of the registry the true ε rose or a charge fell, and at least one moved (or a budget
-was divided in another way, and its parts were still found to be within the price). EXPLAINED has what a
-person judged. All others are gaps. The share is: caught / (caught + gaps).
+measured: something moved, and no bound of the registry (ε, δ or a Rényi value) is used up to a larger
+share, beyond a millionth, than without the change; or a budget was divided in another way, and its parts
+were still found to be within the price. EXPLAINED has what a person judged. All others are gaps. The share
+is: caught / (caught + gaps).
 """
 
 from __future__ import annotations
@@ -170,9 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--every", type=int, default=1, help="take only every n-th mutant")
     parser.add_argument("--first", type=int, default=0, help="begin with the mutant of this number")
-    parser.add_argument(
-        "--baseline", type=Path, help="a file that keeps the numbers without a change"
-    )
+    parser.add_argument("--baseline", type=Path, help="a file that keeps the numbers without a change")
     parser.add_argument("--only", default="", help="take only files and functions with this in their names")
     parser.add_argument("--seconds", type=float, default=240, help="the time limit of one mutant")
     parser.add_argument("--list", action="store_true", help="list the mutants, and run none")

@@ -244,6 +244,8 @@ def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[E
         one, other = laws.shifted_pair(sums, 1)
         name = f"Gaussian shares, ε = {epsilon}, δ = {delta}, {present} honest of {of}: sums of 0 and 1"
         yield ExactPair(name, one, other, shares.loss, epsilon, delta)
+        for at in (epsilon, 2 * epsilon) if present == of else ():
+            yield ExactPair(f"{name}, δ at ε = {at}", one, other, shares.loss, at, shares.delta(at))
 
 
 def _gaussian_shares() -> AuditCase:

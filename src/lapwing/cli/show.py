@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from rich.console import Console
+    from rich.table import Table
 
     from lapwing.show.booklet import ShownTopic
     from lapwing.show.topic import Chapter, NumberTable, Topic
@@ -168,8 +169,9 @@ def _computed(topic: Topic, values: Mapping[str, Fraction], *, full: bool) -> Sh
 
 
 def _print(out: Console, one: ShownTopic) -> None:
+    from lapwing.show.booklet import given_options
     from lapwing.show.given_values import limits
-    from lapwing.show.topic import argument_page, cell_text
+    from lapwing.show.topic import argument_page
 
     out.print(Text(one.topic.question, style="bold"))
     out.print()
@@ -183,10 +185,10 @@ def _print(out: Console, one: ShownTopic) -> None:
         heading(out, "Numbers that you can change")
         rows = [
             (
-                f"--{parameter.name} {cell_text(_plain(one.values[parameter.name]))}",
+                option,
                 f"{parameter.meaning} ({limits(parameter)})",
             )
-            for parameter in one.topic.parameters
+            for parameter, option in zip(one.topic.parameters, given_options(one), strict=True)
         ]
         pairs(out, rows)
     out.print()
@@ -194,11 +196,7 @@ def _print(out: Console, one: ShownTopic) -> None:
     indented(out, f"Why it holds: {argument_page(one.topic)}. The picture: --plot FILE.{more}")
 
 
-def _plain(value: Fraction) -> float | int:
-    return int(value) if value.denominator == 1 else float(value)
-
-
-def _table(numbers: NumberTable) -> object:
+def _table(numbers: NumberTable) -> Table:
     from lapwing.show.topic import cell_text
 
     heads = list(numbers.heads)
@@ -210,7 +208,9 @@ def _table(numbers: NumberTable) -> object:
         heads.append("")
         for row, share in zip(rows, numbers.shares(), strict=True):
             row.append("▇" * round(BAR_WIDTH * share))
-    return table(*heads, right=right, rows=rows)
+    made = table(*heads, right=right, rows=rows)
+    made.columns[-1].no_wrap = numbers.bars is not None
+    return made
 
 
 def _show_all(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -133,11 +132,11 @@ def cell_text(value: Cell) -> str:
     """Return a cell as people read it: four digits, thousands apart, and – for none."""
     if value is None or isinstance(value, str):
         return "–" if value is None else value
-    if isinstance(value, Integral):
+    if not isinstance(value, float):  # also a whole number of numpy
         return f"{int(value):,}"
     if not math.isfinite(value):
         return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
-    if 1e4 <= abs(value) < 1e12:
+    if 1e3 <= abs(value) < 1e12:
         return f"{value:,.0f}"
     return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
@@ -149,6 +148,6 @@ def _plain(value: Fraction) -> float | int:
 def _json_cell(value: Cell) -> Cell:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, Integral):
+    if not isinstance(value, float):  # also a whole number of numpy
         return int(value)
     return float(value) if math.isfinite(value) else None

@@ -91,7 +91,7 @@ def _draw(noise: Laplace, width: int, exact: list[float], drawn: list[float]) ->
             f"Bars: the exact probability of the noise{_of_cells(width)}. Dots: {DRAWS:,} fresh draws. The "
             "outer bars also hold everything beyond them.",
         )
-        places = [place * width for place in range(-_SIDE, _SIDE + 1)]
+        places, half = [place * width for place in range(-_SIDE, _SIDE + 1)], width // 2
         axes.bar(places, [100 * chance for chance in exact], width=0.8 * width, color=BLUE, alpha=0.75)
         axes.plot(places, [100 * share for share in drawn], "o", color=ORANGE, markeredgecolor="white")
         top = 100 * max(exact)
@@ -111,7 +111,9 @@ def _draw(noise: Laplace, width: int, exact: list[float], drawn: list[float]) ->
             color=INK,
         )
         axes.axvline(0, color=GREY, linewidth=0.8)
-        axes.set_xticks(places, [f"{place:+,}" if place else "0" for place in places])
+        ends = [f"≤ {half - places[-1]:,}", f"≥ {places[-1] - half:,}"]
+        inner = [f"{place:+,}" if place else "0" for place in places[1:-1]]
+        axes.set_xticks(places, [ends[0], *inner, ends[1]])
         axes.set(xlabel="noise: answer minus truth", ylabel="probability, in %")
         return figure
 

@@ -138,6 +138,8 @@ def cell_text(value: Cell) -> str:
         return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
     if 1e3 <= abs(value) < 1e12:
         return f"{value:,.0f}"
+    if 0.99995 <= value < 1:
+        return "> 0.9999"  # a chance is never shown as certain
     return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 

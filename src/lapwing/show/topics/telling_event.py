@@ -90,13 +90,7 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
         tables=(
             NumberTable(
                 "Events that speak for your data",
-                (
-                    "noise",
-                    "event: answer at least",
-                    "with you",
-                    "without you",
-                    "belief of 50 % becomes, in %",
-                ),
+                ("noise", "event: answer at least", "with you", "without you", "with / without"),
                 tuple(rows),
             ),
         ),
@@ -133,7 +127,8 @@ def gaussian_events(sigma: Fraction, delta: Fraction) -> list[TailEvent]:
 
 
 def _row(name: str, event: TailEvent) -> tuple[str, int, float, float, float]:
-    return name, event.least, event.with_you, event.without_you, 100 * event.belief
+    ratio = event.with_you / event.without_you if event.without_you else math.inf
+    return name, event.least, event.with_you, event.without_you, ratio
 
 
 def _percent(share: float) -> str:
@@ -158,6 +153,7 @@ def _draw(
         shares = [min(step * certain.with_you, 1.0) for step in steps]
         axes.plot(shares, [100 * step / (2 * step - 1) for step in steps], color=PURPLE)
         axes.plot(shares[:1], [100], "o", color=PURPLE, clip_on=False)
+        note_beside(axes, "noise that ends", (shares[0], 100), (8, 0), va="center", color=PURPLE)
         axes.set(xscale="log", xlabel="probability of the event with you (rarer to the right)")
         axes.set_xlim(1, delta / 100)
         axes.set_ylim(45, 103)
@@ -169,7 +165,6 @@ def _draw(
         label_ends(
             axes,
             [
-                EndLabel(100, "noise that ends", PURPLE),
                 EndLabel(100 * by_gauss[-1].belief, "Gaussian noise", ORANGE),
                 EndLabel(100 * by_laplace[-1].belief, "Laplace noise:\nnever more", BLUE),
             ],

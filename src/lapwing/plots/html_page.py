@@ -72,11 +72,6 @@ def bar(share: float, kind: str = "bar") -> str:
     return f'<div class="{kind}" style="width:{100 * min(max(share, 0.0), 1.0):.1f}%"></div>'
 
 
-def paragraph(text: str) -> str:
-    """Return a paragraph of the main text."""
-    return f"<p>{escape(text)}</p>"
-
-
 def contents(chapters: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:
     """Return a table of contents: titles of chapters, each with anchors and the texts of their links."""
     parts = []

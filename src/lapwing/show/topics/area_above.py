@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 
+from lapwing.audit.laws.decimals import SLACK
 from lapwing.audit.laws.distances import Direction
 from lapwing.audit.laws.noise_laws import gaussian, laplace
 from lapwing.core.exact import short
@@ -25,14 +26,8 @@ def delta_area(values: Mapping[str, Fraction], _full: bool, _progress: Progress)
     by_laplace, by_gauss = laplace_pair(epsilon), gaussian_pair(noise.sigma)
     area = float(by_gauss.excess(epsilon))
     drawn = gaussian_curve(float(noise.sigma)).mass_above(math.exp(epsilon))
-    rows = [
-        (
-            float(part * epsilon),
-            float(by_laplace.excess(part * epsilon)),
-            float(by_gauss.excess(part * epsilon)),
-        )
-        for part in _PARTS
-    ]
+    every = [part * epsilon for part in _PARTS]
+    rows = [(float(e), _area(by_laplace, e), float(by_gauss.excess(e))) for e in every]
     return Shown(
         headline=f"Gaussian noise with σ = {short(float(noise.sigma))} passes e^ε = "
         f"{short(math.exp(epsilon))} in "
@@ -60,6 +55,12 @@ def delta_area(values: Mapping[str, Fraction], _full: bool, _progress: Progress)
         ),
         picture=partial(privacy_loss, epsilon, delta),
     )
+
+
+def _area(pair: Direction, epsilon: Fraction) -> float:
+    """Return the area above e^ε, without what 60 digits leave of an area of 0."""
+    area = pair.excess(epsilon)
+    return float(area) if area > SLACK else 0.0
 
 
 def laplace_pair(epsilon: Fraction) -> Direction:

@@ -43,8 +43,9 @@ def laplace(values: Mapping[str, Fraction], _full: bool, _progress: Progress) ->
             f"One person changes this count by at most {distance:,} (its sensitivity).",
             f"The scale of the noise is the sensitivity divided by ε: {scale}.",
             "So half the ε means twice the noise, and ε = 0 would mean endless noise, not no noise.",
-            "The noise does not depend on the count: it is the same for 100 people and for a million, so "
-            "it is a small share of a large count and a large share of a small one.",
+            "The noise does not depend on the count: it protects a person in a group of 5 as it protects "
+            "one in a group of a million. So it is a large share of a small count and a small share of a "
+            "large one.",
             "ε is neither a probability nor a percentage; it limits how much one person can change the "
             "probability of any answer (`lapwing show ratio`).",
         ),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lapwing.audit.laws.decimals import Law
 from lapwing.audit.laws.distances import log_ratio
@@ -96,7 +96,7 @@ def _draw(noise: Laplace, without: Law, with_you: Law) -> Figure:
         )
         answers = sorted(without)[1:-1]  # the ends stand for all that lies beyond
         lines = [[100 * float(law[k]) for k in answers] for law in (without, with_you)]
-        look = {"marker": "o", "markersize": 4} if len(answers) < 60 else {}
+        look: dict[str, Any] = {"marker": "o", "markersize": 4} if len(answers) < 60 else {}
         for line, colour in zip(lines, (BLUE, ORANGE), strict=True):
             axes.plot(answers, line, color=colour, **look)
         axes.set_yscale("log")

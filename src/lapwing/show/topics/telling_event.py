@@ -100,7 +100,7 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
 
 def laplace_events(scale: Fraction, delta: Fraction) -> list[TailEvent]:
     """Return events of falling probability, down to a hundredth of δ."""
-    events = []
+    events: list[TailEvent] = []
     least = 1 - math.ceil(6 * scale)
     step = max(1, round(scale / 4))
     while not events or events[-1].with_you > float(delta) / 100 or least <= 1:

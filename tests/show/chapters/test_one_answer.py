@@ -14,7 +14,7 @@ from lapwing.show.topics.all_events import all_events
 from lapwing.show.topics.laplace_law import DRAWS, cell_chances
 from lapwing.show.topics.mean_noise import expected_size
 from lapwing.show.topics.small_losses import ratio_of_count
-from support.shown import column, numbers, shown
+from support.computed_topics import column, numbers, shown
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(10), Fraction(100, 3)])

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from lapwing.mechanisms import Gaussian
 from lapwing.show.topics.many_numbers import noise_of
 from lapwing.show.topics.telling_event import gaussian_events, laplace_events
-from support.shown import numbers, shown
+from support.computed_topics import numbers, shown
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-3"), ("1", "1e-5"), ("5", "1e-9")])

@@ -44,7 +44,7 @@ CHAPTER = Chapter(
                 ),
                 Parameter("delta", Fraction(1, 10**6), Fraction(1, 10**12), Fraction(1, 100), _DELTA_MEANS),
                 Parameter(
-                    "k", Fraction(1000), Fraction(2), Fraction(10_000), "the number of counts",
+                    "k", Fraction(1000), Fraction(10), Fraction(10_000), "the number of counts",
                     is_whole=True,
                 ),
             ),

@@ -11,12 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lapwing.audit.laws.decimals import precise
-from lapwing.audit.laws.distances import log_ratio
 from lapwing.audit.laws.noise_laws import laplace
-from lapwing.core.exact import short
+from lapwing.core.exact import short, short_down, short_up
 from lapwing.mechanisms import Laplace
 from lapwing.plots.style import BLUE, INK, ORANGE, new_figure, note_beside, style
-from lapwing.show.topic import NumberTable, Progress, Shown
+from lapwing.show.topic import NumberTable, Progress, Shown, cell_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,15 +31,18 @@ def pointwise(values: Mapping[str, Fraction], _full: bool, _progress: Progress) 
     low = DISTANCE // 2 - answers // 2
     without, with_you = (laplace(noise.scale, count, low, low + answers - 1) for count in (0, DISTANCE))
     events = all_events([(with_you[k], without[k]) for k in without])
-    greatest = log_ratio(with_you, without).exp()
+    single = [with_you[k] / without[k] for k in without]
     by_size: dict[int, list[Decimal]] = defaultdict(list)
     for mask, (one, other) in enumerate(events):
         if mask:
             by_size[mask.bit_count()].append(one / other)
-    worst = max(max(ratios) for ratios in by_size.values())
+    least = min(min(ratios) for ratios in by_size.values())
+    greatest = max(max(ratios) for ratios in by_size.values())
+    same = "the limits" if (least, greatest) == (min(single), max(single)) else "NOT the limits"
     return Shown(
-        headline=f"Of {len(events) - 1:,} events, none is more than {short(float(worst))} times as likely "
-        f"with you as without you; the worst single answer has {short(float(greatest))}.",
+        headline=f"Of {len(events) - 1:,} events, each is between {short_down(Fraction(least), 5)} and "
+        f"{short_up(Fraction(greatest), 5)} times as likely with you as without you: {same} of single "
+        "answers.",
         sentences=(
             'An event is a set of answers, such as "the answer is above 3" or "the answer is even". '
             "ε-privacy is a promise about all events.",
@@ -100,7 +102,7 @@ def _draw(epsilon: float, events: list[tuple[float, float]]) -> Figure:
         axes.set_ylim(math.exp(-1.3 * epsilon), math.exp(1.3 * epsilon))
         axes.set_ylabel("times likelier with you")
         axes.set_yticks(
-            [1 / bound, 1.0, bound], [f"1/eᵋ = {short(1 / bound)}", "1", f"eᵋ = {short(bound)}"]
+            [1 / bound, 1.0, bound], [f"1/eᵋ = {short(1 / bound)}", "1", f"eᵋ = {cell_text(bound)}"]
         )
         axes.minorticks_off()
         for line in (1 / bound, bound):

@@ -15,7 +15,7 @@ from lapwing.audit.laws.noise_laws import laplace_at_least
 from lapwing.core.exact import short
 from lapwing.mechanisms import Laplace
 from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, note_beside, style
-from lapwing.show.topic import NumberTable, Progress, Shown
+from lapwing.show.topic import NumberTable, Progress, Shown, cell_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ def laplace(values: Mapping[str, Fraction], _full: bool, _progress: Progress) ->
     drawn = [float((cells == place).mean()) for place in range(-_SIDE, _SIDE + 1)]
     names = [_name(place, width) for place in range(-_SIDE, _SIDE + 1)]
     others = [Laplace.for_epsilon(other, l1=distance) for other in _OTHERS]
-    scale, within = short(float(noise.scale)), noise.spread("0.95")
+    scale, within = cell_text(float(noise.scale)), noise.spread("0.95")
     return Shown(
         headline=f"At ε = {short(float(epsilon))} the noise has scale {scale}: 95 % of all answers lie "
         f"within ± {within:,} of the truth.",
@@ -88,7 +88,7 @@ def _draw(noise: Laplace, width: int, exact: list[float], drawn: list[float]) ->
     epsilon, scale = short(float(noise.l1 / noise.scale)), float(noise.scale)
     with style():
         figure, (axes,) = new_figure(
-            f"Laplace noise at ε = {epsilon}: mostly small, and as likely up as down",
+            f"Laplace noise at ε = {epsilon} has scale {cell_text(scale)}, and is as likely up as down",
             f"Bars: the exact probability of the noise{_of_cells(width)}. Dots: {DRAWS:,} fresh draws. The "
             "outer bars also hold everything beyond them.",
         )
@@ -105,7 +105,7 @@ def _draw(noise: Laplace, width: int, exact: list[float], drawn: list[float]) ->
         )
         note_beside(
             axes,
-            f"the scale: {short(scale)} = sensitivity {noise.l1:,} / ε",
+            f"the scale: sensitivity {noise.l1:,} / ε",
             (max(scale, 0), 1.12 * top),
             (8, 0),
             va="center",
@@ -114,7 +114,9 @@ def _draw(noise: Laplace, width: int, exact: list[float], drawn: list[float]) ->
         axes.axvline(0, color=GREY, linewidth=0.8)
         ends = [f"≤ {half - places[-1]:,}", f"≥ {places[-1] - half:,}"]
         inner = [f"{place:+,}" if place else "0" for place in places[1:-1]]
-        axes.set_xticks(places, [ends[0], *inner, ends[1]])
+        names = [ends[0], *inner, ends[1]]
+        every = 1 if max(map(len, names)) <= 6 else 3  # long names would overlap
+        axes.set_xticks(places[::every], names[::every])
         axes.set(xlabel="noise: answer minus truth", ylabel="probability, in %")
         return figure
 

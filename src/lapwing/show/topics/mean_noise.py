@@ -97,7 +97,7 @@ def _on_grid(epsilon: Fraction, steps: int) -> tuple[int, float, float]:
 def _draw(rows: list[tuple[float, float, float, float]], draws: int) -> Figure:
     with style():
         figure, (axes,) = new_figure(
-            "The mean size of Laplace noise is its scale: half the ε, twice the noise",
+            "The mean size of the noise is about its scale: half the ε, twice the noise",
             f"Noise of a count of people. Line: exact. Dots: {draws:,} fresh draws for each ε.",
             right=0.74,
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapwing.audit.laws.choice_laws import exponential as exponential_law
+from lapwing.core.chances import percent
 from lapwing.core.exact import short
 from lapwing.mechanisms import Exponential, Laplace
 from lapwing.plots.style import BLUE, GREY, ORANGE, EndLabel, label_ends, new_figure, style
@@ -121,13 +122,13 @@ def chosen_accuracy(scores: list[int], shares: list[float], epsilon: Fraction) -
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return percent(Fraction(share))
 
 
 def _draw(found: list[Accuracies], without: float, best: float, n: int) -> Figure:
     with style():
         figure, (axes,) = new_figure(
-            "Noise on the weights ruins a network, a private choice of a network does not",
+            "Noise on the weights ruins a network; a private choice works",
             f"Share of right answers on new rows, against ε, for {n:,} private rows.",
             right=0.74,
         )

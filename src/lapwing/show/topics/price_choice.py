@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lapwing.audit.laws.choice_laws import exponential as exponential_law
 from lapwing.audit.laws.noise_laws import laplace as laplace_law
+from lapwing.core.chances import percent
 from lapwing.core.exact import short
 from lapwing.mechanisms import Exponential, Laplace
 from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, note_beside, style
@@ -94,7 +95,7 @@ def exponential(values: Mapping[str, Fraction], _full: bool, _progress: Progress
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return percent(Fraction(share))
 
 
 def _draw(

@@ -12,7 +12,7 @@ from lapwing.audit.laws.decimals import Law
 from lapwing.audit.laws.distances import log_ratio
 from lapwing.audit.laws.noise_laws import laplace
 from lapwing.core.chances import odds_up, posterior_text
-from lapwing.core.exact import exp_up, short
+from lapwing.core.exact import exp_up, short, short_down, short_up
 from lapwing.mechanisms import Laplace
 from lapwing.plots.style import (
     BLUE,
@@ -25,7 +25,7 @@ from lapwing.plots.style import (
     note_beside,
     style,
 )
-from lapwing.show.topic import NumberTable, Progress, Shown
+from lapwing.show.topic import NumberTable, Progress, Shown, cell_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,17 +44,17 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
     low, high = WITHOUT - reach, WITHOUT + distance + reach
     without, with_you = (laplace(noise.scale, WITHOUT + more, low, high) for more in (0, distance))
     greatest = log_ratio(without, with_you)
-    factor = math.exp(epsilon)
+    most, least = short_up(exp_up(epsilon), 5), short_down(1 / exp_up(epsilon), 5)
     step = max(1, (high - low) // _ROWS)
     shown = [k for k in range(low + 1, high) if (k - WITHOUT) % step == 0]
     return Shown(
-        headline=f"Whatever the answer is, with your data it is at most {short(factor)} times as likely as "
-        f"without them, and at least {short(1 / factor)} times.",
+        headline=f"Whatever the answer is, with your data it is at most {most} times as likely as without "
+        f"them, and at least {least} times.",
         sentences=(
             f"Without your data the count is {WITHOUT}, and with your data it is {WITHOUT + distance}.",
             "Each answer has one probability in the first case and another one in the second. Their ratio "
-            f"lies between 1/e^ε = {short(1 / factor)} and e^ε = {short(factor)} for all answers, without "
-            f"exception. The greatest logarithm of it, computed with 60 digits, is {greatest:.10f}.",
+            f"lies between 1/e^ε = {least} and e^ε = {most} for all answers, without exception. The "
+            f"greatest logarithm of it, computed with 60 digits, is {greatest:.10f}.",
             "So if somebody would bet 1 : 1 that your data are in, the answer can raise these odds to at "
             f"most {odds_up(exp_up(epsilon))} : 1, that is from 50 % to at most "
             f"{posterior_text(exp_up(epsilon))}.",
@@ -85,8 +85,10 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
 
 def _draw(noise: Laplace, without: Law, with_you: Law) -> Figure:
     epsilon = float(noise.l1 / noise.scale)
-    factor = short(math.exp(epsilon))
+    factor = cell_text(math.exp(epsilon))
     with style():
+        from matplotlib.ticker import MaxNLocator
+
         figure, (axes,) = new_figure(
             f"Two data sets that differ by you: no answer is more than eᵋ = {factor} times as likely with "
             "one as with the other",
@@ -106,7 +108,9 @@ def _draw(noise: Laplace, without: Law, with_you: Law) -> Figure:
         axes.set_xlim(answers[0], answers[-1])
         for k in (WITHOUT, WITHOUT + noise.l1):
             axes.axvline(k, color=GREY, linewidth=0.8, linestyle=(0, (2, 3)))
-        at = len(answers) - 1 - len(answers) // 6
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        at = len(answers) - 1 - max(len(answers) // 6, 1)
         ends = (answers[at], lines[0][at]), (answers[at], lines[1][at])
         axes.annotate("", xy=ends[1], xytext=ends[0], arrowprops={"arrowstyle": "<->", "color": INK})
         note_beside(axes, f"× eᵋ = {factor}", ends[1], (4, 6), color=INK)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lapwing.audit.laws.distances import log_ratio
 from lapwing.audit.laws.noise_laws import laplace
-from lapwing.core.exact import short
+from lapwing.core.exact import exp_up, short, short_up
 from lapwing.mechanisms import Laplace
 from lapwing.plots.style import (
     BLUE,
@@ -38,11 +38,11 @@ def small_epsilon(values: Mapping[str, Fraction], _full: bool, _progress: Progre
     every = sorted({epsilon, *map(Fraction, _OTHERS)})
     rows = [(float(e), ratio_of_count(e), float(1 + e)) for e in every]
     factor = ratio_of_count(epsilon)
+    most = short_up(exp_up(epsilon), 6)
     off = 100 * (factor / float(1 + epsilon) - 1)
     return Shown(
-        headline=f"At ε = {short(float(epsilon))} an answer is at most {factor:.4g} times as likely "
-        "with you "
-        f"as without you; 1 + ε is {float(1 + epsilon):.4g}.",
+        headline=f"At ε = {short(float(epsilon))} an answer is at most {most} times as likely with you as "
+        f"without you; 1 + ε is {float(1 + epsilon):.4g}.",
         sentences=(
             f"For a small ε the factor e^ε is nearly 1 + ε. Here it is {short(off)} % above it.",
             "So a small ε can be read as a relative change: at ε = 0.01, every event is at most about 1 % "
@@ -83,7 +83,8 @@ def _draw(epsilon: float, factor: float) -> Figure:
     with style():
         most = max(1.5, 1.3 * epsilon)
         figure, (axes,) = new_figure(
-            f"For a small ε the factor eᵋ is nearly 1 + ε: at ε = {short(epsilon)} it is {factor:.4g}",
+            f"For a small ε the factor eᵋ is nearly 1 + ε: at ε = {short(epsilon)} it is {factor:.4g}, and "
+            f"1 + ε is {1 + epsilon:.4g}",
             "How much likelier your data can make an answer, against ε.",
             right=0.8,
         )
@@ -94,9 +95,10 @@ def _draw(epsilon: float, factor: float) -> Figure:
         axes.set_ylim(bottom=0)
         axes.axhline(1, color=GREY, linewidth=0.8)
         axes.plot([epsilon], [factor], "o", color=INK)
-        note_beside(axes, f"ε = {short(epsilon)}", (epsilon, factor), (-4, 8), ha="center", color=INK)
-        at = (most, 1)
-        note_beside(axes, "1: your data change nothing", at, (-4, -5), ha="right", va="top", color=GREY)
+        note_beside(axes, f"ε = {short(epsilon)}", (epsilon, factor), (5, -8), va="top", color=INK)
+        if most < 3:  # else there is no room below 1
+            at = (most, 1)
+            note_beside(axes, "1: your data change nothing", at, (-4, -5), ha="right", va="top", color=GREY)
         axes.set(xlabel="ε", ylabel="times likelier with you, at most")
         label_ends(
             axes, [EndLabel(math.exp(most), "eᵋ: the promise", BLUE), EndLabel(1 + most, "1 + ε", ORANGE)]

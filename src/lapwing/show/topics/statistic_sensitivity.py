@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core.exact import short
+from lapwing.core.exact import short, short_up
 from lapwing.mechanisms import sensitivity as theorem
 from lapwing.plots.style import BLUE, GREEN, GREY, ORANGE, new_figure, note_beside, style
 from lapwing.show.topic import NumberTable, Progress, Shown
@@ -26,17 +26,17 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
     n, rows, epsilon = int(values["n"]), int(values["rows"]), values["epsilon"]
     zeros = np.zeros(n)
     one = np.append(np.zeros(n - 1), 1.0)  # the last person's value is 1 instead of 0
-    complaints = np.repeat(np.arange(n), rows)  # the person of each complaint; then one person leaves
-    others = complaints[complaints != n - 1]
+    filed = np.full(n, rows)  # complaints of each person; then one person leaves
+    others = filed[:-1]
     found: list[tuple[str, float, float]] = [
         (
             "people who complained",
-            float(len(set(complaints.tolist())) - len(set(others.tolist()))),
+            float(np.count_nonzero(filed) - np.count_nonzero(others)),
             float(theorem.count(rows=1).l1),
         ),
         (
             f"complaints, at most {rows} each",
-            float(len(complaints) - len(others)),
+            float(filed.sum() - others.sum()),
             float(theorem.count(rows=rows).l1),
         ),
         ("mean of values from 0 to 1", _moved(np.mean, zeros, one), _mean(n)),
@@ -44,8 +44,9 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
         ("maximum of them", _moved(np.max, zeros, one), 1.0),
     ]
     return Shown(
-        headline=f"Among {n:,} people, one person moves a mean by at most {short(_mean(n))}, a standard "
-        f"deviation by at most {short(_deviation(n))}, and a maximum by all of its range.",
+        headline=f"Among {n:,} people, one person moves a mean by at most {_up(_mean(n))}, a standard "
+        "deviation "
+        f"by at most {_up(_deviation(n))}, and a maximum by all of its range.",
         sentences=(
             "The sensitivity of a statistic is the most that one person can change it, over all possible "
             "data, not only over yours.",
@@ -69,6 +70,10 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
         ),
         picture=partial(_draw, n),
     )
+
+
+def _up(value: float) -> str:
+    return short_up(Fraction(repr(value)), 4)
 
 
 def _mean(n: int) -> float:

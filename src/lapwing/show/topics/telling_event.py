@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from lapwing.audit.laws.decimals import precise
 from lapwing.audit.laws.noise_laws import gaussian, laplace_at_least
-from lapwing.core.exact import short
+from lapwing.core.chances import posterior_text
+from lapwing.core.exact import exp_up, short
 from lapwing.mechanisms import Gaussian, Laplace
 from lapwing.plots.style import (
     BLUE,
@@ -77,7 +78,7 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
             "data and 0 without them.",
             "Under Laplace noise no event tells more than e^ε allows: a belief of 50 % that your data "
             "are in "
-            f"becomes at most {_percent(by_laplace[-1].belief)}.",
+            f"becomes at most {posterior_text(exp_up(epsilon))}.",
             f"Under Gaussian noise (σ = {short(float(sigma))}) rare events tell more, without a limit. "
             "Those "
             f"above e^ε are what δ = {short(float(delta))} pays for.",
@@ -129,10 +130,6 @@ def gaussian_events(sigma: Fraction, delta: Fraction) -> list[TailEvent]:
 def _row(name: str, event: TailEvent) -> tuple[str, int, float, float, float]:
     ratio = event.with_you / event.without_you if event.without_you else math.inf
     return name, event.least, event.with_you, event.without_you, ratio
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 def _draw(

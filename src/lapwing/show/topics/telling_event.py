@@ -75,7 +75,7 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
         f"this happens once in {once:,} answers.",
         sentences=(
             "An event is a set of answers, here: all answers from some number on. The count is 1 with your "
-            "data and 0 without them.",
+            "data and 0 without them, and somebody who knows all other data wants to know which it is.",
             "Under Laplace noise no event tells more than e^ε allows: a belief of 50 % that your data "
             "are in "
             f"becomes at most {posterior_text(exp_up(epsilon))}.",

@@ -124,10 +124,11 @@ def _list(every: Sequence[Chapter], *, as_json: bool) -> None:
         )
         return
     with console() as out:
+        width = max(len(topic.name) for chapter in every for topic in chapter.topics)
         for chapter in every:
             if chapter.topics:
                 heading(out, chapter.title)
-                pairs(out, [(topic.name, topic.question) for topic in chapter.topics])
+                pairs(out, [(topic.name.ljust(width), topic.question) for topic in chapter.topics])
         out.print()
         indented(out, "One of them: lapwing show TOPIC. All in one file: lapwing show all --out DIR.")
 

@@ -42,7 +42,7 @@ def pointwise(values: Mapping[str, Fraction], _full: bool, _progress: Progress) 
     return Shown(
         headline=f"Of {len(events) - 1:,} events, each is between {short_down(Fraction(least), 5)} and "
         f"{short_up(Fraction(greatest), 5)} times as likely with you as without you: {same} of single "
-        "answers.",
+        "answers",
         sentences=(
             'An event is a set of answers, such as "the answer is above 3" or "the answer is even". '
             "ε-privacy is a promise about all events.",

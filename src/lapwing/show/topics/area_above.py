@@ -31,7 +31,7 @@ def delta_area(values: Mapping[str, Fraction], _full: bool, _progress: Progress)
     return Shown(
         headline=f"Gaussian noise with σ = {short(float(noise.sigma))} passes e^ε = "
         f"{short(math.exp(epsilon))} in "
-        f"rare outcomes; what lies above it adds up to δ = {short(area)}.",
+        f"rare outcomes; what lies above it adds up to δ = {short(area)}",
         sentences=(
             "Take each possible answer of a noisy count: how much likelier it is with your data, and how "
             "probable it is without them. Drawn as steps, all of them have area 1.",

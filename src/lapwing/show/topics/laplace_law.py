@@ -38,7 +38,7 @@ def laplace(values: Mapping[str, Fraction], _full: bool, _progress: Progress) ->
     scale, within = cell_text(float(noise.scale)), noise.spread("0.95")
     return Shown(
         headline=f"At ε = {short(float(epsilon))} the noise has scale {scale}: 95 % of all answers lie "
-        f"within ± {within:,} of the truth.",
+        f"within ± {within:,} of the truth",
         sentences=(
             f"One person changes this count by at most {distance:,} (its sensitivity).",
             f"The scale of the noise is the sensitivity divided by ε: {scale}.",

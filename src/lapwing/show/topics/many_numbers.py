@@ -51,7 +51,7 @@ def many_numbers(values: Mapping[str, Fraction], _full: bool, progress: Progress
     )
     return Shown(
         headline=f"For {most:,} counts under the same ε = {short(float(epsilon))}, {better[0]} noise has a "
-        f"deviation of {cell_text(better[1])} for each count, {worse[0]} noise {cell_text(worse[1])}.",
+        f"deviation of {cell_text(better[1])} for each count, {worse[0]} noise {cell_text(worse[1])}",
         sentences=(
             f"Up to {most:,} counts are released together, and one person may change every one of them "
             "by 1.",

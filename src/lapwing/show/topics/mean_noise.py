@@ -50,7 +50,7 @@ def mean_noise(values: Mapping[str, Fraction], _full: bool, progress: Progress) 
     scale = short(float(1 / epsilon))
     return Shown(
         headline=f"At ε = {short(float(epsilon))} the noise of a count has scale {scale}; its size is "
-        f"{exact:.4g} on average, and was {drawn:.4g} in {draws:,} draws.",
+        f"{exact:.4g} on average, and was {drawn:.4g} in {draws:,} draws",
         sentences=(
             "An answer is above the truth as often as below it, so the noise is 0 on average.",
             "Its size, without the sign, is on average the scale: the sensitivity divided by ε.",

@@ -69,7 +69,7 @@ def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progre
     law = exponential_law(scores, Exponential.for_epsilon(epsilon, sensitivity=1).rate)
     return Shown(
         headline=f"At ε = {short(float(epsilon))} a network with noisy weights is right in "
-        f"{_percent(here.noisy)} of cases, a privately chosen one in {_percent(here.chosen)}.",
+        f"{_percent(here.noisy)} of cases, a privately chosen one in {_percent(here.chosen)}",
         sentences=(
             f"A network with {WEIGHT_COUNT} weights is trained on {n:,} private rows (invented). "
             "Without privacy "

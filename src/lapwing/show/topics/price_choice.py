@@ -54,7 +54,7 @@ def exponential(values: Mapping[str, Fraction], _full: bool, _progress: Progress
         headline=f"At ε = {short(float(epsilon))} a private choice among {HIGHEST} prices earns "
         f"{_percent(by_choice / most)} of the best price's income on average; the best price with noise "
         "earns "
-        f"{_percent(by_noise / most)}.",
+        f"{_percent(by_noise / most)}",
         sentences=(
             f"A town sells a permit to {n:,} people (invented), at one price for all. Most would pay up "
             "to a "

@@ -49,7 +49,7 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
     shown = [k for k in range(low + 1, high) if (k - WITHOUT) % step == 0]
     return Shown(
         headline=f"Whatever the answer is, with your data it is at most {most} times as likely as without "
-        f"them, and at least {least} times.",
+        f"them, and at least {least} times",
         sentences=(
             f"Without your data the count is {WITHOUT}, and with your data it is {WITHOUT + distance}.",
             "Each answer has one probability in the first case and another one in the second. Their ratio "

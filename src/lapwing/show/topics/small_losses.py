@@ -42,7 +42,7 @@ def small_epsilon(values: Mapping[str, Fraction], _full: bool, _progress: Progre
     off = 100 * (factor / float(1 + epsilon) - 1)
     return Shown(
         headline=f"At ε = {short(float(epsilon))} an answer is at most {most} times as likely with you as "
-        f"without you; 1 + ε is {float(1 + epsilon):.4g}.",
+        f"without you; 1 + ε is {float(1 + epsilon):.4g}",
         sentences=(
             f"For a small ε the factor e^ε is nearly 1 + ε. Here it is {short(off)} % above it.",
             "So a small ε can be read as a relative change: at ε = 0.01, every event is at most about 1 % "

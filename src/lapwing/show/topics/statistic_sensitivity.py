@@ -46,7 +46,7 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
     return Shown(
         headline=f"Among {n:,} people, one person moves a mean by at most {_up(_mean(n))}, a standard "
         "deviation "
-        f"by at most {_up(_deviation(n))}, and a maximum by all of its range.",
+        f"by at most {_up(_deviation(n))}, and a maximum by all of its range",
         sentences=(
             "The sensitivity of a statistic is the most that one person can change it, over all possible "
             "data, not only over yours.",

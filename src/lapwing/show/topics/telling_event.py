@@ -72,7 +72,7 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
     return Shown(
         headline="If noise ends somewhere, an answer beyond its end proves that you are in the data; "
         "with your data "
-        f"this happens once in {once:,} answers.",
+        f"this happens once in {once:,} answers",
         sentences=(
             "An event is a set of answers, here: all answers from some number on. The count is 1 with your "
             "data and 0 without them, and somebody who knows all other data wants to know which it is.",

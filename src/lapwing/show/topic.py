@@ -55,8 +55,8 @@ class NumberTable:
 class Shown:
     """A topic with its numbers filled in.
 
-    `headline` is a title, without a stop. `sentences` is a short text, in the order in which it is read. `picture` draws with the extra `plots`,
-    from the numbers that are here already.
+    `headline` is a title, without a stop. `sentences` is a short text, in the order in which it is read.
+    `picture` draws with the extra `plots`, from the numbers that are here already.
     """
 
     headline: str

@@ -106,7 +106,7 @@ def _shown(name: str) -> tuple[Topic, Shown]:
 def _check(name: str, folder: Path) -> None:
     topic, shown = _shown(name)
     assert not shown.headline.endswith(".")  # it is a title
-    assert all(sentence.endswith((".", "?")) for sentence in shown.sentences)
+    assert all(sentence.endswith((".", "?", ".)")) for sentence in shown.sentences)
     assert len(shown.sentences) in SENTENCES
     assert shown.tables
     for table in shown.tables:

@@ -45,6 +45,7 @@ def grid(
     *,
     bars: int | None = None,
     wrapped: int | None = None,
+    texts: Iterable[int] = (),
 ) -> str:
     """Return a table of texts.
 
@@ -53,8 +54,10 @@ def grid(
         rows: The texts of the cells.
         bars: The column that holds bars: HTML that was made here. They are short beside wrapped texts.
         wrapped: A column of long texts, which are broken into lines.
+        texts: More such columns. Bars keep their size beside them.
     """
     kinds = {bars: "bars few" if wrapped is not None else "bars", wrapped: "wrap"}
+    kinds |= dict.fromkeys(texts, "wrap")
 
     def cell(place: int, text: str) -> str:
         kind = f' class="{kinds[place]}"' if place in kinds else ""
@@ -62,7 +65,8 @@ def grid(
 
     body = "".join(f"<tr>{''.join(cell(*one) for one in enumerate(row))}</tr>" for row in rows)
     top = "".join(
-        f"<th{' class=wrap' * (place == wrapped)}>{escape(head)}</th>" for place, head in enumerate(heads)
+        f"<th{' class=wrap' * (kinds.get(place) == 'wrap')}>{escape(head)}</th>"
+        for place, head in enumerate(heads)
     )
     return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 

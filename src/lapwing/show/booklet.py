@@ -20,6 +20,7 @@ _INTRODUCTION = (
     "of Lapwing. Some are drawn with fresh noise, so they differ a little from one booklet to the next. "
     "Data sets are invented unless a topic names its source."
 )
+_LONG = 30  # letters of a cell that is broken into lines
 _LOOK = """
 h2 { font-size: 1.35rem; border-bottom: 2px solid #0072B2; } h3 { font-size: 1.1rem; margin-top: 2.4rem; }
 img { max-width: 100%; height: auto; } nav li { margin: .15rem 0; } code { overflow-wrap: anywhere; }
@@ -127,4 +128,13 @@ def _table(table: NumberTable) -> str:
         heads.insert(place, "")
         for row, share in zip(rows, table.shares(), strict=True):
             row.insert(place, bar(share))
-    return f"<h4>{escape(table.title)}</h4>{grid(heads, rows, bars=place)}"
+    texts = [column for column in range(len(heads)) if column != place and _has_texts(rows, column)]
+    return f"<h4>{escape(table.title)}</h4>{grid(heads, rows, bars=place, texts=texts)}"
+
+
+def _has_texts(rows: Sequence[Sequence[str]], column: int) -> bool:
+    """Return whether a column has long texts, or texts that are not the names of the rows."""
+    cells = [row[column] for row in rows]
+    return any(len(cell) > _LONG for cell in cells) or (
+        column > 0 and any(letter.isalpha() for cell in cells for letter in cell[:1])
+    )

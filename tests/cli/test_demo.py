@@ -17,6 +17,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from lapwing.cli import demo as show
 from lapwing.core.budget import Terms
 from lapwing.core.exact import log_up
 from lapwing.core.losses import Pure
@@ -210,3 +211,15 @@ def test_who_stops_it_does_not_wait_for_members_who_wait_for_one_another(tmp_pat
     done = subprocess.run([sys.executable, "-c", STOPPED, str(folder)], check=False, timeout=60)
     assert done.returncode == 130
     assert not folder.exists()
+
+
+def test_the_demo_ends_with_what_comes_next(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in ("tell_query", "tell_survey", "tell_party", "tell_train", "tell_publish", "tell_audit"):
+        monkeypatch.setattr(show, part, lambda: None)
+    monkeypatch.setattr(show, "_show_clinic", lambda _out, _story: None)
+    show.show_demo()
+    ending = capsys.readouterr().out
+    assert "lapwing show" in ending
+    assert "lapwing report POLICY" in ending

@@ -29,7 +29,10 @@ def imported(*arguments: str, folder: Path) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("command", [["--help"], ["--version"], ["ask", "--help"], ["survey", "--help"]])
+@pytest.mark.parametrize(
+    "command",
+    [["--help"], ["--version"], ["ask", "--help"], ["survey", "--help"], ["show"], ["show", "--help"]],
+)
 def test_help_imports_no_library(command: list[str], tmp_path: Path) -> None:
     assert imported(*command, folder=tmp_path) & NOT_FOR_HELP == set()
 

@@ -58,6 +58,21 @@ def show_demo() -> None:
     with console() as out:
         _show_clinic(out, story)
     tell_audit()
+    _tell_next()
+
+
+def _tell_next() -> None:
+    """Say where to go on."""
+    with console() as out:
+        heading(out, "Next")
+        points(
+            out,
+            (
+                "`lapwing show` explains the ideas behind all this, one by one, with pictures.",
+                "`lapwing report POLICY` writes the report that a privacy officer can file.",
+                "`lapwing init FILE.csv` starts with data of your own.",
+            ),
+        )
 
 
 def tell_query() -> None:

@@ -18,6 +18,7 @@ from lapwing.cli.budget import budget, history
 from lapwing.cli.console import tell
 from lapwing.cli.explain import explain
 from lapwing.cli.learning import train
+from lapwing.cli.show import OWN_NUMBERS, show
 from lapwing.cli.starting import example, init
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
@@ -88,6 +89,7 @@ for command in (
     attack,
 ):
     app.command()(command)
+app.command(context_settings=OWN_NUMBERS)(show)
 app.command("dropped", hidden=True)(_old_name(query.truncated, now="truncated"))
 app.command("looked", hidden=True)(_old_name(query.clear_hold, now="clear-hold"))
 survey.app.command()(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -17,19 +18,20 @@ td.few { width: 7rem; min-width: 5rem; } .wrap { white-space: normal; text-align
 """
 
 
-def page(title: str, sections: Iterable[str]) -> bytes:
-    """Return a whole page."""
+def page(title: str, sections: Iterable[str], *, more_style: str = "") -> bytes:
+    """Return a whole page. `more_style` is CSS that only this page needs."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+        f"<title>{escape(title)}</title><style>{_STYLE}{more_style}</style></head><body><h1>{escape(title)}</h1>"
         f"{''.join(sections)}</body></html>\n"
     ).encode()
 
 
-def section(title: str, *parts: str) -> str:
-    """Return a heading and what follows it."""
-    return f"<h2>{escape(title)}</h2>{''.join(parts)}"
+def section(title: str, *parts: str, anchor: str = "", level: int = 2) -> str:
+    """Return a heading and what follows it. Links can lead to its anchor."""
+    name = f' id="{escape(anchor)}"' if anchor else ""
+    return f"<h{level}{name}>{escape(title)}</h{level}>{''.join(parts)}"
 
 
 def note(text: str) -> str:
@@ -43,6 +45,7 @@ def grid(
     *,
     bars: int | None = None,
     wrapped: int | None = None,
+    texts: Iterable[int] = (),
 ) -> str:
     """Return a table of texts.
 
@@ -51,8 +54,10 @@ def grid(
         rows: The texts of the cells.
         bars: The column that holds bars: HTML that was made here. They are short beside wrapped texts.
         wrapped: A column of long texts, which are broken into lines.
+        texts: More such columns. Bars keep their size beside them.
     """
     kinds = {bars: "bars few" if wrapped is not None else "bars", wrapped: "wrap"}
+    kinds |= dict.fromkeys(texts, "wrap")
 
     def cell(place: int, text: str) -> str:
         kind = f' class="{kinds[place]}"' if place in kinds else ""
@@ -60,7 +65,8 @@ def grid(
 
     body = "".join(f"<tr>{''.join(cell(*one) for one in enumerate(row))}</tr>" for row in rows)
     top = "".join(
-        f"<th{' class=wrap' * (place == wrapped)}>{escape(head)}</th>" for place, head in enumerate(heads)
+        f"<th{' class=wrap' * (kinds.get(place) == 'wrap')}>{escape(head)}</th>"
+        for place, head in enumerate(heads)
     )
     return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 
@@ -68,3 +74,23 @@ def grid(
 def bar(share: float, kind: str = "bar") -> str:
     """Return a bar of this share of its cell."""
     return f'<div class="{kind}" style="width:{100 * min(max(share, 0.0), 1.0):.1f}%"></div>'
+
+
+def contents(chapters: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> str:
+    """Return a table of contents: titles of chapters, each with anchors and the texts of their links."""
+    parts = []
+    for title, entries in chapters:
+        lines = "".join(
+            f'<li><a href="#{escape(anchor)}">{escape(text)}</a></li>' for anchor, text in entries
+        )
+        parts.append(f"<li>{escape(title)}<ul>{lines}</ul></li>")
+    return f"<nav><ul>{''.join(parts)}</ul></nav>"
+
+
+def picture(svg: bytes, text: str) -> str:
+    """Return an SVG picture that is part of the page, and a text for those who cannot see it.
+
+    A picture that is loaded as an image runs no scripts and loads nothing.
+    """
+    data = b64encode(svg).decode()
+    return f'<p><img alt="{escape(text)}" src="data:image/svg+xml;base64,{data}"></p>'

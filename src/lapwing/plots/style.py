@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +168,17 @@ def checked_path(path: str | Path) -> Path:
 def save(figure: Figure, path: str | Path) -> None:
     """Write the figure as SVG, PNG or PDF, by the suffix. The same figure gives the same bytes."""
     target = checked_path(path)
-    kind = target.suffix.lower().removeprefix(".")
+    _save(figure, target, target.suffix.lower().removeprefix("."))
+
+
+def svg_bytes(figure: Figure) -> bytes:
+    """Return the figure as SVG. The same figure gives the same bytes."""
+    target = BytesIO()
+    _save(figure, target, "svg")
+    return target.getvalue()
+
+
+def _save(figure: Figure, target: Path | BytesIO, kind: str) -> None:
     title = str(figure.get_label())
     metadata: dict[str, dict[str, str | None]] = {
         "svg": {"Date": None, "Creator": "lapwing", "Title": title},

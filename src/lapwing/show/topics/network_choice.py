@@ -1,0 +1,153 @@
+"""Noise ruins a network's weights; a private choice among networks does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapwing.audit.laws.choice_laws import exponential as exponential_law
+from lapwing.core.chances import percent
+from lapwing.core.exact import short
+from lapwing.mechanisms import Exponential, Laplace
+from lapwing.plots.style import BLUE, GREY, ORANGE, EndLabel, label_ends, new_figure, style
+from lapwing.show.topic import NumberTable, Progress, Shown
+from lapwing.show.topics.small_network import (
+    LARGEST_WEIGHT,
+    WEIGHT_COUNT,
+    Floats,
+    TownData,
+    right_answers,
+    trained,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TOWNS = 12  # public networks
+PRIVATE_ANGLE = 40.0
+_PUBLIC_ROWS, _TEST_ROWS = 300, 2000
+_STEPS = 1000  # a weight is a whole number of thousandths
+_NOISY_NETWORKS = 60
+_OTHERS = ("0.01", "0.1", "1", "10", "100")
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracies:
+    """Shares of right answers on new rows, at one ε."""
+
+    epsilon: float
+    noisy: float
+    chosen: float
+
+
+def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progress) -> Shown:
+    """Train networks, then release one privately in both ways, for several ε."""
+    epsilon, n = values["epsilon"], int(values["n"])
+    private = TownData.of(PRIVATE_ANGLE, n, first=0)
+    test = TownData.of(PRIVATE_ANGLE, _TEST_ROWS, first=1_000_000)
+    angles = [360.0 * town / TOWNS for town in range(TOWNS)]
+    public = []
+    for town, angle in enumerate(angles):
+        progress(town, TOWNS + 1)
+        public.append(trained(TownData.of(angle, _PUBLIC_ROWS, first=2_000_000 + 1000 * town)))
+    own = trained(private)
+    scores = [right_answers(weights, private) for weights in public]
+    shares = [right_answers(weights, test) / _TEST_ROWS for weights in public]
+    epsilons = sorted({epsilon, *map(Fraction, _OTHERS)})
+    found = [
+        Accuracies(float(one), noisy_accuracy(own, one, test), chosen_accuracy(scores, shares, one))
+        for one in epsilons
+    ]
+    here = next(one for one in found if one.epsilon == float(epsilon))
+    without = right_answers(own, test) / _TEST_ROWS
+    law = exponential_law(scores, Exponential.for_epsilon(epsilon, sensitivity=1).rate)
+    return Shown(
+        headline=f"At ε = {short(float(epsilon))} a network with noisy weights is right in "
+        f"{_percent(here.noisy)} of cases, a privately chosen one in {_percent(here.chosen)}",
+        sentences=(
+            f"A network with {WEIGHT_COUNT} weights is trained on {n:,} private rows (invented). "
+            "Without privacy "
+            f"it is right in {_percent(without)} of cases; guessing, in 50 %.",
+            "One person might change every weight by its whole range. Noise that covers this is so large "
+            "that the network only guesses, at every usual ε.",
+            f"Instead, {TOWNS} networks were trained elsewhere, on public data of other towns. The "
+            "private rows "
+            "only say which of them to take: a network's score is the number of rows that it gets "
+            "right, and "
+            "one person changes it by 1.",
+            "The exponential mechanism chooses a good one, and the promise is the same ε. The result "
+            "can only be "
+            "as good as the best of the networks offered.",
+            "Another way out is to add noise during training instead of afterwards (`lapwing train`).",
+        ),
+        tables=(
+            NumberTable(
+                "Right answers on new rows, in %",
+                ("ε", f"noisy weights, mean of {_NOISY_NETWORKS}", "private choice, on average"),
+                tuple((one.epsilon, 100 * one.noisy, 100 * one.chosen) for one in found),
+            ),
+            NumberTable(
+                f"The networks offered, at ε = {short(float(epsilon))}",
+                ("network", "private rows that it gets right", "right on new rows, in %", "probability"),
+                tuple(
+                    (f"town {town + 1}", score, 100 * share, float(law[town]))
+                    for town, (score, share) in enumerate(zip(scores, shares, strict=True))
+                ),
+                bars=3,
+            ),
+        ),
+        picture=partial(_draw, found, without, max(shares), n),
+    )
+
+
+def noisy_accuracy(weights: Floats, epsilon: Fraction, test: TownData) -> float:
+    """Return the mean share of right answers of networks with noise on all weights, ε together."""
+    reach = math.ceil(2 * LARGEST_WEIGHT * _STEPS)
+    noise = Laplace.for_epsilon(epsilon, l1=reach * len(weights))
+    exact = np.round(weights * _STEPS).astype(np.int64)
+    networks = [noise.sample(exact) / _STEPS for _ in range(_NOISY_NETWORKS)]
+    return float(np.mean([right_answers(one, test) for one in networks])) / len(test.classes)
+
+
+def chosen_accuracy(scores: list[int], shares: list[float], epsilon: Fraction) -> float:
+    """Return the expected share of right answers of the network that the exponential mechanism chooses."""
+    law = exponential_law(scores, Exponential.for_epsilon(epsilon, sensitivity=1).rate)
+    return sum(float(law[place]) * share for place, share in enumerate(shares))
+
+
+def _percent(share: float) -> str:
+    return percent(Fraction(share))
+
+
+def _draw(found: list[Accuracies], without: float, best: float, n: int) -> Figure:
+    with style():
+        figure, (axes,) = new_figure(
+            "Noise on the weights ruins a network; a private choice works",
+            f"Share of right answers on new rows, against ε, for {n:,} private rows.",
+            right=0.74,
+        )
+        epsilons = [one.epsilon for one in found]
+        axes.plot(epsilons, [100 * one.chosen for one in found], color=BLUE, marker="o")
+        axes.plot(epsilons, [100 * one.noisy for one in found], color=ORANGE, marker="o")
+        axes.axhline(100 * without, color=GREY, linewidth=1, linestyle=(0, (5, 3)))
+        axes.axhline(50, color=GREY, linewidth=0.8)
+        axes.set(xscale="log", xlabel="ε (smaller is more private)", ylabel="right answers, in %")
+        axes.xaxis.set_major_formatter(lambda value, _: short(value))
+        axes.set_xlim(epsilons[0], epsilons[-1])
+        axes.set_ylim(40, 103)
+        label_ends(
+            axes,
+            [
+                EndLabel(100 * without, "trained on the rows,\nnot private", GREY),
+                EndLabel(100 * found[-1].chosen, "private choice of\na public network", BLUE),
+                EndLabel(100 * found[-1].noisy, "noise on all weights", ORANGE),
+                EndLabel(50, "guessing", GREY),
+            ],
+        )
+        return figure

@@ -87,8 +87,8 @@ def test_a_coalition_of_everybody_is_refused() -> None:
 
 def test_measured_errors_are_the_exact_ones() -> None:
     """Laplace noise has a kurtosis of 6: five standard errors of each point, a false alarm in 1e5 runs."""
-    found = shown("parties-error", repetitions=2000, people=300)
-    near = 5 * math.sqrt(5 / 4 / 2000)
+    found = shown("parties-error", repetitions=1000, people=300)
+    near = 5 * math.sqrt(5 / 4 / 1000)
     for exact, measured in (
         ("fewer than half collude: exact", "fewer than half: measured"),
         ("all but one: exact", "all but one: measured"),

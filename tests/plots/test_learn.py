@@ -14,15 +14,12 @@ from lapwing.plots.learn import (
     calibration_picture,
 )
 from lapwing.plots.style import save
-from support.scripts import load_script
 
-sage = load_script("benchmarks/learn_sage_pictures.py")
 ATTEMPTS = [
     ShownAttempt(1, 4.6, 7.3, "retry", 1, 0.25),
     ShownAttempt(2, None, None, "crashed", 1, 0.5),
     ShownAttempt(3, 4.7, 6.2, "accept", 2, 1.0),
 ]
-SERIES = {"one": [(0.1, 1.0), (1.0, 20.0)], "other": [(0.1, 2.0), (1.0, 30.0)]}
 
 
 def drawn(figure: Any) -> dict[str, tuple[list[float], list[float]]]:
@@ -61,19 +58,6 @@ def test_a_rejection_shows_the_bound_that_decided() -> None:
     assert label.get_text() == "reject\n1 block\nε 0.5"
     said = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
     assert "what every model of its class loses at least" in said
-
-
-@pytest.mark.parametrize("picture", [sage.needed_picture, sage.release_picture])
-def test_series_are_drawn_as_they_are(picture: Any) -> None:
-    found = drawn(picture(SERIES))
-    assert found["one"] == ([0.1, 1.0], [1.0, 20.0])
-    assert found["other"] == ([0.1, 1.0], [2.0, 30.0])
-
-
-def test_eta_stands_beside_violations() -> None:
-    found = drawn(sage.violations_picture({"ours": [(0.1, 0.0), (1.0, 0.01)]}, eta=0.05))
-    assert found["eta"][1] == [0.05, 0.05]
-    assert found["ours"][1] == [0.0, 0.01]
 
 
 BINS = [

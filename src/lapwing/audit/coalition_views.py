@@ -324,12 +324,12 @@ def leaked(world: Basis, rehearsal: SimulatedRun, coalition: frozenset[int]) -> 
 
 @lru_cache
 @with_precision
-def noise_law(modulus: int, shares: int) -> tuple[arb, ...]:
+def noise_law(modulus: int, shares: int, epsilon: Fraction = EPSILON) -> tuple[arb, ...]:
     """Return the law of one noise share (1/shares of discrete Laplace noise at ε), modulo the modulus.
 
     By its characteristic function ((1-q)^2 / |1 - q w^k|^2)^(1/shares) at the roots of unity, in balls.
     """
-    q = (-arb(EPSILON.numerator) / EPSILON.denominator).exp()
+    q = (-arb(epsilon.numerator) / epsilon.denominator).exp()
     turns = [(2 * arb.pi() * k / modulus).cos() for k in range(modulus)]
     at = [((1 - q) ** 2 / (1 - 2 * q * turn + q * q)) ** (arb(1) / shares) for turn in turns]
     sums = (sum((at[k] * turns[k * n % modulus] for k in range(modulus)), arb(0)) for n in range(modulus))

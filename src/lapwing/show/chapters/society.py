@@ -2,6 +2,280 @@
 
 from __future__ import annotations
 
-from lapwing.show.topic import Chapter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
 
-CHAPTER = Chapter("Society", ())
+from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown, Topic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LEAST, _MOST = Fraction(1, 10), Fraction(60)
+_LEVELS = ("town", "district", "block")
+_TABLE = ("0.1", "0.3", "1", "3", "10", "17.14")  # the last one is that of the 2020 Census, for persons
+
+
+@dataclass(frozen=True, slots=True)
+class _TownErrors:
+    """The expected absolute error of a total at each level of the town, at one ε."""
+
+    epsilon: Fraction
+    by_level: tuple[float, ...]
+
+
+def _choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    from lapwing.core.chances import odds_up, posterior
+    from lapwing.core.exact import exp_up, short
+    from lapwing.show.deployments import PUBLISHED
+
+    epsilon, delta, prior = values["epsilon"], values["delta"], values["prior"]
+    steps = [Fraction(f"{10 ** (k / 8):.3g}") for k in range(-8, 15)]
+    grid = sorted({*(one for one in steps if _LEAST <= one <= _MOST), _LEAST, epsilon, _MOST})
+    table = sorted({*map(Fraction, _TABLE), epsilon})
+    wanted = sorted({*grid, *table, epsilon / 2})
+    errors, sizes = _town_errors(wanted, delta, progress)
+    found = dict(zip(wanted, errors, strict=True))
+    chosen, half = found[epsilon].by_level, found[epsilon / 2].by_level
+    factor = exp_up(epsilon)
+    daily = max((one for one in PUBLISHED if one.period == "each day"), key=lambda one: one.epsilon)
+    return Shown(
+        headline=f"At ε {short(float(epsilon))} the count of a block is off by {chosen[2]:.2g} people on "
+        f"average, and even odds (1 : 1) can become {odds_up(factor)} : 1 at most",
+        sentences=(
+            f"The example's town has {sizes[0]:,.0f} invented people. One release publishes all counts of "
+            "sex and stage of life for the town, its districts and its blocks. Its plan tells the expected "
+            "error before anything is spent.",
+            f"At ε {short(float(epsilon))} the total of a block, about {sizes[2]:.0f} people, is off by "
+            f"{chosen[2]:.2g}, and that of the town by {chosen[0]:.2g}. At half this ε it would be "
+            f"{half[2]:.2g} and {half[0]:.2g}.",
+            f"ε bounds what your taking part can change: against a release without you, odds that "
+            f"something is true of you grow at most {odds_up(factor)}-fold. A guess of {_percent(prior)} "
+            f"becomes {_at_most(posterior(prior, factor))} at most. ε is not the probability of being "
+            "identified, and not a share of noise.",
+            f"With δ {short(float(delta))}, the release is no worse than one that tells anything at all "
+            "with this probability, and keeps the bound otherwise.",
+            f"Published figures stand below. They protect different units for different periods, so their "
+            f"ε cannot be compared alone: {daily.epsilon:g} each day adds up to {daily.in_a_year:,.0f} in "
+            "a year.",
+            "No formula says which point is right. That is society's decision; the picture shows what it "
+            "is about.",
+        ),
+        tables=(
+            NumberTable(
+                "One release of the town's census: error and risk at each ε (computed)",
+                (
+                    "ε", "error of the town's total", "of a district's", "of a block's",
+                    "even odds become at most (to 1)", f"{_percent(prior)} becomes at most",
+                ),
+                tuple(
+                    (
+                        float(one),
+                        *found[one].by_level,
+                        float(exp_up(one)),
+                        float(posterior(prior, exp_up(one))),
+                    )
+                    for one in table
+                ),
+            ),
+            NumberTable(
+                "Published figures (cited, not computed)",
+                (
+                    "who", "release", "year", "ε", "δ", "protected unit", "period", "adds up in a year",
+                    "source",
+                ),
+                tuple(
+                    (
+                        one.who, one.release, one.year, one.shown, one.delta, one.unit, one.period,
+                        one.in_a_year, one.source,
+                    )
+                    for one in PUBLISHED
+                ),
+            ),
+        ),
+        picture=lambda: _choice_picture([found[one] for one in grid], chosen, epsilon, prior),
+    )  # fmt: skip
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(100 * share):.3g}\u00a0%"
+
+
+def _at_most(chance: Fraction) -> str:
+    from lapwing.core.chances import percent_up
+
+    return percent_up(float(chance)) if chance < Fraction(99999, 100_000) else "nearly 100 %"
+
+
+def _town_errors(
+    epsilons: Sequence[Fraction], delta: Fraction, progress: Progress
+) -> tuple[list[_TownErrors], tuple[float, float, float]]:
+    """Return the expected errors of the plan of the example's census at each ε, and the mean sizes.
+
+    Sizes are people of the town, of a district and of a block. Parks, where nobody lives, do not count.
+    """
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from lapwing.core.conversions import largest_rho
+    from lapwing.examples.town import DISTRICTS, TOWN_CENSUS, TOWN_PEOPLE, write_town
+    from lapwing.publish.census.census_release import expected_errors
+    from lapwing.publish.publication import Publication
+
+    found = []
+    with TemporaryDirectory() as folder:
+        write_town(Path(folder))
+        with Publication.open(Path(folder) / TOWN_CENSUS, analyst="reader", threads=1) as release:
+            census = release.census
+            assert census is not None
+            assert census.spine.levels == _LEVELS
+            for done, epsilon in enumerate(epsilons):
+                progress(done, len(epsilons))
+                errors = expected_errors(census, largest_rho(epsilon, delta))
+                found.append(_TownErrors(epsilon, tuple(level["total"] for level in errors)))
+        blocks = (Path(folder) / "blocks.csv").read_text(encoding="utf-8").count(",false\n")
+    progress(len(epsilons), len(epsilons))
+    return found, (TOWN_PEOPLE, TOWN_PEOPLE / DISTRICTS, TOWN_PEOPLE / blocks)
+
+
+# The picture
+
+
+def _choice_picture(
+    found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction, prior: Fraction
+) -> Figure:
+    from lapwing.core.chances import odds_up
+    from lapwing.core.exact import exp_up, short
+    from lapwing.plots.style import GREY, new_figure, style
+
+    with style():
+        figure, (whole,) = new_figure(
+            f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
+            f"{chosen[2]:.2g} people, and even odds can become {odds_up(exp_up(epsilon))} : 1",
+            "Top: expected error of one count in the example's town census. Middle: the most that a guess "
+            "about one person can become by its data. Bottom: published ε. Each has its own unit and "
+            "period, so it says nothing of the town's error.",
+            size=(11.0, 10.8),
+            left=3.85,
+            right=0.87,
+        )
+        room = figure.subplotpars
+        whole.remove()
+        grid = figure.add_gridspec(
+            3, 1, height_ratios=(1, 0.95, 1.6), hspace=0.14,
+            left=room.left, right=room.right, bottom=0.055, top=room.top,
+        )  # fmt: skip
+        top = figure.add_subplot(grid[0])
+        middle = figure.add_subplot(grid[1], sharex=top)
+        bottom = figure.add_subplot(grid[2], sharex=top)
+        _draw_errors(top, found, chosen, epsilon)
+        _draw_odds(middle, epsilon, prior)
+        _draw_published(bottom)
+        for axes in (top, middle, bottom):
+            axes.axvline(float(epsilon), color=GREY, linewidth=1, gid="chosen")
+        for axes in (top, middle):
+            axes.tick_params(labelbottom=False)
+        ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
+        bottom.set_xticks(ticks, [short(one) for one in ticks])
+        bottom.minorticks_off()
+        bottom.set_xlabel("ε (smaller is more private)")
+        return figure
+
+
+def _draw_errors(
+    axes: Axes, found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction
+) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    from lapwing.plots.style import BLUE, GREEN, ORANGE, EndLabel, label_ends
+
+    xs = [float(one.epsilon) for one in found]
+    axes.set(xscale="log", yscale="log", ylabel="error of a total\n(people)")
+    axes.set_xlim(float(_LEAST), float(_MOST))
+    ends = []
+    for level, (name, colour) in enumerate(zip(_LEVELS, (BLUE, GREEN, ORANGE), strict=True)):
+        ys = [one.by_level[level] for one in found]
+        axes.plot(xs, ys, color=colour, gid=name)
+        axes.plot([float(epsilon)], [chosen[level]], "o", color=colour, markersize=6)
+        ends.append(EndLabel(ys[-1], f"{'the' if name == 'town' else 'a'} {name}", colour))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    label_ends(axes, ends[::-1])
+
+
+def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
+    from math import exp
+
+    from lapwing.plots.style import GREY, PURPLE, note_beside
+
+    xs = [float(_LEAST) * (float(_MOST / _LEAST)) ** (k / 200) for k in range(201)]
+    across = axes.get_yaxis_transform()
+    for guess, colour in ((Fraction(1, 2), PURPLE), (prior, GREY)):
+        before = float(guess / (1 - guess))
+        ys = [100 / (1 + exp(-x) / before) for x in xs]
+        at = 100 / (1 + exp(-epsilon) / before)
+        axes.plot(xs, ys, color=colour, gid=f"guess-{float(guess):g}")
+        axes.plot([float(epsilon)], [at], "o", color=colour, markersize=6)
+        note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
+    axes.set_ylabel("a guess becomes\nat most")
+    axes.set_ylim(0, 104)
+    axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+    for chance, text in {50: "1 : 1", 75: "3 : 1", 90: "9 : 1", 99: "99 : 1"}.items():
+        axes.plot([0.99, 1.005], [chance] * 2, color=PURPLE, linewidth=1, transform=across, clip_on=False)
+        look = {"va": "center", "color": PURPLE, "size": 9.5, "annotation_clip": False}
+        note_beside(axes, f"odds {text}", (1, chance), (8, 0), xycoords=across, **look)
+
+
+def _draw_published(axes: Axes) -> None:
+    from lapwing.plots.style import BLUE, GREEN, ORANGE, PURPLE, WHITE_BOX, note_beside
+    from lapwing.show.deployments import DAILY, MONTHLY, ONCE, PUBLISHED, SIX_HOURLY
+
+    colours = {ONCE: BLUE, MONTHLY: GREEN, DAILY: ORANGE, SIX_HOURLY: PURPLE}
+    for row, one in enumerate(PUBLISHED):
+        y, colour = len(PUBLISHED) - 1 - row, colours[one.period]
+        if one.least is not None:
+            axes.plot([one.least, one.epsilon], [y, y], "o-", color=colour, linewidth=1.5, markersize=6)
+        axes.plot([one.epsilon], [y], "o", color=colour, markersize=6, gid=f"published-{row}")
+        text = one.shown if one.least is not None else f"{one.epsilon:g}"
+        look = {"va": "center", "color": colour, "size": 9.5, "bbox": WHITE_BOX}
+        note_beside(axes, str(text), (one.epsilon, y), (8, 0), **look)
+    names = [f"{one.who}: {one.release}" for one in reversed(PUBLISHED)]
+    axes.set_yticks(range(len(PUBLISHED)), names, size=9.5)
+    for label, one in zip(axes.get_yticklabels(), reversed(PUBLISHED), strict=True):
+        label.set_color(colours[one.period])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.8, len(PUBLISHED) - 0.2)
+    axes.grid(axis="y", color="#EEEEEE", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for line, (period, colour) in enumerate(colours.items()):
+        axes.text(
+            1.02, 0.95 - 0.07 * line, f"● {period}", color=colour, transform=axes.transAxes, va="center"
+        )
+
+
+CHAPTER = Chapter(
+    "Society",
+    (
+        Topic(
+            name="choice",
+            question="Privacy against accuracy: what does a choice of ε mean for a whole census?",
+            parameters=(
+                Parameter(
+                    "epsilon", Fraction(3), Fraction(1, 5), Fraction(50), "the ε of the whole release"
+                ),
+                Parameter(
+                    "delta", Fraction(1, 10**6), Fraction(1, 10**12), Fraction(1, 1000),
+                    "the δ at which ε is told",
+                ),
+                Parameter(
+                    "prior", Fraction(1, 100), Fraction(1, 1000), Fraction(1, 2),
+                    "a guess that something is true of you, from a release without you",
+                ),
+            ),
+            argument="census.md",
+            compute=_choice,
+        ),
+    ),
+)  # fmt: skip

@@ -16,6 +16,7 @@ from lapwing.plots.style import (
     EndLabel,
     label_ends,
     new_figure,
+    note_beside,
     style,
 )
 
@@ -27,40 +28,55 @@ _LINES = (BLUE, ORANGE, GREEN, PURPLE, INK)
 Series = Mapping[str, Sequence[tuple[float, float]]]  # points of each line
 
 
-def violations_picture(rates: Series, *, eta: float) -> Figure:
-    """Draw how often a model is accepted that misses its target: (ε, rate) for each validation."""
+ONLY_OURS = "Only validation that allows for its own noise keeps bad models out"
+NEEDS_MORE = "A tighter target or a smaller ε needs more data before a model can be accepted"
+SOONEST = "Counting loss per block, and sparing it, releases models soonest under load"
+
+
+def violations_picture(
+    rates: Series, *, eta: float, title: str = ONLY_OURS, of: str = "accepted models that are bad"
+) -> Figure:
+    """Draw how often a model is accepted that misses its target: (ε, rate) for each validation.
+
+    Args:
+        rates: The points of each way to validate.
+        eta: The probability with which a run may release a bad model.
+        title: The text above the picture.
+        of: The share that is drawn, as the name of the y axis.
+    """
     return _curves_picture(
-        "Only validation that allows for its own noise keeps bad models out",
-        f"Share of accepted models that miss their target, by the ε of an attempt. η = {short(eta)}.",
+        title,
+        f"Share of {of}, by the ε of an attempt. A bad model misses its target on new rows. "
+        f"η = {short(eta)}.",
         rates,
         x=_Axis("ε of an attempt", "log"),
-        y=_Axis("accepted models that are bad"),
-        right=0.78,
+        y=_Axis(of),
+        right=0.74,
         eta=eta,
     )
 
 
-def needed_picture(needed: Series) -> Figure:
+def needed_picture(needed: Series, *, title: str = NEEDS_MORE) -> Figure:
     """Draw the data needed until a model is accepted: (ε, rows) for each target."""
     return _curves_picture(
-        "A tighter target or a smaller ε needs more data before a model can be accepted",
+        title,
         "Rows of the first accepted attempt (mean over runs), against the ε of an attempt.",
         needed,
         x=_Axis("ε of an attempt", "log"),
         y=_Axis("rows needed", "log"),
-        right=0.8,
+        right=0.78,
     )
 
 
-def release_picture(times: Series) -> Figure:
+def release_picture(times: Series, *, title: str = SOONEST) -> Figure:
     """Draw the mean time until a pipeline releases its model, against arrivals, for each accounting."""
     return _curves_picture(
-        "Counting loss per block, and sparing it, releases models soonest under load",
+        title,
         "Mean time from a pipeline's arrival to its release, in hours (simulated; one block an hour).",
         times,
         x=_Axis("pipelines that arrive each hour"),
         y=_Axis("hours to release", "log"),
-        right=0.76,
+        right=0.74,
     )
 
 
@@ -80,14 +96,19 @@ def _curves_picture(
             labels.append(EndLabel(points[-1][1], name, colour))
         if eta is not None:
             axes.axhline(eta, color=GREY, linestyle="--", linewidth=1.4, gid="eta")
-            labels.append(EndLabel(eta, f"η = {short(eta)}", GREY))
         _frame(axes, series, x, y)
-        label_ends(axes, labels)
+        if eta is not None:
+            left = min(at for points in series.values() for at, _ in points)
+            note_beside(axes, f"η = {short(eta)}", (left, eta), (14, 4), color=GREY, size=10)
+        if labels:  # of lines that end together, the first has the highest label
+            label_ends(axes, labels[::-1])
+        else:
+            axes.text(0.5, 0.5, "no point was reached", transform=axes.transAxes, ha="center", color=GREY)
         return figure
 
 
 def _frame(axes: Axes, series: Series, x: _Axis, y: _Axis) -> None:
-    from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415 (an extra)
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
     axes.set(xlabel=x.label, ylabel=y.label, xscale=x.scale, yscale=y.scale)
     axes.set_xticks(sorted({at for points in series.values() for at, _ in points}))

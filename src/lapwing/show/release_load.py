@@ -14,10 +14,13 @@ whole data  one ε for everything, ever: every attempt is charged to all data
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lapwing.show.hashed_numbers import HashedNumbers
 
 EPSILON = 1.0  # of a block, or of the whole
 LEAST = 1 / 64
@@ -25,8 +28,8 @@ WAYS = ("conserve", "aggressive", "streaming", "whole data")
 Floats = NDArray[np.float64]
 
 
-@dataclass(slots=True)
-class Waiting:
+@dataclass(slots=True, eq=False)
+class WaitingPipeline:
     """A pipeline that has not released its model yet, and what it may use."""
 
     arrived: int
@@ -37,32 +40,32 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class BlocksNeeded:
     """Blocks needed at ε by a pipeline of share 1: a + b / ε."""
 
     a: float
     b: float
 
-    def met(self, one: Waiting, blocks: float, epsilon: float) -> bool:
-        """Whether an attempt would be accepted."""
+    def met(self, one: WaitingPipeline, blocks: float, epsilon: float) -> bool:
+        """Return whether an attempt would be accepted."""
         return epsilon > 0 and blocks >= one.share * (self.a + self.b / epsilon)
 
 
-class Stream:
-    """Blocks of one ε each, and who may spend how much of it."""
+class SharedBlocks:
+    """Blocks with an ε each, and the ε that each pipeline may spend of them."""
 
-    def __init__(self, way: str, need: Need) -> None:
-        self.way, self.need = way, need
+    def __init__(self, way: str, need: BlocksNeeded, epsilon: float = EPSILON) -> None:
+        self.way, self.need, self.epsilon = way, need, epsilon
         self.hours = 0
-        self.whole = EPSILON
+        self.whole = epsilon
         self.free = np.zeros(0)  # ε of blocks that nobody may spend yet
-        self.waiting: list[Waiting] = []
+        self.waiting: list[WaitingPipeline] = []
 
     def hour(self, shares: list[float]) -> list[int]:
-        """One hour: a block, new pipelines, attempts. Gives how long those waited who are done."""
+        """Pass one hour: a block, new pipelines, attempts. Return how long the finished ones waited."""
         self.hours += 1
-        self.free = np.append(self.free, EPSILON)
-        self.waiting += [Waiting(self.hours - 1, share) for share in shares]
+        self.free = np.append(self.free, self.epsilon)
+        self.waiting += [WaitingPipeline(self.hours - 1, share) for share in shares]
         for one in self.waiting:
             one.own = np.append(one.own, np.zeros(self.hours - len(one.own)))
         self._divide()
@@ -79,8 +82,8 @@ class Stream:
         if self.waiting:
             self.free[:] = 0
 
-    def _attempts(self, one: Waiting) -> bool:
-        """Attempts until it is done, or has to wait."""
+    def _attempts(self, one: WaitingPipeline) -> bool:
+        """Make attempts until it is done, or has to wait."""
         while True:
             tried = getattr(self, f"_{self.way.replace(' ', '_')}")(one)
             if tried is None:
@@ -90,7 +93,7 @@ class Stream:
             if self.need.met(one, blocks, epsilon):
                 return True
 
-    def _conserve(self, one: Waiting) -> tuple[float, float] | None:
+    def _conserve(self, one: WaitingPipeline) -> tuple[float, float] | None:
         wanted = max(2 * one.use, LEAST)
         order = np.argsort(-one.own, kind="stable")
         counts = np.arange(1, self.hours + 1)
@@ -102,7 +105,7 @@ class Stream:
         one.own[order[:count]] -= epsilon
         return count, epsilon
 
-    def _aggressive(self, one: Waiting) -> tuple[float, float] | None:
+    def _aggressive(self, one: WaitingPipeline) -> tuple[float, float] | None:
         newest = np.flatnonzero(one.own > LEAST / 4)[::-1]
         least = np.minimum.accumulate(one.own[newest])
         uses = least * np.arange(1, len(newest) + 1)
@@ -113,13 +116,13 @@ class Stream:
         one.own[newest[:count]] -= epsilon
         return count, epsilon
 
-    def _streaming(self, one: Waiting) -> tuple[float, float] | None:
+    def _streaming(self, one: WaitingPipeline) -> tuple[float, float] | None:
         if one.blocks < max(2 * one.use, LEAST):
             return None
         blocks, one.blocks = one.blocks, 0.0
-        return blocks, EPSILON
+        return blocks, self.epsilon
 
-    def _whole_data(self, one: Waiting) -> tuple[float, float] | None:
+    def _whole_data(self, one: WaitingPipeline) -> tuple[float, float] | None:
         epsilon = max(2 * one.use / self.hours, LEAST / 16)
         if epsilon > self.whole:
             return None
@@ -127,24 +130,48 @@ class Stream:
         return self.hours, epsilon
 
 
-def simulate(way: str, rate: float, need: Need, *, hours: int, seed: int) -> float:
-    """Mean hours from arrival to release. Who never releases counts until the end."""
-    draw = np.random.default_rng(seed)
-    stream = Stream(way, need)
+def mean_wait(
+    way: str, rate: float, need: BlocksNeeded, *, hours: int, seed: int, epsilon: float = EPSILON
+) -> float:
+    """Return the mean hours from arrival to release. One that never releases counts until the end."""
+    draw = HashedNumbers(seed)
+    stream = SharedBlocks(way, need, epsilon)
     times: list[int] = []
     for _ in range(hours):
         # Many small pipelines, few large ones.
-        shares = np.clip((1 - draw.random(draw.poisson(rate))) ** (-1 / 1.5) / 3, 1 / 3, 20)
+        shares = np.clip(draw.uniform(draw.poisson(rate)) ** (-1 / 1.5) / 3, 1 / 3, 20)
         times += stream.hour(shares.tolist())
     return float(np.mean([*times, *(hours - one.arrived for one in stream.waiting)] or [0]))
 
 
-def release_times(need: Need, rates: tuple[float, ...], *, hours: int, runs: int) -> dict[str, list[float]]:
-    """For each way, the mean hours to release at each rate of arrivals."""
-    return {
-        way: [
-            float(np.mean([simulate(way, rate, need, hours=hours, seed=seed) for seed in range(runs)]))
-            for rate in rates
-        ]
-        for way in WAYS
-    }
+def release_times(
+    need: BlocksNeeded,
+    rates: Sequence[float],
+    *,
+    hours: int,
+    runs: int,
+    epsilon: float = EPSILON,
+    tell: Callable[[int, int], None] = lambda _, __: None,
+) -> dict[str, list[float]]:
+    """Return for each way the mean hours to release at each rate of arrivals.
+
+    Args:
+        need: The blocks that a pipeline of share 1 needs.
+        rates: The pipelines that arrive each hour, on average.
+        hours: The length of a simulation.
+        runs: The simulations for each point. All ways see the same arrivals.
+        epsilon: The ε of a block, or of the whole.
+        tell: Is called with the numbers of finished and of all points.
+    """
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    done = 0
+    for way in WAYS:
+        for rate in rates:
+            tell(done, len(WAYS) * len(rates))
+            waits = [
+                mean_wait(way, rate, need, hours=hours, seed=seed, epsilon=epsilon) for seed in range(runs)
+            ]
+            found[way].append(float(np.mean(waits)))
+            done += 1
+    tell(done, done)
+    return found

@@ -9,13 +9,14 @@ Test     tests/sql/test_dataset.py, tests/sql/test_plan.py, tests/sql/test_curat
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
+from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
 from lapwing.sql.accuracy import AccuracyOrPrice, checked_count, declared_size
 from lapwing.sql.answers import Answer
@@ -34,26 +35,49 @@ from lapwing.sql.preliminary_questions import (
 from lapwing.sql.releasing import ReleaseSession
 
 
-def open(path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Dataset:  # noqa: A001
+def open(  # noqa: A001
+    path: str | Path,
+    *,
+    analyst: str | None = None,
+    threads: int | None = None,
+    tables: Mapping[str, Any] | None = None,
+    version: str | None = None,
+) -> Dataset:
     """Open the data of a policy file for one analyst.
+
+    A table whose source in the policy is "frame" gets its rows from `tables`. They are stored beside the
+    policy, in a file that only its owner can read. Later sessions read that file.
 
     Args:
         path: The policy file.
         analyst: The name of the analyst. None: the user of this computer.
         threads: How many threads an engine may use for one question. None: as the policy says.
+        tables: Rows by table: pandas or Polars data frames, or Arrow tables. Whoever gives them is the
+            curator.
+        version: The name of these rows, needed with `tables`. Under the same name stored answers cost
+            nothing. A new name is new data, also if the rows are the same.
 
     Returns:
         A session with a curator of its own, which closes with it.
 
     Raises:
-        BadParameter: If the policy file or the name is not valid.
+        BadParameter: If the policy file or a name is not valid, or other rows have this version.
 
     Example:
         >>> import lapwing
         >>> with lapwing.open("visits.toml", analyst="ann") as dataset:
         ...     print(dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1"))
     """
-    return Dataset(Curator(path, threads=threads), analyst=analyst or getpass.getuser(), closes=True)
+    if tables is None and version is not None:
+        raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
+    if tables is not None:
+        from lapwing.sql.given_frames import store_frames  # noqa: PLC0415 (reading Parquet is slow to load)
+
+        store_frames(Path(path), tables, version)
+    dataset = Dataset(Curator(path, threads=threads), analyst=analyst or getpass.getuser(), closes=True)
+    if tables is not None:
+        dataset.prepare()  # nothing to do where no rows were written
+    return dataset
 
 
 class Dataset:

@@ -27,6 +27,16 @@ def page(title: str, sections: Iterable[str]) -> bytes:
     ).encode()
 
 
+def fragment(*parts: str) -> str:
+    """Return a part of a page, for a notebook, which has a style of its own."""
+    return f'<div style="max-width: 60rem">{"".join(parts)}</div>'
+
+
+def strong(text: str) -> str:
+    """Return a paragraph that stands out."""
+    return f"<p><strong>{escape(text)}</strong></p>"
+
+
 def section(title: str, *parts: str) -> str:
     """Return a heading and what follows it."""
     return f"<h2>{escape(title)}</h2>{''.join(parts)}"

@@ -68,15 +68,25 @@ def open(  # noqa: A001
         >>> with lapwing.open("visits.toml", analyst="ann") as dataset:
         ...     print(dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1"))
     """
-    if tables is None and version is not None:
-        raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
-    if tables is not None:
-        from lapwing.sql.given_frames import store_frames  # noqa: PLC0415 (reading Parquet is slow to load)
+    name = analyst or getpass.getuser()
+    if tables is None:
+        if version is not None:
+            raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
+        return Dataset(Curator(path, threads=threads), analyst=name, closes=True)
+    from lapwing.sql.given_frames import store_frames  # noqa: PLC0415 (Parquet is slow to load)
 
-        store_frames(Path(path), tables, version)
-    dataset = Dataset(Curator(path, threads=threads), analyst=analyst or getpass.getuser(), closes=True)
-    if tables is not None:
-        dataset.prepare()  # nothing to do where no rows were written
+    written = store_frames(Path(path), tables, version)
+    try:
+        dataset = Dataset(Curator(path, threads=threads), analyst=name, closes=True)
+        try:
+            dataset.prepare()  # has nothing to do where no rows were written
+        except BaseException:
+            dataset.close()
+            raise
+    except BaseException:
+        for file in written:  # mended rows may then be given under the same name
+            file.unlink(missing_ok=True)
+        raise
     return dataset
 
 
@@ -405,6 +415,11 @@ class Dataset:
         """
         if self._closes:
             self.curator.close()
+
+    def _repr_html_(self) -> str:
+        from lapwing.sql.html_view import dataset_html  # noqa: PLC0415 (only notebooks need it)
+
+        return dataset_html(self)
 
     def __enter__(self) -> Self:
         return self

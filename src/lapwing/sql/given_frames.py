@@ -32,7 +32,7 @@ VERSION_AT_MOST = 100
 HOW_VERSION = 'Give a name such as version="2026-03"; the same name stands for the same rows'
 
 
-def store_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> None:
+def store_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> list[Path]:
     """Store the rows of tables of a policy file, unless they are stored under this version.
 
     Args:
@@ -40,10 +40,13 @@ def store_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> 
         frames: For each table, a pandas or Polars data frame, or an Arrow table.
         version: The curator's name of these rows.
 
+    Returns:
+        The files that were written.
+
     Raises:
         BadParameter: If the policy reads a table from elsewhere, or the version has other rows.
     """
-    name = _checked_version(version)
+    name, written = _checked_version(version), []
     sources = _declared_sources(path)
     for table, frame in frames.items():
         if sources is not None and table not in sources:
@@ -62,6 +65,7 @@ def store_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> 
         try:
             if not is_known:
                 _write(file, rows, name)
+                written.append(file)
             is_other = is_known and not _are_stored(file, rows)
         except pa.ArrowException:  # some types have no Parquet form
             raise _not_storable(table) from None
@@ -71,6 +75,7 @@ def store_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> 
                 f"{quoted(name)} has other rows of {quoted(table)}. Give the changed rows a new name: they "
                 "are new data, and answers about them are charged anew",
             )
+    return written
 
 
 def arrow_rows(frame: Any, table: str) -> pa.Table:

@@ -47,6 +47,11 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
+def notes(lines: Iterable[str]) -> str:
+    """Return one paragraph of several lines."""
+    return f'<p class="note">{"<br>".join(map(escape, lines))}</p>'
+
+
 def grid(
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],

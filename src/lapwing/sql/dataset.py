@@ -416,6 +416,11 @@ class Dataset:
         if self._closes:
             self.curator.close()
 
+    def __repr__(self) -> str:
+        return (
+            f"<Dataset {self.policy.name}, asked by {self.analyst}, with {', '.join(self.policy.tables)}>"
+        )
+
     def _repr_html_(self) -> str:
         from lapwing.sql.html_view import dataset_html  # noqa: PLC0415 (only notebooks need it)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lapwing.core.exact import short
 from lapwing.errors import LapwingError
-from lapwing.plots.html_page import fragment, grid, note, strong
+from lapwing.plots.html_page import fragment, grid, note, notes, strong
 from lapwing.sql.answers import Answer, column_notes, number_text
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Truth
 from lapwing.sql.plan import Plan, describe_spread, list_names
@@ -31,8 +31,7 @@ def dataset_html(dataset: Dataset) -> str:
     return fragment(
         strong(f"Data set {policy.name}, asked by {dataset.analyst}"),
         grid(["table", "column", "values"], rows, wrapped=2),
-        *[note(_about_table(table, policy)) for table in policy.tables.values()],
-        note(_budget(dataset)),
+        notes([*[_about_table(table, policy) for table in policy.tables.values()], _budget(dataset)]),
     )
 
 
@@ -48,8 +47,8 @@ def plan_html(plan: Plan) -> str:
         strong(f"Costs {plan.cost}{why}; nothing is charged by looking."),
         note(plan.request.sql),
         *([grid(["column", heading], errors)] if errors else []),
-        grid(["what", "mechanism", "share", "error"], steps, wrapped=0),
-        *[note(line) for line in (*reason, *plan.bounds, *blocks)],
+        grid(["what", "mechanism", "share", "detail"], steps, wrapped=0),
+        notes([*reason, *plan.bounds, *blocks]),
     )
 
 
@@ -58,7 +57,7 @@ def answer_html(answer: Answer) -> str:
     headings, cells = answer.table()
     more = [f"… {len(answer) - len(cells):,} more rows"] if len(answer) > len(cells) else []
     lines = [*more, *column_notes(answer.columns), *answer.footer()]
-    return fragment(grid(headings, cells), *map(note, lines))
+    return fragment(grid(headings, cells), notes(lines))
 
 
 def _table_rows(table: Table) -> list[list[str]]:

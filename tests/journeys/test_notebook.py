@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from IPython.core.error import UsageError
@@ -88,7 +89,7 @@ def test_refused_sql_is_told(visits: Dataset) -> None:
 
 
 def test_load_ext_makes_the_magic_known(visits: Dataset) -> None:
-    shell = InteractiveShell()
+    shell: Any = InteractiveShell.instance()
     shell.user_ns["visits"] = visits
     shell.run_line_magic("load_ext", "lapwing")
     shown = shell.run_cell_magic("lapwing", "visits --epsilon 0.5", COUNT)

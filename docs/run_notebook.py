@@ -16,6 +16,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from traitlets.config import Config
 
 SHOWN_FOLDER = "/home/ann/orders"  # stands for the folder of the run
 KINDS = ("text/html", "text/plain", "image/svg+xml")
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def run_cells(notebook: dict[str, Any], folder: str) -> str:
     """Run all code cells and put in their outputs. Return the first error, or ""."""
-    shell = InteractiveShell.instance()
+    os.environ["IPYTHONDIR"] = os.path.join(folder, ".ipython")  # nothing is left in the home of the user
+    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for number, cell in enumerate(cells, 1):
         with capture_output() as captured:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ import pytest
 from lapwing.ledger import Ledger
 from lapwing.plots import save
 from support.doc_pictures import draw_pictures
-from support.orders import write_orders
+from support.orders import typed_commands, write_orders
 from support.shell import Shell
 
 ROOT = Path(__file__).parents[2]
@@ -53,9 +52,8 @@ def folder(
     if "README.md:" in request.node.name:
         write_orders(tmp_path / "orders.csv")
     if "README.md:" in request.node.name and "console" not in request.node.name:
-        first = re.search(r"^\$ (lapwing init .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-        assert first
-        program, *arguments = shlex.split(first[1])
+        (program, *arguments), *_ = typed_commands((ROOT / "README.md").read_text())
+        assert arguments[0] == "init"
         subprocess.run([Path(sys.executable).parent / program, *arguments], check=True, capture_output=True)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     with patch.dict(os.environ):
@@ -63,10 +61,9 @@ def folder(
 
 
 def _commands(block: str) -> Iterator[list[str]]:
-    lines = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    assert lines
-    for line in lines:
-        program, *arguments = shlex.split(line)
+    commands = typed_commands(block)
+    assert commands
+    for program, *arguments in commands:
         assert program == "lapwing"
         yield arguments
 

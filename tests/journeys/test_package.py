@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.orders import write_orders
+from support.orders import typed_commands, write_orders
 from support.scripts import ROOT
 
 LEFT_OUT = (".git", ".venv", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
@@ -153,11 +152,10 @@ def test_the_wheel_runs_the_readme_with_the_base_install_alone(built: Path, tmp_
     work = tmp_path / "work"
     work.mkdir()
     write_orders(work / "orders.csv")
-    readme = (ROOT / "README.md").read_text()
-    commands = re.findall(r"^\$ (lapwing .*)$", readme, re.MULTILINE)
+    commands = typed_commands((ROOT / "README.md").read_text())
     assert len(commands) == 3
-    for line in [*commands, "lapwing example", "lapwing budget lapwing.ledger", "lapwing survey example"]:
-        program, *arguments = shlex.split(line)
+    more = ("lapwing example", "lapwing budget lapwing.ledger", "lapwing survey example")
+    for program, *arguments in [*commands, *map(str.split, more)]:
         ran = subprocess.run(
             [binaries / program, *arguments],
             cwd=work,
@@ -166,7 +164,7 @@ def test_the_wheel_runs_the_readme_with_the_base_install_alone(built: Path, tmp_
             text=True,
             check=False,
         )
-        assert ran.returncode == 0, (line, ran.stderr)
+        assert ran.returncode == 0, (arguments, ran.stderr)
 
 
 QUICK = ("tests/claims/test_laplace.py", "tests/shape", "tests/stored", "tests/sql/test_policy_draft.py")

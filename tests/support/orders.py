@@ -1,9 +1,11 @@
-"""The CSV file of a reader of the README: orders of customers, invented."""
+"""The reader of the README: the commands, and a CSV file of invented orders."""
 
 from __future__ import annotations
 
 import csv
 import random
+import re
+import shlex
 from pathlib import Path
 
 CITIES = ("Oslo", "Bergen", "Tromsø")
@@ -20,3 +22,9 @@ def write_orders(path: Path, *, rows: int = 8000) -> None:
             amount = round(draw.expovariate(1 / 60), 2)
             customer, city, express = draw.randrange(1500), draw.choice(CITIES), draw.choice(("yes", "no"))
             writer.writerow([number, customer, city, amount, day, express])
+
+
+def typed_commands(text: str) -> list[list[str]]:
+    """Return the words of each command after a `$`. A line that ends in a backslash goes on."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    return [shlex.split(line) for line in re.findall(r"^\$ (.*)$", joined, re.MULTILINE)]

@@ -108,6 +108,28 @@ def test_rows_that_do_not_fit_the_policy_can_be_mended_under_the_same_name(polic
     assert asked(policy, pa.table(rows()), "1")[0] is False
 
 
+def test_one_bad_table_stores_no_table(policy: Path) -> None:
+    policy.write_text(POLICY + '[tables.cities]\nsource = "frame"\npublic = true\n')
+    good = pa.table(rows())
+    with pytest.raises(BadParameter, check=named("tables")):
+        lapwing.open(policy, tables={"orders": good, "cities": [1]}, version="1")
+    assert not list(policy.parent.glob("*.parquet"))
+    cities = pa.table({"city": ["Oslo", "Bergen"], "land": ["east", "west"]})
+    both = {"orders": good, "cities": cities}
+    with lapwing.open(policy, tables=both, version="1", analyst="ann") as dataset:
+        sql = (
+            "SELECT land, COUNT(*) AS n FROM orders JOIN cities ON orders.city = cities.city GROUP BY land"
+        )
+        assert len(dataset.ask(sql, epsilon=1)) == 2
+
+
+def test_a_policy_that_cannot_be_read_is_explained_and_stores_nothing(policy: Path) -> None:
+    policy.write_text("[tables")
+    with pytest.raises(lapwing.LapwingError, match=r"orders\.toml"):
+        lapwing.open(policy, tables={"orders": pa.table(rows())}, version="1")
+    assert not list(policy.parent.glob("*.parquet"))
+
+
 def test_nobody_gave_rows(policy: Path) -> None:
     with pytest.raises(lapwing.LapwingError, match="nobody has given the rows yet"):
         lapwing.open(policy)

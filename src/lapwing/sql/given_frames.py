@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lapwing.config.toml_text import quoted
+from lapwing.config.values import NAME_PATTERN
 from lapwing.engines.engine import private_folder
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.sql.source_location import FRAME, frame_file
@@ -46,36 +47,35 @@ def store_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> 
     Raises:
         BadParameter: If the policy reads a table from elsewhere, or the version has other rows.
     """
-    name, written = _checked_version(version), []
-    sources = _declared_sources(path)
-    for table, frame in frames.items():
-        if sources is not None and table not in sources:
-            raise BadParameter(
-                "tables", f"the policy has no table {quoted(table)}. It has {_list(sources)}"
-            )
-        if sources is not None and sources[table] != FRAME:
-            raise BadParameter(
-                "tables",
-                f"the policy reads {quoted(table)} from elsewhere. Write source = {quoted(FRAME)} in "
-                f"[tables.{table}], or do not give its rows",
-            )
-        rows = arrow_rows(frame, table)
-        file = frame_file(path.absolute().parent, table)
-        is_known = _stored_version(file) == name
-        try:
-            if not is_known:
-                _write(file, rows, name)
-                written.append(file)
-            is_other = is_known and not _are_stored(file, rows)
-        except pa.ArrowException:  # some types have no Parquet form
-            raise _not_storable(table) from None
-        if is_other:
+    name, sources = _checked_version(version), _declared_sources(path)
+    if sources is None:
+        return []
+    files = {table: _checked_file(path, table, sources) for table in frames}
+    rows = {table: arrow_rows(frame, table) for table, frame in frames.items()}
+    new = [table for table in rows if _stored_version(files[table]) != name]
+    for table in rows:
+        if table not in new and not _are_stored(files[table], rows[table], table):
             raise BadParameter(
                 "version",
                 f"{quoted(name)} has other rows of {quoted(table)}. Give the changed rows a new name: they "
                 "are new data, and answers about them are charged anew",
             )
-    return written
+    for table in new:
+        _write(files[table], rows[table], name, table)
+    return [files[table] for table in new]
+
+
+def _checked_file(path: Path, table: str, sources: Mapping[str, Any]) -> Path:
+    """Return the file of a table. Raises BadParameter if the policy does not read the table from it."""
+    if table not in sources or not NAME_PATTERN.fullmatch(table):
+        raise BadParameter("tables", f"the policy has no table {quoted(table)}. It has {_list(sources)}")
+    if sources[table] != FRAME:
+        raise BadParameter(
+            "tables",
+            f"the policy reads {quoted(table)} from elsewhere. Write source = {quoted(FRAME)} in "
+            f"[tables.{table}], or do not give its rows",
+        )
+    return frame_file(path.absolute().parent, table)
 
 
 def arrow_rows(frame: Any, table: str) -> pa.Table:
@@ -143,20 +143,23 @@ def _damaged(file: Path) -> Unavailable:
     return Unavailable(f"{file} is damaged. Remove it, and give the rows again under a new version")
 
 
-def _write(file: Path, rows: pa.Table, version: str) -> None:
+def _write(file: Path, rows: pa.Table, version: str, table: str) -> None:
     marked = rows.replace_schema_metadata({VERSION_KEY: version.encode()})
-    with replaced_private_file(file) as stream:
-        pq.write_table(marked, stream)
+    try:
+        with replaced_private_file(file) as stream:
+            pq.write_table(marked, stream)
+    except pa.ArrowException:  # some types have no Parquet form
+        raise _not_storable(table) from None
 
 
-def _are_stored(file: Path, rows: pa.Table) -> bool:
+def _are_stored(file: Path, rows: pa.Table, table: str) -> bool:
     """Return whether a file has exactly these rows, in any order."""
     import duckdb  # noqa: PLC0415 (only this comparison needs it here)
 
     folder, remove = private_folder("frame")
     try:
         given = Path(folder) / "given.parquet"
-        _write(given, rows, "")
+        _write(given, rows, "", table)
         places = [str(given), str(file)]
         with duckdb.connect() as connection:
             types = [

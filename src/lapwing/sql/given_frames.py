@@ -53,8 +53,8 @@ def store_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> 
     files = {table: _checked_file(path, table, sources) for table in frames}
     rows = {table: arrow_rows(frame, table) for table, frame in frames.items()}
     new = [table for table in rows if _stored_version(files[table]) != name]
-    for table in rows:
-        if table not in new and not _are_stored(files[table], rows[table], table):
+    for table, given in rows.items():
+        if table not in new and not _are_stored(files[table], given, table):
             raise BadParameter(
                 "version",
                 f"{quoted(name)} has other rows of {quoted(table)}. Give the changed rows a new name: they "

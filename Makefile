@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 COMPILE = $(BIN)/python -m compileall -qq -j 2 -x '/tests/' \
 	$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') src || true
 
-.PHONY: setup demo browser test fast test-all lint docs bench pictures clean
+.PHONY: setup demo browser test fast test-all lint docs package bench pictures clean
 
 setup: $(READY)
 
@@ -51,6 +51,12 @@ test-all: lint browser
 # Not --quiet: it hides warnings from --strict, too.
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Wheel and source distribution in dist/; then the tests that install and run them.
+package: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/pytest tests/journeys/test_package.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/noise.py

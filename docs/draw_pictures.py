@@ -3,12 +3,14 @@
 The picture of several parties needs runs of the protocols: its numbers are read from parties.json in the
 folder, if that exists. `lapwing party compare --out parties.json` measures them. The pictures of attacks
 are drawn from attacks.json in the same way; `lapwing attack all --json > attacks.json` measures it. In the
-stored file, refill and longitudinal have more runs: `lapwing attack refill --runs 2000 --json`.
+stored file, refill and longitudinal have more runs: `lapwing attack refill --runs 2000 --json`. The answer
+is the one that README.md prints.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,6 +34,7 @@ from lapwing.ledger.budget_history import (
     grant_of,
 )
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
+from lapwing.plots.answers import answer_picture
 from lapwing.plots.attacks import attack_over_time, attack_success
 from lapwing.plots.parties import MeasuredErrors, parties
 from lapwing.plots.publish import release_error
@@ -52,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         "privacy-loss": privacy_loss("0.5", "1e-6"),
         "epsilon-delta": epsilon_delta_curve((LaplaceNoise(Fraction(20), 1), 100)),
         "accuracy": accuracy(n=10_000),
+        "answer": readme_answer(),
         "curator-and-local": curator_and_local(epsilon="0.5"),
         "spending": spending(invented_clinic()),
         "release-error": planned_census(),
@@ -61,6 +65,27 @@ def main(arguments: Sequence[str]) -> int:
     for name, figure in pictures.items():
         save(figure, folder / f"{name}.svg")
     return 0
+
+
+README = Path(__file__).parents[1] / "README.md"
+ANSWER_ROW = re.compile(
+    r"^ +(\w+) +([\d,.]+) \(([\d,.]+) to ([\d,.]+)\) +([\d,.]+) \(([\d,.]+) to ([\d,.]+)\)$", re.M
+)
+
+
+def readme_answer() -> Figure:
+    """Return the picture of the answer that README.md prints."""
+    rows = ANSWER_ROW.findall(README.read_text(encoding="utf-8"))
+    cities, *numbers = zip(*rows, strict=True)
+    orders, low, high, mean, mean_low, mean_high = (
+        [float(text.replace(",", "")) for text in column] for column in numbers
+    )
+    columns = [
+        ("city", list(cities), None, None),
+        ("orders", orders, low, high),
+        ("mean", mean, mean_low, mean_high),
+    ]
+    return answer_picture(columns, confidence=0.95)
 
 
 def planned_census() -> Figure:

@@ -1,4 +1,4 @@
-"""Write the import order of pyproject.toml into CONTRIBUTING.md and into the picture of the README.
+"""Write the import order of pyproject.toml into CONTRIBUTING.md and into its picture.
 
 Run it with `make pictures` after a change of the contracts. tests/shape/test_layers.py fails if the files
 are stale.

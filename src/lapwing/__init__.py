@@ -53,6 +53,7 @@ _HOMES = {
     "Stream": "learn.stream",
     "Survey": "survey.survey",
     "explain": "core.explanation",
+    "load_ipython_extension": "notebook",  # for `%load_ext lapwing`
     "mechanisms": "",
     "noise": "",
     "open": "sql.dataset",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,9 @@ from unittest.mock import patch
 import pytest
 
 from lapwing.ledger import Ledger
+from lapwing.plots import save
+from support.doc_pictures import draw_pictures
+from support.orders import typed_commands, write_orders
 from support.shell import Shell
 
 ROOT = Path(__file__).parents[2]
@@ -38,22 +40,30 @@ def _blocks(language: str, *, alone: bool = False, pages: Sequence[Path] = PAGES
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Path]:
     """The working directory. After an example the environment is what it was before.
 
-    The `lapwing` command is on the path, as in an activated environment.
+    The `lapwing` command is on the path, as in an activated environment. For the README the reader's own
+    CSV file is there, and for its Python what its first command made of it.
     """
     monkeypatch.chdir(tmp_path)
+    if "README.md:" in request.node.name:
+        write_orders(tmp_path / "orders.csv")
+    if "README.md:" in request.node.name and "console" not in request.node.name:
+        (program, *arguments), *_ = typed_commands((ROOT / "README.md").read_text())
+        assert arguments[0] == "init"
+        subprocess.run([Path(sys.executable).parent / program, *arguments], check=True, capture_output=True)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     with patch.dict(os.environ):
         yield tmp_path
 
 
 def _commands(block: str) -> Iterator[list[str]]:
-    lines = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    assert lines
-    for line in lines:
-        program, *arguments = shlex.split(line)
+    commands = typed_commands(block)
+    assert commands
+    for program, *arguments in commands:
         assert program == "lapwing"
         yield arguments
 
@@ -156,3 +166,20 @@ def test_the_readme_example_is_about_twenty_lines() -> None:
     assert code
     lines = [line for line in code[1].splitlines() if line.strip()]
     assert len(lines) <= 20
+
+
+def test_the_picture_of_the_readme_is_of_the_answer_that_it_prints(tmp_path: Path) -> None:
+    """Numbers are drawn as paths: the same picture comes out again, but for its date and ids."""
+    save(draw_pictures.readme_answer(), tmp_path / "answer.svg")
+    stored = (ROOT / "docs" / "pictures" / "answer.svg").read_text()
+    assert _drawn(stored) == _drawn((tmp_path / "answer.svg").read_text())
+
+
+def _drawn(svg: str) -> list[str]:
+    return re.findall(r' d="([^"]*)"', svg)
+
+
+def test_the_readme_begins_with_the_install_and_is_short() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert any(line.startswith("pip install .") for line in lines[:10])
+    assert len(lines) <= 150

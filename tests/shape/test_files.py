@@ -10,7 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
+IGNORED = {".venv", "build", "dist", "__pycache__"}
+
+
 def _tracked() -> list[Path]:
+    if not (ROOT / ".git").exists():  # an unpacked source distribution
+        files = [path for path in ROOT.rglob("*") if path.is_file()]
+        return [path for path in files if not IGNORED & set(path.relative_to(ROOT).parts)]
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,

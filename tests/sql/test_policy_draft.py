@@ -7,6 +7,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,9 +20,18 @@ from typer.testing import CliRunner
 from lapwing.cli.starting import init
 from lapwing.errors import BadFile, BadParameter, MissingExtra, Unavailable
 from lapwing.sql.expression import Choice, Moment, Numeric, Truth
-from lapwing.sql.policy_draft import draft, read_schema, suggested_table_name
+from lapwing.sql.policy_draft import (
+    KnownFacts,
+    SourceSchema,
+    draft,
+    draft_of,
+    read_column_facts,
+    read_schema,
+    suggested_table_name,
+)
 from lapwing.sql.policy_file import load_policy
 from support.postgres import server
+from support.raised import named
 
 # Values that nothing else in a draft would show: texts, numbers, a date, a count.
 CANARIES = ("CANARY", "73159", "73.159", "1873-05-09", "18:47", "731")
@@ -349,3 +359,66 @@ def test_at_a_terminal_the_unit_is_asked_for(
     assert "Which column says whom a row is about?\n  patient_id  (VARCHAR)\n  stay  (BIGINT)\n" in shown
     assert ("Did you mean" in shown) == ("patientid" in typed)
     assert expected in Path("visits.toml").read_text()
+
+
+FACTS = [
+    "ward=A,B",
+    "stay=0..60",
+    "cost=0..500/0.01",
+    "day=2025-01-01..2025-12-31",
+    "urgent=bool",
+    "note=text",
+]
+WARDS = """
+SELECT i AS person, 'A' AS ward, 7 AS stay, 1.5::DOUBLE AS cost, DATE '2025-03-01' AS day, true AS urgent,
+    'x' AS note, 3 AS floor FROM range(9) AS t(i)
+"""
+
+
+@pytest.fixture
+def wards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SourceSchema:
+    monkeypatch.chdir(tmp_path)
+    duckdb.execute(f"COPY ({WARDS}) TO 'wards.parquet'")
+    return read_schema("wards.parquet", folder=tmp_path)
+
+
+def test_what_the_curator_knows_completes_the_draft(wards: SourceSchema) -> None:
+    facts = KnownFacts("person", 5, "3", "1e-7", read_column_facts([*FACTS, "FLOOR=1,2"], wards))
+    assert facts.complete
+    Path("wards.toml").write_text(draft_of(wards, facts))
+    policy = load_policy("wards.toml")
+    assert policy.epsilon == 3
+    assert policy.tables["wards"].rows_per_unit == 5
+    columns = policy.tables["wards"].columns
+    assert list(columns) == ["ward", "stay", "cost", "day", "urgent", "note", "floor"]
+    assert columns["ward"].kind == Choice(("A", "B"))
+    assert columns["floor"].kind == Choice((1, 2))  # whole numbers in the source
+    assert columns["cost"].kind == Numeric(Fraction(1, 100), 0, 50_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("stay", "a name, ="), ("stay=", "a name, ="), ("stya=0..6", "stay"), ("cost=0..5", "how fine"),
+        ("stay=a..b", "numbers or dates"), ("day=2025-1-1..2025-12-31", "numbers or dates"),
+    ],
+)  # fmt: skip
+def test_a_wrong_fact_is_told(given: str, told: str, wards: SourceSchema) -> None:
+    with pytest.raises(BadParameter, match=told, check=named("column")):
+        draft_of(wards, KnownFacts(columns=read_column_facts([given], wards)))
+
+
+@pytest.mark.parametrize("number", ["1/2", "x", "", "1\nrows = 3", "inf"])
+def test_epsilon_and_delta_are_numbers_of_toml(number: str) -> None:
+    with pytest.raises(BadParameter, check=named("epsilon")):
+        KnownFacts(epsilon=number)
+    with pytest.raises(BadParameter, check=named("delta")):
+        KnownFacts(delta=number)
+
+
+def test_values_with_quotes_and_line_breaks_stay_values(wards: SourceSchema) -> None:
+    facts = KnownFacts("person", 5, "3", "1e-7", read_column_facts(['ward=A"]\nhidden = true,B'], wards))
+    Path("wards.toml").write_text(draft_of(wards, facts))
+    assert load_policy("wards.toml").tables["wards"].columns["ward"].kind == Choice(
+        ('A"]\nhidden = true', "B")
+    )

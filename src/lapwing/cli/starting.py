@@ -36,13 +36,28 @@ def init(
     ],
     *,
     unit: Annotated[str | None, typer.Option(help="The column that says whom a row is about.")] = None,
+    rows_per_unit: Annotated[
+        int | None, typer.Option(help="How many rows of one person may count. More rows, more noise.")
+    ] = None,
+    epsilon: Annotated[str | None, typer.Option(help="ε of the budget for life, such as 3.")] = None,
+    delta: Annotated[
+        str | None, typer.Option(help="δ of the budget for life, far below 1 / the number of people.")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Public facts about a column, from what you know: amount=0..500/0.01 (low, high, step), "
+            "city=Oslo,Bergen, note=text or paid=bool. Give it once for each column."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write; else NAME.toml in this folder.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Draft a policy from the names and types of columns. No value of the data is copied."""
-    from lapwing.sql.policy_draft import draft_of, read_schema
+    from lapwing.sql.policy_draft import KnownFacts, draft_of, read_column_facts, read_schema
+    from lapwing.sql.policy_file import load_policy
 
     schema = read_schema(source, folder=Path.cwd())
     target = output if output is not None else Path(f"{schema.table}.toml")
@@ -50,11 +65,21 @@ def init(
         raise BadParameter("output", f"{target} exists. Write over it with --force, or name another file")
     if unit is None and sys.stdin.isatty():
         unit = _ask(schema)
-    _write(target, draft_of(schema, unit=unit, folder=target.absolute().parent), force=force)
-    print(f"1. Fill in {target}: whatever says TODO, from what you know, not from the data.")
-    print(f"2. lapwing prepare {quote(str(target))}")
+    facts = KnownFacts(unit, rows_per_unit, epsilon, delta, read_column_facts(column or (), schema))
+    _write(target, draft_of(schema, facts, folder=target.absolute().parent), force=force)
     question = f"SELECT COUNT(*) FROM {schema.table}"  # noqa: S608 - only shown
-    print(f'3. lapwing plan {quote(str(target))} "{question}" --epsilon 0.1')
+    steps = [
+        f"lapwing prepare {quote(str(target))}",
+        f'lapwing plan {quote(str(target))} "{question}" --epsilon 0.1',
+    ]
+    if facts.complete:
+        load_policy(target)  # says with its line what is wrong, if something is
+        print(f"{target} is ready. Read it: all of it becomes public. Nothing in it comes from the rows.")
+        print(f"Next, for nothing:\n  {steps[1]}")
+        return
+    fill = f"Fill in {target}: whatever says TODO, from what you know, not from the data."
+    for number, step in enumerate([fill, *steps], 1):
+        print(f"{number}. {step}")
 
 
 def _ask(schema: SourceSchema) -> str | None:

@@ -28,6 +28,16 @@ def page(title: str, sections: Iterable[str], *, more_style: str = "") -> bytes:
     ).encode()
 
 
+def fragment(*parts: str) -> str:
+    """Return a part of a page, for a notebook, which has a style of its own."""
+    return f'<div style="max-width: 60rem">{"".join(parts)}</div>'
+
+
+def strong(text: str) -> str:
+    """Return a paragraph that stands out."""
+    return f"<p><strong>{escape(text)}</strong></p>"
+
+
 def section(title: str, *parts: str, anchor: str = "", level: int = 2) -> str:
     """Return a heading and what follows it. Links can lead to its anchor."""
     name = f' id="{escape(anchor)}"' if anchor else ""
@@ -37,6 +47,11 @@ def section(title: str, *parts: str, anchor: str = "", level: int = 2) -> str:
 def note(text: str) -> str:
     """Return a paragraph."""
     return f'<p class="note">{escape(text)}</p>'
+
+
+def notes(lines: Iterable[str]) -> str:
+    """Return one paragraph of several lines."""
+    return f'<p class="note">{"<br>".join(map(escape, lines))}</p>'
 
 
 def grid(

@@ -19,7 +19,6 @@ Test     tests/sql/test_answers_combine.py; docs/arguments/query-noise.md has th
 from __future__ import annotations
 
 import base64
-import html
 import json
 import math
 from collections.abc import Sequence
@@ -244,16 +243,9 @@ class Answer:
         return lines
 
     def _repr_html_(self) -> str:
-        headings, cells = self.table()
-        head = "".join(f"<th>{html.escape(text)}</th>" for text in headings)
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td style='text-align:right'>{html.escape(text)}</td>" for text in row)
-            + "</tr>"
-            for row in cells
-        )
-        foot = "<br>".join(html.escape(line) for line in [*column_notes(self.columns), *self.footer()])
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{foot}</small>"
+        from lapwing.sql.html_view import answer_html  # noqa: PLC0415 (it knows answers)
+
+        return answer_html(self)
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Draw the answer with error bars.

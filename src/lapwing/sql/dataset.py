@@ -9,13 +9,14 @@ Test     tests/sql/test_dataset.py, tests/sql/test_plan.py, tests/sql/test_curat
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
+from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
 from lapwing.sql.accuracy import AccuracyOrPrice, checked_count, declared_size
 from lapwing.sql.answers import Answer
@@ -34,26 +35,59 @@ from lapwing.sql.preliminary_questions import (
 from lapwing.sql.releasing import ReleaseSession
 
 
-def open(path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Dataset:  # noqa: A001
+def open(  # noqa: A001
+    path: str | Path,
+    *,
+    analyst: str | None = None,
+    threads: int | None = None,
+    tables: Mapping[str, Any] | None = None,
+    version: str | None = None,
+) -> Dataset:
     """Open the data of a policy file for one analyst.
+
+    A table whose source in the policy is "frame" gets its rows from `tables`. They are stored beside the
+    policy, in a file that only its owner can read. Later sessions read that file.
 
     Args:
         path: The policy file.
         analyst: The name of the analyst. None: the user of this computer.
         threads: How many threads an engine may use for one question. None: as the policy says.
+        tables: Rows by table: pandas or Polars data frames, or Arrow tables. Whoever gives them is the
+            curator.
+        version: The name of these rows, needed with `tables`. Under the same name stored answers cost
+            nothing. A new name is new data, also if the rows are the same.
 
     Returns:
         A session with a curator of its own, which closes with it.
 
     Raises:
-        BadParameter: If the policy file or the name is not valid.
+        BadParameter: If the policy file or a name is not valid, or other rows have this version.
 
     Example:
         >>> import lapwing
         >>> with lapwing.open("visits.toml", analyst="ann") as dataset:
         ...     print(dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1"))
     """
-    return Dataset(Curator(path, threads=threads), analyst=analyst or getpass.getuser(), closes=True)
+    name = analyst or getpass.getuser()
+    if tables is None:
+        if version is not None:
+            raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
+        return Dataset(Curator(path, threads=threads), analyst=name, closes=True)
+    from lapwing.sql.given_frames import store_frames  # noqa: PLC0415 (Parquet is slow to load)
+
+    written = store_frames(Path(path), tables, version)
+    try:
+        dataset = Dataset(Curator(path, threads=threads), analyst=name, closes=True)
+        try:
+            dataset.prepare()  # has nothing to do where no rows were written
+        except BaseException:
+            dataset.close()
+            raise
+    except BaseException:
+        for file in written:  # mended rows may then be given under the same name
+            file.unlink(missing_ok=True)
+        raise
+    return dataset
 
 
 class Dataset:
@@ -381,6 +415,16 @@ class Dataset:
         """
         if self._closes:
             self.curator.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Dataset {self.policy.name}, asked by {self.analyst}, with {', '.join(self.policy.tables)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from lapwing.sql.html_view import dataset_html  # noqa: PLC0415 (only notebooks need it)
+
+        return dataset_html(self)
 
     def __enter__(self) -> Self:
         return self

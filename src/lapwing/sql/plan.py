@@ -241,6 +241,11 @@ class Plan:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        from lapwing.sql.html_view import plan_html  # noqa: PLC0415 (it knows plans)
+
+        return plan_html(self)
+
 
 def plan_question(
     session: PlanSession,

@@ -2,7 +2,8 @@
 
 Claim    no value of the data gets into the draft: no bound, category, count or cell.
 Because  only the names and types of columns are read, and only the word of a type: `ENUM('A', 'B')` is
-         ENUM. Messages of engines about failures are not shown: they can quote data.
+         ENUM. Messages of engines about failures are not shown: they can quote data. What else is in it was
+         given by the curator.
 Test     tests/sql/test_policy_draft.py
 """
 
@@ -13,7 +14,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -255,24 +256,77 @@ HOW: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 )
 
 
+RANGE = re.compile(r"(?P<low>[^/]+?)\.\.(?P<high>[^/]+?)(?:/(?P<step>[^/]+))?")
+NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE)
+DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)?)?")
+COLUMN_HOW = (
+    "Write amount=0..500/0.01, city=Oslo,Bergen, day=2026-01-01..2026-12-31, note=text or paid=bool"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFacts:
+    """Public facts that the curator gives beforehand, so that less is left to fill in.
+
+    `columns` has texts such as "0..500/0.01" (low, high and step), "Oslo,Bergen" (all values), "text" and
+    "bool", by the column's name in the source.
+    """
+
+    unit: str | None = None
+    rows_per_unit: int | None = None
+    epsilon: str | None = None
+    delta: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, number in (("epsilon", self.epsilon), ("delta", self.delta)):
+            if number is not None and not NUMBER.fullmatch(number):
+                raise BadParameter(name, "must be a number such as 3, 0.5 or 1e-7")
+
+    @property
+    def complete(self) -> bool:
+        """Whether a policy that is drafted with them can be loaded."""
+        return None not in (self.unit, self.rows_per_unit, self.epsilon, self.delta)
+
+
+def read_column_facts(given: Sequence[str], schema: SourceSchema) -> dict[str, str]:
+    """Return what was said about columns, by their names in the source. Raises BadParameter."""
+    found: dict[str, str] = {}
+    names = {name.lower(): name for name, _ in schema.columns}
+    for text in given:
+        column, mark, fact = (part.strip() for part in text.partition("="))
+        if not mark or not column or not fact:
+            raise BadParameter("column", f"must be a name, = and its values. {COLUMN_HOW}")
+        if column.lower() not in names:
+            known = did_you_mean(column, list(names.values()), "Columns")
+            raise BadParameter("column", f"there is no column of that name. {known}")
+        found[names[column.lower()]] = fact
+    return found
+
+
 def draft(source: str, *, unit: str | None) -> str:
     """Return the text of a policy for a source, to be saved in the current folder."""
-    return draft_of(read_schema(source, folder=Path.cwd()), unit=unit)
+    return draft_of(read_schema(source, folder=Path.cwd()), KnownFacts(unit))
 
 
-def draft_of(schema: SourceSchema, *, unit: str | None, folder: Path | None = None) -> str:
+def draft_of(schema: SourceSchema, facts: KnownFacts, *, folder: Path | None = None) -> str:
     """Return the text of a policy.
 
     It can be loaded once unit, rows_per_unit, epsilon and delta are filled in.
 
     `folder` is the folder that the policy will lie in, if that is not the current one.
     """
-    unit = None if unit is None else find_unit_column(schema, unit)
+    unit = None if facts.unit is None else find_unit_column(schema, facts.unit)
     names = _names([name for name, _ in schema.columns])
-    lines = [*_head(schema), *_table(schema, _source_from(folder, schema), unit, names)]
+    lines = [*_head(schema, facts), *_table(schema, _source_from(folder, schema), unit, names, facts)]
     for name, kind in schema.columns:
         if name != unit:
-            lines += _column(schema.table, name, names[name], kind)
+            said = facts.columns.get(name)
+            lines += (
+                _column(schema.table, name, names[name], kind)
+                if said is None
+                else _declared_column(schema.table, name, names[name], kind, said)
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -313,7 +367,7 @@ def _source_from(folder: Path | None, schema: SourceSchema) -> str:
     return mark + os.path.relpath(path, folder)
 
 
-def _head(schema: SourceSchema) -> list[str]:
+def _head(schema: SourceSchema, facts: KnownFacts) -> list[str]:
     notes = []
     if schema.source.form == "csv":
         notes = [
@@ -335,8 +389,12 @@ def _head(schema: SourceSchema) -> list[str]:
         '# ids = "folded"       # "A1", "a1" and " a1" are one person; other spaces than U+0020 are kept',
         "",
         "[budget]  # for life: all answers together never reveal more than this about anybody",
-        "# epsilon = 3.0  # TODO: 1 is cautious, 3 usual, 10 weak; `lapwing explain` says what it means",
-        "# delta = 1e-7   # TODO: far below 1 / the number of people",
+        "# epsilon = 3.0  # TODO: 1 is cautious, 3 usual, 10 weak; `lapwing explain` says what it means"
+        if facts.epsilon is None
+        else f"epsilon = {facts.epsilon}  # `lapwing explain` says what it means",
+        "# delta = 1e-7   # TODO: far below 1 / the number of people"
+        if facts.delta is None
+        else f"delta = {facts.delta}  # far below 1 / the number of people",
         "",
         "# [blocks]         # optional: slices of people, each with the whole budget",
         '# by = "unit"',
@@ -356,7 +414,9 @@ def _has_password(source: str) -> bool:
         return True
 
 
-def _table(schema: SourceSchema, source: str, unit: str | None, names: Mapping[str, str]) -> list[str]:
+def _table(
+    schema: SourceSchema, source: str, unit: str | None, names: Mapping[str, str], facts: KnownFacts
+) -> list[str]:
     if unit is None:
         line = 'unit = ""  # TODO: which column says which person a row belongs to?'
     else:
@@ -369,7 +429,9 @@ def _table(schema: SourceSchema, source: str, unit: str | None, names: Mapping[s
         f"source = {quoted(source)}",
         *_csv(schema.source),
         line,
-        "# rows_per_unit = 5  # TODO: how many rows of one person may count; more rows, more noise",
+        "# rows_per_unit = 5  # TODO: how many rows of one person may count; more rows, more noise"
+        if facts.rows_per_unit is None
+        else f"rows_per_unit = {facts.rows_per_unit}  # so many rows of one person may count",
         '# primary_key = "id"  # the column that tells rows apart, if there is one',
         "# rows = 100000       # about how many rows there are, only if that is public",
         "",
@@ -397,3 +459,30 @@ def _column(table: str, source: str, name: str, kind: str) -> list[str]:
         return [f"# {shown} ({kind}): values of this type cannot be declared", ""]
     called = [] if name == source else [f"source = {quoted(source)}  # its name in the source"]
     return [f"# [tables.{table}.columns.{name}]  # {kind}", *[f"# {line}" for line in (*called, *how)], ""]
+
+
+def _declared_column(table: str, source: str, name: str, kind: str, fact: str) -> list[str]:
+    """Return the lines of a column about which the curator said something."""
+    called = [] if name == source else [f"source = {quoted(source)}  # its name in the source"]
+    return [f"[tables.{table}.columns.{name}]  # {kind}", *called, *_fact_lines(source, kind, fact), ""]
+
+
+def _fact_lines(column: str, kind: str, fact: str) -> list[str]:
+    if fact in ("text", "bool"):
+        return [f"type = {quoted(fact)}"]
+    bounds = RANGE.fullmatch(fact)
+    if bounds is None:
+        values = [value.strip() for value in fact.split(",")]
+        is_whole = WHOLE.fullmatch(kind) and all(re.fullmatch(r"[+-]?\d+", value) for value in values)
+        return [f"values = [{', '.join(value if is_whole else quoted(value) for value in values)}]"]
+    low, high, step = (part and part.strip() for part in bounds.group("low", "high", "step"))
+    if step is None and REAL.fullmatch(kind):
+        raise BadParameter(
+            "column",
+            f"{quoted(column)} has decimals: say how fine they are, as in {column}={low}..{high}/0.01",
+        )
+    for value in (low, high):
+        if not NUMBER.fullmatch(value) and not DATE.fullmatch(value):
+            raise BadParameter("column", f"the ends must be numbers or dates. {COLUMN_HOW}")
+    shown = [] if step is None else [f"step = {step if NUMBER.fullmatch(step) else quoted(step)}"]
+    return [f"low = {low}", f"high = {high}", *shown]

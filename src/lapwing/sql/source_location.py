@@ -19,6 +19,7 @@ from lapwing.ledger.data_sets import source_of_file
 from lapwing.sql.policy import Source
 
 SPARK = "spark:"
+FRAME = "frame"  # the rows that a program gave
 NAMES_AT_MOST = 10_000
 DUCKDB_FILES = (".duckdb", ".ddb", ".db")
 FORMS = {
@@ -27,7 +28,7 @@ FORMS = {
 }
 HOW = (
     "Write a Parquet or CSV file, a folder or a pattern of them, file.duckdb#table, "
-    "postgresql://…#table or spark:table"
+    "postgresql://…#table, spark:table, or frame for rows that a program gives"
 )
 
 
@@ -48,7 +49,14 @@ def parse_source(text: str, *, folder: Path, table: str, spark_master: str = "")
         return _spark(text.removeprefix(SPARK), folder, table, spark_master)
     if "://" in text:
         raise BadParameter("source", f"is not a known kind of source. {HOW}")
+    if text == FRAME and not os.path.exists(folder / FRAME):
+        return _frame(folder, table)
     return _file(text, folder, table)
+
+
+def frame_file(folder: Path, table: str) -> Path:
+    """Return the file that holds the rows of a data frame. `folder` is the policy's."""
+    return folder / f"{table}.frame.parquet"
 
 
 def files_in(source: Source) -> list[str]:
@@ -139,6 +147,17 @@ def _spark(rest: str, folder: Path, table: str, master: str) -> Source:
     absolute = os.path.normpath(folder / rest)
     location = absolute if os.path.exists(absolute) else _matching(rest, folder)
     return Source("spark", master, location, "spark-parquet")
+
+
+def _frame(folder: Path, table: str) -> Source:
+    file = os.path.normpath(frame_file(folder, table))
+    if not os.path.isfile(file):
+        raise BadParameter(
+            "source",
+            "nobody has given the rows yet. In Python: "
+            f'lapwing.open(POLICY, tables={{"{table}": frame}}, version="1")',
+        )
+    return Source("duckdb", glob.escape(file), "", "parquet")
 
 
 def _file(text: str, folder: Path, table: str) -> Source:

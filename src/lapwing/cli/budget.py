@@ -65,7 +65,7 @@ def budget(
     with os_errors_told():
         place = named_ledger(where, keys, anchor)
     with opened_named(place) as ledger:
-        found = overview(ledger, account or _account_of(ledger, place))
+        found = overview(ledger, _account_of(ledger, place) if account is None else account)
         if plot is not None:
             write_plot(plot, _drawn(ledger, found), quiet=True)
     if as_json:

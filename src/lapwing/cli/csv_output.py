@@ -15,9 +15,7 @@ from lapwing.cli.console import printable
 from lapwing.errors import BadParameter
 
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
-_FORMULAS = tuple(
-    "=+-@\uff1d\uff0b\uff0d\uff20"
-)  # the last four are full-width forms
+_FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the last four are full-width forms
 
 
 def require_one_form(*, as_json: bool, as_csv: bool) -> None:

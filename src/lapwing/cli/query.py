@@ -182,8 +182,8 @@ def _show_answers(
 ) -> None:
     """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
     if as_json:
-        both = {"first": first.to_json()} if first is not None else {}
-        print_json({**answer.to_json(), **both})
+        both = {"first": answer_json(first)} if first is not None else {}
+        print_json({**answer_json(answer), **both})
     elif as_csv:
         _write_answer(answer, first)
     else:
@@ -192,6 +192,23 @@ def _show_answers(
         show_answer(answer)
     if plot is not None:
         write_plot(plot, answer.plot(), quiet=as_json or as_csv)
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """Return an answer for JSON, with its price as numbers, rounded up.
+
+    The receipt has the same numbers as the ledger has them: rationals as texts.
+    """
+    from fractions import Fraction
+
+    from lapwing.ledger.budget_history import float_up
+
+    found = answer.to_json()
+    paid = found["receipt"] and found["receipt"]["parameters"]
+    return {
+        **found,
+        "price": paid and {name: float_up(Fraction(paid[name])) for name in ("epsilon", "delta")},
+    }
 
 
 def _write_answer(answer: Answer, first: Answer | None) -> None:
@@ -257,8 +274,9 @@ def bounds(
     with opened_dataset(policy, analyst) as found:
         low, high, answer = found.search_bounds(table, name, epsilon=epsilon, step=step)
         if as_json:
-            found_out = {"low": low, "high": high, "cost": answer.cost, "left": answer.left}
-            print_json({**found_out, "truncation": list(answer.truncation)})
+            told = answer_json(answer)
+            kept = {name: told[name] for name in ("cost", "price", "left", "truncation")}
+            print_json({"low": low, "high": high, **kept})
             return
         known = found.policy.tables[table].columns.get(name)
         called = f"\nsource = {quoted(known.source)}" if known is not None and known.source else ""
@@ -448,7 +466,7 @@ def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
 
 
 def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
-    answers = [some.answer.to_json() for some in one.cells]
+    answers = [answer_json(some.answer) for some in one.cells]
     counts = [answer.pop("columns")[-1] for answer in answers]
     return {
         "table": one.table,
@@ -464,6 +482,6 @@ def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
             for name, state, row in some.listed(policy.tables[one.table])
         ],
         "answers": answers,
-        "units_with_more_rows": None if one.beyond is None else one.beyond.to_json(),
+        "units_with_more_rows": None if one.beyond is None else answer_json(one.beyond),
         "refused": one.refused or None,
     }

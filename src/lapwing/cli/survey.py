@@ -87,6 +87,7 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     shown = existing_fingerprint(found)
     if as_json:
         told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
+        told["epsilon"] = float(epsilon_text(found.epsilon))  # a text in the document that devices get
         print_json({**told, "survey": found.public()})
         return
     count = len(found.parts)

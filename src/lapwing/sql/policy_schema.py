@@ -1,7 +1,7 @@
 """The schema of a data set as its policy declares it: tables, columns, bounds, and what may be asked.
 
-Everything is from the policy alone: no source is opened and no ledger is needed. Places of sources and names
-of analysts are left out.
+Everything is from the policy alone: no source is opened and no ledger is needed. Places of sources and
+names of analysts are left out.
 """
 
 from __future__ import annotations

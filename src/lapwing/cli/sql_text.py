@@ -34,7 +34,8 @@ def read_sql(sql: str | None, file: Path | None) -> str:
             "--file query.sql, or - to read it from standard input",
         )
     if STANDARD_INPUT in (sql, str(file)):
-        return _checked(sys.stdin.buffer.read(_BYTES_AT_MOST + 1), "standard input")
+        typed = b"" if sys.stdin is None else sys.stdin.buffer.read(_BYTES_AT_MOST + 1)
+        return _checked(typed, "standard input")
     if file is not None:
         return _checked(_content(file), str(file))
     assert sql is not None

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import typer
 
 from lapwing.cli import main
 from lapwing.cli.error_json import fields_of, wants_json
@@ -113,7 +114,7 @@ def test_a_command_that_a_person_stops_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object, **__: object) -> None:
-        raise main.typer.Abort
+        raise typer.Abort
 
     monkeypatch.setattr(main, "app", stop)
     with pytest.raises(SystemExit) as caught:

@@ -12,8 +12,8 @@ import pytest
 from support.shell import Shell
 
 NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?(/\d+)?", re.IGNORECASE)
-# Names of blocks and answers may look like numbers. A receipt is as the ledger has it, and a survey as devices get it, with
-# exact numbers as texts: digests are made of them.
+# Names of blocks and answers may look like numbers. A receipt is as the ledger has it, and a survey as
+# devices get it, with exact numbers as texts: digests are made of them.
 LEFT_OUT = {"receipt", "survey", "block", "blocks", "label", "version"}
 COUNT = "SELECT COUNT(*) AS n, AVG(stay) AS days FROM visits"
 

@@ -7,6 +7,7 @@ command line that cannot be understood, and `stopped` for a command that a perso
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -40,7 +41,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float | Fraction):
-        return float(value) if abs(value) < float("inf") else NotImplemented
+        return float(value) if math.isfinite(value) else NotImplemented
     if isinstance(value, list | tuple):
         parts = [_plain(part) for part in value]
         return NotImplemented if NotImplemented in parts else parts

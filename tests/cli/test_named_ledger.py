@@ -118,6 +118,12 @@ def test_a_ledger_may_be_called_like_a_policy(shell: Shell, tmp_path: Path) -> N
     assert named_ledger(str(odd), None, None).file == ""
 
 
+def test_a_statement_may_be_called_like_a_policy(shell: Shell, tmp_path: Path) -> None:
+    shell.good("ledger", "init", tmp_path / "a.ledger")
+    shell.good("ledger", "export", tmp_path / "a.ledger", tmp_path / "statement.toml")
+    assert shell.good("ledger", "verify", tmp_path / "statement.toml", "--json").json["kind"] == "statement"
+
+
 def test_a_file_that_is_none_of_them_is_told_with_its_mistakes(shell: Shell, tmp_path: Path) -> None:
     odd = tmp_path / "odd.toml"
     for text in ("", "[dataset\n", '[dataset]\nname = "x"\n', "\udcff"):

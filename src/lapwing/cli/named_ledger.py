@@ -43,19 +43,19 @@ class NamedLedger:
 
 def named_ledger(where: str, keys: Path | None, anchor: str | None) -> NamedLedger:
     """Return the ledger at a place, or the one of a .toml file. Keys and anchor of the file come first."""
-    if not where.endswith(".toml") or _is_ledger(Path(where)):
+    if not where.endswith(".toml") or _is_no_toml(Path(where)):
         return NamedLedger(where, keys, anchor)
     of, account = _owner(Path(where))
     own = Path(of.ledger_keys) if of.ledger_keys else keys
     return NamedLedger(of.ledger, own, of.ledger_anchor or anchor, file=where, account=account)
 
 
-def _is_ledger(path: Path) -> bool:
-    """Return whether a file is a ledger itself. Nobody forbids to call one visits.toml."""
+def _is_no_toml(path: Path) -> bool:
+    """Return whether a file is a ledger, a statement or a proof, although its name ends in .toml."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(_SQLITE)) == _SQLITE
+        return file.read(len(_SQLITE)).startswith((_SQLITE, b"{"))
 
 
 def _owner(path: Path) -> tuple[Policy | Questionnaire, str]:

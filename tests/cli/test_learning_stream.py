@@ -69,7 +69,7 @@ def test_append_and_status(shell: Shell, policy: Path, tmp_path: Path) -> None:
     after = shell("stream", "status", policy)
     assert "1 block can be learned from, 1 is retired, 10 are declared and have no data yet" in after.out
     assert "retired" in after.out
-    assert "in 2 (ε 2, δ 0.00000371829)" in after.out
+    assert "in 2 (ε 2, δ 3.71829e-6)" in after.out
     assert "Nothing is promised from k = 15 on." in after.out
     found = {one["block"]: one for one in shell("stream", "status", policy, "--json").json["blocks"]}
     assert found["2025-01"]["is_retired"]

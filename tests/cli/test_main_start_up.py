@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,10 +22,15 @@ run()
 """
 
 
-def imported(*arguments: str, folder: Path) -> set[str]:
+def imported(*arguments: str, folder: Path, **environment: str) -> set[str]:
     """Run a command in a process of its own. Return the packages that it imported."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(done.stderr.splitlines()[-1].split())
 
@@ -35,6 +41,11 @@ def imported(*arguments: str, folder: Path) -> set[str]:
 )
 def test_help_imports_no_library(command: list[str], tmp_path: Path) -> None:
     assert imported(*command, folder=tmp_path) & NOT_FOR_HELP == set()
+
+
+def test_completion_imports_no_library(tmp_path: Path) -> None:
+    asked = {"_LAPWING_COMPLETE": "complete_bash", "COMP_WORDS": "lapwing budget x", "COMP_CWORD": "2"}
+    assert imported(folder=tmp_path, **asked) & NOT_FOR_HELP == set()
 
 
 @pytest.mark.parametrize(

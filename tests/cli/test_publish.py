@@ -41,7 +41,7 @@ def test_json_and_pictures(folder: Path, shell: Shell) -> None:
     assert "<svg" in (folder / "plan.svg").read_text()
     assert shell("publish", "plan", "town-rows.toml", "--plot", "plan.doc").code == 2
     done = json.loads(shell("publish", "run", "town-census.toml", "--out", "census", "--json").out)
-    assert done["privacy"]["epsilon"] == "3"
+    assert done["privacy"]["epsilon"] == 3
     checked = json.loads(shell("publish", "verify", "census", "--json").out)
     assert checked["good"]
     assert not checked["key_was_given"]

@@ -139,7 +139,7 @@ def test_every_mistake_is_told_with_its_line(shell: Shell, small: Path) -> None:
 
 def test_a_plan_can_be_read_by_programs(shell: Shell, small: Path) -> None:
     found = shell.good("survey", "plan", small, "--n", "5000", "--margin", "0.03", "--json").json
-    assert found["epsilon"] == "2"
+    assert found["epsilon"] == 2
     (question,) = found["questions"]
     assert question["protocol"] == "randomized response"
     assert 0.015 < question["error_for_the_population"] < 0.02
@@ -229,7 +229,7 @@ def test_invented_reports_are_estimated_near_the_invented_truth(shell: Shell, sm
         "survey", "estimate", small, "--reports", reports, "--confidence", "0.999999", "--json"
     ).json
     assert found["reports"] == 20_000
-    assert found["privacy"] == {"local_epsilon": "2", "shuffled": None}
+    assert found["privacy"] == {"local_epsilon": 2, "shuffled": None}
     yes = found["answers"][0]["tables"][0]["estimates"][0]
     assert yes["label"] == "yes"
     assert yes["respondents"]["low"] <= truth <= yes["respondents"]["high"], "missed once in a million runs"

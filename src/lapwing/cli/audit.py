@@ -29,6 +29,7 @@ from lapwing.cli.console import (
     warning,
     working,
 )
+from lapwing.cli.sql_text import Sql, SqlFile, read_sql
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -282,8 +283,9 @@ def audit_all(
 @app.command()
 def query(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")],
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="The question.")],
+    sql: Sql = None,
     *,
+    file: SqlFile = None,
     epsilon: Annotated[str, typer.Option(help="The ε that the question would spend.")] = "1",
     seconds: Seconds = 60.0,
     exact_only: WithoutSampling = False,
@@ -294,6 +296,7 @@ def query(
     """Audit a question: replay it on generated neighbours of the policy's tables."""
     from lapwing.audit.query_audit import case_of_query
 
+    sql = read_sql(sql, file)
     with os_errors_told():
         found = case_of_query(policy, sql, epsilon=epsilon)
     command = f"lapwing audit query {quote(str(policy))} {quote(sql)} --epsilon {epsilon}"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +20,7 @@ from lapwing.cli.console import (
     console,
     heading,
     indented,
-    opened_ledger,
+    opened_named,
     os_errors_told,
     points,
     print_json,
@@ -31,6 +29,8 @@ from lapwing.cli.console import (
     working,
     write_plot,
 )
+from lapwing.cli.csv_output import AsCsv, CsvWriter, require_one_form
+from lapwing.cli.named_ledger import NamedLedger, named_ledger
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -45,8 +45,11 @@ if TYPE_CHECKING:
 def budget(
     where: Where,
     *,
-    account: Annotated[str | None, typer.Option(help="Only this account.")] = None,
+    account: Annotated[
+        str | None, typer.Option(help="Only this account; of a policy: the account of its data.")
+    ] = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw spending over time into this .svg, .png or .pdf file; of one account."),
@@ -57,17 +60,53 @@ def budget(
     """Show what is left of every account and block, and what the accounts promise together."""
     from lapwing.ledger.budget_history import overview, overview_json
 
+    require_one_form(as_json=as_json, as_csv=as_csv)
     check_plot(plot)
-    with opened_ledger(where, keys, anchor) as ledger:
-        found = overview(ledger, account)
+    with os_errors_told():
+        place = named_ledger(where, keys, anchor)
+    with opened_named(place) as ledger:
+        found = overview(ledger, _account_of(ledger, place) if account is None else account)
         if plot is not None:
             write_plot(plot, _drawn(ledger, found), quiet=True)
     if as_json:
         print_json(overview_json(found))
+    elif as_csv:
+        _write_blocks(overview_json(found))
     else:
         show_budget(found)
+        if place.file and account is None and found.not_shown:
+            print(f"\nOnly the account of {place.file} is shown. For all: lapwing budget {place.where}")
         if plot is not None:
             print(f"\nThe picture is in {plot}")
+
+
+def _account_of(ledger: Ledger, place: NamedLedger) -> str | None:
+    """Return the account of the file that names the ledger; None for all accounts.
+
+    Raises BadParameter if nothing was charged to that account yet: the ledger may be of other data.
+    """
+    if not place.account:
+        return None
+    if place.account not in {account.label for account in ledger.accounts()}:
+        raise BadParameter(
+            "ledger",
+            f'the ledger of {place.file} has no account "{place.account}" yet: the first charge opens it. '
+            f"For its other accounts: lapwing budget {place.where}",
+        )
+    return place.account
+
+
+BLOCK = (
+    "account", "block", "is_open", "epsilon_left", "delta_left", "epsilon_left_after_lapse",
+    "epsilon_at_first", "delta_at_first",
+)  # fmt: skip
+
+
+def _write_blocks(found: dict[str, Any]) -> None:
+    writer = CsvWriter(BLOCK)
+    for account in found["accounts"]:
+        for block in account["blocks"]:
+            writer.write([account["account"], *(block[name] for name in BLOCK[1:])])
 
 
 def _drawn(ledger: Ledger, found: LedgerOverview) -> Figure:
@@ -89,10 +128,7 @@ TOTAL = ("analyst", "requests", "answered", "failed", "epsilon", "delta", "rho",
 
 
 def history(
-    where: Annotated[
-        str,
-        typer.Argument(metavar="POLICY|LEDGER", help="A policy file, a ledger, or postgresql://…#name."),
-    ],
+    where: Where,
     *,
     last: Annotated[
         int | None,
@@ -102,7 +138,7 @@ def history(
     ] = None,
     by: Annotated[Literal["analyst"] | None, typer.Option(help="Only totals, by analyst.")] = None,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_csv: AsCsv = False,
     keys: Keys = None,
     anchor: AnchorAt = None,
 ) -> None:
@@ -110,11 +146,9 @@ def history(
     from lapwing.ledger.request_log import PrincipalTotals, each_request
     from lapwing.sql.answers import stored_question
 
-    if as_json and as_csv:
-        raise BadParameter("csv", "or --json: ask for one of them")
-    account = None
-    if where.endswith(".toml"):
-        where, keys, anchor, account = _of_policy(where)
+    require_one_form(as_json=as_json, as_csv=as_csv)
+    with os_errors_told():
+        place = named_ledger(where, keys, anchor)
     totals, found = PrincipalTotals(), []
     is_told = as_json or as_csv
     writer = _Writer(TOTAL if by else REQUEST, as_json=as_json) if is_told else None
@@ -128,8 +162,10 @@ def history(
             found.append(one)
 
     most = last if last is not None or is_told or by else REQUESTS_SHOWN
-    with opened_ledger(where, keys, anchor) as ledger, working("reading the history") as watch:
-        each_request(ledger, tell, words_of=stored_question, last=most, account=account, watch=watch)
+    with opened_named(place) as ledger, working("reading the history") as watch:
+        each_request(
+            ledger, tell, words_of=stored_question, last=most, account=place.account or None, watch=watch
+        )
     if writer is not None:
         for total in totals.totals:
             writer.write(_total(total))
@@ -138,17 +174,6 @@ def history(
         show_totals(totals.totals)
     else:
         show_requests(found)
-
-
-def _of_policy(path: str) -> tuple[str, Path | None, str | None, str]:
-    """Return the ledger of a policy, its keys and anchor, and the account of the data."""
-    from lapwing.sql import policy_ledger
-    from lapwing.sql.policy_file import load_policy
-
-    with os_errors_told():
-        policy = load_policy(Path(path))
-    keys = Path(policy.ledger_keys) if policy.ledger_keys else None
-    return policy.ledger, keys, policy.ledger_anchor or None, policy_ledger.account_label(policy)
 
 
 def _request(one: LoggedRequest) -> Sequence[Any]:
@@ -175,38 +200,25 @@ class _Writer:
 
     def __init__(self, names: Sequence[str], *, as_json: bool) -> None:
         self._names = names
-        self._as_json = as_json
         self._rows = 0
-        self._csv = csv.writer(sys.stdout, lineterminator="\n")
-        if not as_json:
-            self._csv.writerow(names)
+        self._csv = None if as_json else CsvWriter(names)
 
     def write(self, values: Sequence[Any]) -> None:
         """Write one row."""
-        if self._as_json:
+        if self._csv is None:
             text = json.dumps(
                 dict(zip(self._names, values, strict=True)), ensure_ascii=False, allow_nan=False
             )
             shown = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
             print(f"{',' if self._rows else '['}\n  {shown}", end="")
         else:
-            self._csv.writerow([_cell(value) for value in values])
+            self._csv.write(values)
         self._rows += 1
 
     def end(self) -> None:
         """Write the end, after all rows."""
-        if self._as_json:
+        if self._csv is None:
             print("\n]" if self._rows else "[]")
-
-
-def _cell(value: Any) -> Any:
-    """Return a cell that moves no cursor and is no formula to a spreadsheet."""
-    if isinstance(value, list):
-        value = "; ".join(value)
-    if not isinstance(value, str):
-        return "" if value is None else value
-    text = printable(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 SUMS_MEAN = (

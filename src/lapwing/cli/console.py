@@ -20,6 +20,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lapwing.cli.named_ledger import NamedLedger, named_ledger
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.storage.private_file import PUBLIC, new_private_file
 
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
     from lapwing.ledger import Ledger
 
 PLAIN_WIDTH = 100
-Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A path, or postgresql://…#name.")]
+Where = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEDGER|POLICY",
+        help="A ledger (a path, or postgresql://…#name), or a policy, survey, pipeline or release file: "
+        "then its ledger.",
+    ),
+]
 Keys = Annotated[
     Path | None,
     typer.Option("--keys", envvar="LAPWING_KEYS", help="The ledger's key file; else LEDGER.keys."),
@@ -160,13 +168,20 @@ def os_errors_told() -> Iterator[None]:
 
 @contextmanager
 def opened_ledger(where: str, keys: Path | None, anchor: str | None) -> Iterator[Ledger]:
-    """Open a ledger, checked against its entries and anchors."""
+    """Open a ledger, or the ledger of a policy or another file, checked against its entries and anchors."""
+    with os_errors_told(), opened_named(named_ledger(where, keys, anchor)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def opened_named(found: NamedLedger) -> Iterator[Ledger]:
+    """Open a ledger that was found, checked against its entries and anchors."""
     from lapwing.ledger import Ledger
 
     with os_errors_told():
-        require_ledger(where, keys)
+        found.require()
         with working("checking the ledger"):
-            ledger = Ledger.open(where, keys=keys, anchor=anchor)
+            ledger = Ledger.open(found.where, keys=found.keys, anchor=found.anchor)
         with ledger:
             yield ledger
 
@@ -175,16 +190,6 @@ def require_file(path: Path, option: str) -> None:
     """Raise BadParameter if a file is missing. A pipe is a file, too; a folder is not."""
     if not path.exists() or path.is_dir():
         raise BadParameter(option, f"there is no file {path}")
-
-
-def require_ledger(where: str, keys: Path | None) -> None:
-    """Raise BadParameter if there is no ledger to open, or no key file where one was named."""
-    from lapwing.config.values import is_postgres
-
-    if keys is not None:
-        require_file(keys, "keys")
-    if not is_postgres(where) and not Path(where).is_file():
-        raise BadParameter("ledger", f"there is no ledger at {where}")
 
 
 @contextmanager

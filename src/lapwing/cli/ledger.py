@@ -28,12 +28,12 @@ from lapwing.cli.console import (
     points,
     print_json,
     require_file,
-    require_ledger,
     table,
     warning,
     working,
     write_new,
 )
+from lapwing.cli.named_ledger import named_ledger
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
@@ -75,11 +75,12 @@ def init(
     from lapwing.ledger.ledger_place import LedgerPlace
 
     with os_errors_told():
-        place = LedgerPlace.of(where, keys=keys, anchor=anchor)
+        found = named_ledger(where, keys, anchor)
+        place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor)
         _require_room(place, curator or place.curator)
-        with Ledger.create(where, curator=curator, keys=keys, anchor=anchor) as ledger:
+        with Ledger.create(found.where, curator=curator, keys=found.keys, anchor=found.anchor) as ledger:
             show_new_ledger(
-                where,
+                found.where,
                 keys=place.keys,
                 anchors=[known.where for known in (place.anchor, *place.witnesses(ledger.id))],
                 curator=curator or place.curator,
@@ -208,7 +209,12 @@ def log(
 
 @app.command()
 def verify(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A ledger, a statement or a proof.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof."
+        ),
+    ],
     key: Annotated[
         str | None,
         typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
@@ -221,7 +227,12 @@ def verify(
     from lapwing.ledger.verification import verify
 
     with os_errors_told():
-        found: VerifiedFile = verify(file, key=key, keys=keys, anchor=anchor, working=working)
+        place = named_ledger(file, keys, anchor)
+        if place.file:
+            place.require()
+        found: VerifiedFile = verify(
+            place.where, key=key, keys=place.keys, anchor=place.anchor, working=working
+        )
     if as_json:
         print_json(found.to_json())
         if found.findings:
@@ -282,9 +293,12 @@ def recover(
     from lapwing.ledger import recovery
 
     with os_errors_told():
-        require_ledger(where, keys)
+        found = named_ledger(where, keys, anchor)
+        found.require()
         with working("checking the ledger"):
-            closed = recovery.recover(where, curator=_curator(curator), keys=keys, anchor=anchor)
+            closed = recovery.recover(
+                found.where, curator=_curator(curator), keys=found.keys, anchor=found.anchor
+            )
     if closed:
         many = "1 block is" if closed == 1 else f"{closed:,} blocks are"
         print(f"Recovered. {many} closed, with everything spent.")

@@ -11,28 +11,48 @@ from functools import wraps
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from lapwing.cli import audit, learning, ledger, party, publish, query, survey
 from lapwing.cli.attack import attack
 from lapwing.cli.budget import budget, history
 from lapwing.cli.console import tell
+from lapwing.cli.error_json import STOPPED, USAGE, fields_of, print_error, wants_json
 from lapwing.cli.explain import explain
 from lapwing.cli.learning import train
+from lapwing.cli.schema import schema
 from lapwing.cli.show import OWN_NUMBERS, show
 from lapwing.cli.starting import example, init
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
 
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
+PROGRAM = "lapwing"  # also if it is run as a module: completion needs one name
 NOT_WHAT_IT_WAS = "this is not what it was:"
 WHAT_NOW = 'See docs/guides/ledger.md, section "The anchor does not match: what now".'
 
+
+class CommandsByUser(TyperGroup):
+    """The commands in the order of the table `COMMANDS`. Typer would list groups of commands last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order in which help and completion show them."""
+        known = super().list_commands(ctx)
+        wanted = [_name_of(command) for commands in COMMANDS.values() for command in commands]
+        return sorted(known, key=lambda name: wanted.index(name) if name in wanted else len(wanted))
+
+
+def _name_of(command: Callable[..., Any] | tuple[str, typer.Typer]) -> str:
+    return command[0] if isinstance(command, tuple) else command.__name__.replace("_", "-")
+
+
 app = typer.Typer(
-    name="lapwing",
+    name=PROGRAM,
+    cls=CommandsByUser,
     help="Differential privacy for every trust model, on one lifetime ledger.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # all commands inherit it
 )
 
 
@@ -71,37 +91,42 @@ def _old_name(command: Callable[..., None], *, now: str) -> Callable[..., None]:
     return renamed
 
 
-for command in (
-    explain,
-    demo,
-    example,
-    init,
-    query.prepare,
-    query.plan,
-    query.ask,
-    query.bounds,
-    query.truncated,
-    query.check,
-    query.clear_hold,
-    budget,
-    history,
-    train,
-    attack,
-):
-    app.command()(command)
-app.command(context_settings=OWN_NUMBERS)(show)
+# For each kind of user, the commands in the order of the help. A pair is a name and its own commands.
+COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = {
+    "Curators and analysts": (
+        example,
+        init,
+        schema,
+        query.prepare,
+        query.check,
+        query.bounds,
+        query.plan,
+        query.ask,
+        query.truncated,
+        query.clear_hold,
+    ),
+    "Survey owners and respondents": (("survey", survey.app),),
+    "Parties": (("party", party.app),),
+    "Publishers": (("publish", publish.app),),
+    "Model builders": (("stream", learning.app), train),
+    "Privacy officers and auditors": (
+        budget,
+        history,
+        ("ledger", ledger.app),
+        ("audit", audit.app),
+    ),
+    "Learn what it means": (explain, show, demo, attack),
+}
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        if isinstance(command, tuple):
+            app.add_typer(command[1], name=command[0], rich_help_panel=panel)
+        else:
+            own = OWN_NUMBERS if command is show else None
+            app.command(rich_help_panel=panel, context_settings=own)(command)
 app.command("dropped", hidden=True)(_old_name(query.truncated, now="truncated"))
 app.command("looked", hidden=True)(_old_name(query.clear_hold, now="clear-hold"))
 survey.app.command()(answer)
-for name, commands in (
-    ("ledger", ledger),
-    ("stream", learning),
-    ("survey", survey),
-    ("party", party),
-    ("publish", publish),
-    ("audit", audit),
-):
-    app.add_typer(commands.app, name=name)
 
 
 def _exit_code(error: LapwingError) -> int:
@@ -115,32 +140,43 @@ def _exit_code(error: LapwingError) -> int:
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """Run one command and exit. Errors are told in one line, without a traceback."""
+    """Run one command and exit. Errors are told in one line, without a traceback.
+
+    With `--json`, standard output gets the error as an object, besides.
+    """
     for stream in (sys.stdout, sys.stderr):
         _replace_unknown_letters(stream)
     try:
-        code = app(arguments, standalone_mode=False)
+        code = app(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else DONE)
-    except Tampered as error:
-        _complain(NOT_WHAT_IT_WAS)
-        for found in error.found:
-            print(f"  - {' '.join(found.split())}", file=sys.stderr)
-        print(f"  {WHAT_NOW}", file=sys.stderr)
-        sys.exit(FAILED)
-    except BadFile as error:
-        _complain("the file has mistakes:")
-        for mistake in error.mistakes:
-            print(f"  {mistake}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
     except LapwingError as error:
-        _complain(str(error))
-        sys.exit(_exit_code(error))
+        code, kind, message, fields = _exit_code(error), error.code, str(error), fields_of(error)
+        _explain(error)
     except typer.TyperException as error:
-        _complain(error.format_message())
-        sys.exit(error.exit_code)
+        code, kind, message, fields = error.exit_code, USAGE, error.format_message(), {}
+        _complain(message)
     except typer.Abort:
-        _complain("stopped")
-        sys.exit(FAILED)
+        code, kind, message, fields = FAILED, STOPPED, "stopped", {}
+        _complain(message)
+    if message and wants_json(sys.argv[1:] if arguments is None else arguments):
+        print_error(kind, message, code, fields)
+    sys.exit(code)
+
+
+def _explain(error: LapwingError) -> None:
+    """Print an error on stderr, with all that it found."""
+    match error:
+        case Tampered():
+            _complain(NOT_WHAT_IT_WAS)
+            for found in error.found:
+                print(f"  - {' '.join(found.split())}", file=sys.stderr)
+            print(f"  {WHAT_NOW}", file=sys.stderr)
+        case BadFile():
+            _complain("the file has mistakes:")
+            for mistake in error.mistakes:
+                print(f"  {mistake}", file=sys.stderr)
+        case _:
+            _complain(str(error))
 
 
 def _complain(text: str) -> None:

@@ -157,6 +157,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Charge, measure, and write the bundle. A synthesis that was interrupted goes on if run again."""
+    from lapwing.publish.bundle.manifest import privacy_numbers
+
     with _opened(release, analyst, threads) as found, _watched(quiet=as_json) as progress:
         manifest = found.run(out, everything=everything, progress=progress)
     if as_json:
@@ -164,9 +166,9 @@ def run(
             {
                 "folder": str(out),
                 **{
-                    name: manifest[name]
-                    for name in ("name", "method", "ledger", "key", "charge", "answer", "privacy")
+                    name: manifest[name] for name in ("name", "method", "ledger", "key", "charge", "answer")
                 },
+                "privacy": privacy_numbers(manifest["privacy"]),
             }
         )
         return

@@ -31,6 +31,8 @@ from lapwing.cli.console import (
     working,
     write_plot,
 )
+from lapwing.cli.csv_output import AsCsv, CsvWriter, require_one_form
+from lapwing.cli.sql_text import Sql, SqlFile, read_sql
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -52,7 +54,6 @@ PRIVATE = (
     "ledger's statements show this check, and every changed policy that is used after it."
 )
 PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
-Sql = Annotated[str, typer.Argument(metavar="SQL", help='Such as "SELECT COUNT(*) FROM visits".')]
 OptionalEpsilon = Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")]
 Within = Annotated[
     str | None, typer.Option(help="Instead of ε: every number within ± this, at the confidence.")
@@ -93,8 +94,9 @@ def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None
 
 def plan(
     policy: PolicyFile,
-    sql: Sql,
+    sql: Sql = None,
     *,
+    file: SqlFile = None,
     epsilon: OptionalEpsilon = None,
     within: Within = None,
     confidence: Confidence = "0.95",
@@ -107,6 +109,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
+    sql = read_sql(sql, file)
     with opened_dataset(policy, analyst) as found:
         made = found.plan(
             sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
@@ -120,8 +123,9 @@ def plan(
 
 def ask(
     policy: PolicyFile,
-    sql: Sql,
+    sql: Sql = None,
     *,
+    file: SqlFile = None,
     epsilon: OptionalEpsilon = None,
     within: Within = None,
     confidence: Confidence = "0.95",
@@ -147,9 +151,12 @@ def ask(
     analyst: Analyst = None,
     threads: Threads = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
+    require_one_form(as_json=as_json, as_csv=as_csv)
     check_plot(plot)
+    sql = read_sql(sql, file)
     with opened_dataset(policy, analyst, threads) as found:
         if two_stage:
             if within is None or epsilon is not None:
@@ -167,20 +174,55 @@ def ask(
                 rows=rows, n=n, sampling=sampling, where_first=where_first,
             )  # fmt: skip
         answer = made.dry_run() if dry_run else made.release(fresh=fresh)
-        _show_answers(answer, first, plot=plot, as_json=as_json)
+        _show_answers(answer, first, plot=plot, as_json=as_json, as_csv=as_csv)
 
 
-def _show_answers(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool) -> None:
+def _show_answers(
+    answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool, as_csv: bool
+) -> None:
     """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
     if as_json:
-        both = {"first": first.to_json()} if first is not None else {}
-        print_json({**answer.to_json(), **both})
+        both = {"first": answer_json(first)} if first is not None else {}
+        print_json({**answer_json(answer), **both})
+    elif as_csv:
+        _write_answer(answer, first)
     else:
         if first is not None:
             show_answer(first)
         show_answer(answer)
     if plot is not None:
-        write_plot(plot, answer.plot(), quiet=as_json)
+        write_plot(plot, answer.plot(), quiet=as_json or as_csv)
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """Return an answer for JSON, with its price as numbers, rounded up.
+
+    The receipt has the same numbers as the ledger has them: rationals as texts.
+    """
+    from fractions import Fraction
+
+    from lapwing.ledger.budget_history import float_up
+
+    found = answer.to_json()
+    paid = found["receipt"] and found["receipt"]["parameters"]
+    return {
+        **found,
+        "price": paid and {name: float_up(Fraction(paid[name])) for name in ("epsilon", "delta")},
+    }
+
+
+def _write_answer(answer: Answer, first: Answer | None) -> None:
+    """Write an answer as CSV. The sentences about it, and a count that was bought first, go to stderr."""
+    from lapwing.sql.answers import column_notes
+
+    found = answer.to_arrow()
+    writer = CsvWriter(found.column_names)
+    for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
+        writer.write(row)
+    for line in [] if first is None else str(first).splitlines():
+        tell(line)
+    for line in [*column_notes(answer.columns), *answer.footer()]:
+        tell(line)
 
 
 def tell_not_utf8(policy: Policy) -> None:
@@ -232,8 +274,9 @@ def bounds(
     with opened_dataset(policy, analyst) as found:
         low, high, answer = found.search_bounds(table, name, epsilon=epsilon, step=step)
         if as_json:
-            found_out = {"low": low, "high": high, "cost": answer.cost, "left": answer.left}
-            print_json({**found_out, "truncation": list(answer.truncation)})
+            told = answer_json(answer)
+            kept = {name: told[name] for name in ("cost", "price", "left", "truncation")}
+            print_json({"low": low, "high": high, **kept})
             return
         known = found.policy.tables[table].columns.get(name)
         called = f"\nsource = {quoted(known.source)}" if known is not None and known.source else ""
@@ -257,11 +300,13 @@ def truncated(
     ] = None,
     analyst: Analyst = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
+    require_one_form(as_json=as_json, as_csv=as_csv)
     with opened_dataset(policy, analyst) as found:
         answer = found.truncated(table, epsilon=epsilon, rows=rows, beyond=beyond)
-        _show_answers(answer, None, plot=None, as_json=as_json)
+        _show_answers(answer, None, plot=None, as_json=as_json, as_csv=as_csv)
 
 
 def clear_hold(
@@ -315,7 +360,7 @@ def show_rows(out: Console, answer: Answer) -> None:
     headings, cells = answer.table(ROWS_SHOWN)
     out.print(table(*headings, right=range(len(headings)), rows=cells))
     if len(answer) > len(cells):
-        indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
+        indented(out, f"… {len(answer) - len(cells):,} more rows: use --csv or --json for all")
     for line in [*column_notes(answer.columns), *answer.footer()]:
         indented(out, line)
 
@@ -421,7 +466,7 @@ def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
 
 
 def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
-    answers = [some.answer.to_json() for some in one.cells]
+    answers = [answer_json(some.answer) for some in one.cells]
     counts = [answer.pop("columns")[-1] for answer in answers]
     return {
         "table": one.table,
@@ -437,6 +482,6 @@ def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
             for name, state, row in some.listed(policy.tables[one.table])
         ],
         "answers": answers,
-        "units_with_more_rows": None if one.beyond is None else one.beyond.to_json(),
+        "units_with_more_rows": None if one.beyond is None else answer_json(one.beyond),
         "refused": one.refused or None,
     }

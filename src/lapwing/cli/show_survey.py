@@ -104,10 +104,10 @@ class RespondentLoss:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; the shuffled ε with its assumptions."""
-        found: dict[str, Any] = {"local_epsilon": epsilon_text(self.local), "shuffled": None}
+        found: dict[str, Any] = {"local_epsilon": float(epsilon_text(self.local)), "shuffled": None}
         if self.shuffled is not None:
             found["shuffled"] = {
-                "epsilon": epsilon_text(self.shuffled),
+                "epsilon": float(epsilon_text(self.shuffled)),
                 "delta": float(DELTA),
                 "honest_reports": self.honest,
                 "assumes": ASSUMES,

@@ -87,7 +87,8 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     shown = existing_fingerprint(found)
     if as_json:
         told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
-        print_json({**told, "survey": found.public()})
+        # In the document that devices get, ε is a text.
+        print_json({**told, "epsilon": float(epsilon_text(found.epsilon)), "survey": found.public()})
         return
     count = len(found.parts)
     asked = "all are asked" if found.asks_all else "each respondent is asked one at random"

@@ -231,23 +231,23 @@ def short(number: float) -> str:
     return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
-def short_up(value: Fraction, digits: int = 6, *, powers: range = range(-4, 7)) -> str:
-    """Return a value that is not negative as a decimal with that many digits, rounded up.
-
-    It has an exponent if its power of ten is not among `powers`.
-    """
-    return _short(value, digits, ROUND_CEILING, powers)
+def short_up(value: Fraction, digits: int = 6) -> str:
+    """Return a value that is not negative as a decimal with that many digits, rounded up."""
+    return _short(value, digits, ROUND_CEILING)
 
 
 def short_down(value: Fraction, digits: int = 4) -> str:
     """Return a value that is not negative as a decimal with that many digits, rounded down."""
-    return _short(value, digits, ROUND_FLOOR, range(-4, 7))
+    return _short(value, digits, ROUND_FLOOR)
 
 
-def _short(value: Fraction, digits: int, rounding: str, powers: range) -> str:
+_WITHOUT_EXPONENT = range(-4, 7)  # powers of ten
+
+
+def _short(value: Fraction, digits: int, rounding: str) -> str:
     if not value:
         return "0"
     with localcontext(prec=digits, rounding=rounding):
         number = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
     power = number.adjusted()
-    return f"{number:f}" if power in powers else f"{number.scaleb(-power):f}e{power}"
+    return f"{number:f}" if power in _WITHOUT_EXPONENT else f"{number.scaleb(-power):f}e{power}"

@@ -60,7 +60,7 @@ class VerifiedFile:
             "prices_checked": self.prices_checked,
             "prices_unchecked": self.prices_unchecked,
             "promises": list(self.promises),
-            "entry": self.entry,
+            "entry": self.entry and {**self.entry, "number": int(self.entry["number"])},
         }
 
 

@@ -335,13 +335,13 @@ class JointPlan:
 
     def to_json(self, *, why_not_local: str = "") -> dict[str, Any]:
         """Return the whole plan as plain values, for programs."""
-        cost = self.cost
+        cost, needs = self.cost, self.requirements
         return {
             "protocol": self.protocol,
             "protocol_name": NAMES[self.protocol],
             "noise": self.noise,
             "why": self.why,
-            "wish": self.requirements.to_json(),
+            "wish": {**needs.to_json(), "epsilon": float(needs.epsilon), "delta": float(needs.delta)},
             "honest": self.honest,
             "threshold": self.threshold,
             "least_members": self.least,

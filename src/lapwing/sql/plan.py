@@ -16,6 +16,7 @@ from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.ledger import Gate
+from lapwing.ledger.budget_history import float_up
 from lapwing.sql.accuracy import AccuracyOrPrice, Spread, shares_for_width, spread
 from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
@@ -201,18 +202,18 @@ class Plan:
         return self.session.dry_run(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole plan as plain values for JSON.
+        """Return the whole plan as plain values for JSON. The cost is rounded up.
 
         Returns:
             The cost, the columns with their errors, the mechanisms, the bounds and the SQL.
 
         Example:
             >>> plan.to_json()["cost"]
-            {'epsilon': '1/2', 'delta': '0'}
+            {'epsilon': 0.5, 'delta': 0.0}
         """
         return {
             "sql": self.request.sql,
-            "cost": {"epsilon": str(self.cost.epsilon), "delta": str(self.cost.delta)},
+            "cost": {"epsilon": float_up(self.cost.epsilon), "delta": float_up(self.cost.delta)},
             "why": self.why,
             "noise": self.shares.noise,
             "reason": self.shares.reason,

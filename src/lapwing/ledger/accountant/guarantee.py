@@ -65,11 +65,6 @@ def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
     return words if end is None else f"{words} Nothing is promised from k = {end} on."
 
 
-def text_up(value: Fraction) -> str:
-    """Return a short decimal that is at least the value."""
-    return short_up(value, powers=range(-7, 6))
-
-
 @dataclass(frozen=True, slots=True)
 class FamilyGuarantee:
     """The guarantee of an account and its raises: they protect the same people, and their losses add up."""
@@ -191,4 +186,4 @@ class StatementReport:
 
 
 def _pair(epsilon: Fraction, delta: Fraction) -> str:
-    return f"(ε {text_up(epsilon)}, δ {text_up(delta)})"
+    return f"(ε {short_up(epsilon)}, δ {short_up(delta)})"

@@ -13,12 +13,14 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 from lapwing.config.values import kind_of
 from lapwing.errors import BadParameter, Unavailable
+from lapwing.ledger.budget_history import float_up
 from lapwing.ledger.keys import good_signature
 from lapwing.storage.private_file import sync_to_disk
 
@@ -36,6 +38,14 @@ def signed_message(manifest: Mapping[str, Any]) -> bytes:
     """Return the bytes that the ledger signs: a digest of everything but the signature."""
     said = {name: value for name, value in manifest.items() if name != "signature"}
     return _SIGNED + sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def privacy_numbers(privacy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest's `privacy` with ρ, ε and δ as numbers, rounded up. A bundle has exact texts."""
+    return {
+        name: float_up(Fraction(value)) if name in ("rho", "epsilon", "delta") else value
+        for name, value in privacy.items()
+    }
 
 
 def write_bundle(

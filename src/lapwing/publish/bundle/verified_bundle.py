@@ -46,7 +46,12 @@ from lapwing.publish.bundle.bundle_contents import (
     TABLES,
 )
 from lapwing.publish.bundle.data_tables import DIGITS, level_table, shown_queries
-from lapwing.publish.bundle.manifest import changed_files, read_manifest, signature_findings
+from lapwing.publish.bundle.manifest import (
+    changed_files,
+    privacy_numbers,
+    read_manifest,
+    signature_findings,
+)
 from lapwing.publish.bundle.privacy_page import NEIGHBOURS, exact_text, fact_lines, steps_of
 from lapwing.publish.census.census_release import (
     NUMBERS,
@@ -97,7 +102,7 @@ class BundleReport:
     findings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values with stable names."""
+        """Return plain values with stable names. A bundle that passes has its ρ, ε and δ as numbers."""
         return {
             "good": not self.findings,
             "findings": list(self.findings),
@@ -107,7 +112,7 @@ class BundleReport:
             "ledger": self.ledger,
             "key": self.key,
             "key_was_given": self.key_was_given,
-            "privacy": dict(self.privacy),
+            "privacy": dict(self.privacy) if self.findings else privacy_numbers(self.privacy),
             "rows": self.rows,
         }
 

@@ -1,0 +1,147 @@
+"""`lapwing schema`: tables, columns and bounds of a policy, and what may be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from lapwing.cli.console import (
+    AsJson,
+    console,
+    heading,
+    indented,
+    os_errors_told,
+    pairs,
+    points,
+    print_json,
+    table,
+)
+from lapwing.errors import BadParameter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+VALUES_SHOWN = 12
+ALL_KEYS = "GROUP BY a column with declared keys shows all of them, also empty ones. It needs no δ."
+SELECTED_KEYS = "GROUP BY a column with selected keys shows those that enough people hold. It needs δ."
+EVERY_COLUMN = "Every column may stand in WHERE and GROUP BY, and be counted: COUNT(x), COUNT(DISTINCT x)."
+NUMBERS = "Numbers may also be aggregated: SUM, AVG, VARIANCE, STDDEV, MEDIAN, QUANTILE, MIN, MAX."
+UNITS = "The unit may be counted, COUNT(DISTINCT unit), and joined; it is never shown or compared."
+
+
+def schema(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")],
+    *,
+    only: Annotated[str | None, typer.Option("--table", help="Only this table.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show tables, columns, bounds, and what may be asked. It reads the policy alone, and no data."""
+    from lapwing.config.values import did_you_mean
+    from lapwing.sql.policy_file import load_policy
+    from lapwing.sql.policy_schema import schema_json
+
+    with os_errors_told():
+        found = schema_json(load_policy(policy))
+    if only is not None:
+        names = [one["table"] for one in found["tables"]]
+        if only not in names:
+            raise BadParameter("table", f"there is none called {only!r}. {did_you_mean(only, names)}")
+        found["tables"] = [one for one in found["tables"] if one["table"] == only]
+    if as_json:
+        print_json(found)
+    else:
+        show_schema(found)
+
+
+def show_schema(found: Mapping[str, Any]) -> None:
+    """Show a schema."""
+    budget = found["budget"]
+    rows = [
+        ("protects", _protects(found["protects"])),
+        ("budget for life", f"ε {budget['epsilon']:g}, δ {_delta(budget['delta'])}"),
+    ]
+    if budget["delta"]:
+        rows.append(("δ of a question", f"{_delta(budget['delta_per_query'])}, if its keys are selected"))
+    if found["has_quotas"]:
+        rows.append(("quotas", "each analyst has a share of the budget"))
+    if found["blocks"] is not None:
+        rows.append(("blocks", _blocks(found["blocks"])))
+    with console() as out:
+        out.print(Text(found["dataset"], style="bold"))
+        pairs(out, rows)
+        for one in found["tables"]:
+            _show_table(out, one)
+        heading(out, "What may be asked")
+        points(out, [EVERY_COLUMN, NUMBERS, UNITS, ALL_KEYS, SELECTED_KEYS])
+
+
+def _delta(value: float) -> str:
+    from fractions import Fraction
+
+    from lapwing.core.exact import short_up
+
+    return short_up(Fraction(repr(value)))
+
+
+def _protects(unit: str) -> str:
+    return {
+        "person": "a person: all rows of a unit together",
+        "row": "one row",
+        "person-period": "a person in one period",
+    }[unit]
+
+
+def _blocks(blocks: Mapping[str, Any]) -> str:
+    if blocks["by"] == "row":
+        return f"{blocks['count']:,} periods of rows: the {blocks['every']} of {blocks['column']}"
+    if blocks["count"] is None:
+        return f"units by the {blocks['every']} in which they arrived; in SQL: {blocks['column']}"
+    return f"{blocks['count']:,} cohorts of units; in SQL: {blocks['column']}"
+
+
+def _show_table(out: Console, one: Mapping[str, Any]) -> None:
+    heading(out, f"{one['table']}, a {'public' if one['public'] else 'private'} table")
+    if one["public"]:
+        indented(out, "Its rows belong to nobody. Join it to a private table.")
+    else:
+        many = one["rows_per_unit"]
+        unit = one["unit"] or "each row is its own"
+        through = f", through {one['unit_through']}" if one["unit_through"] else ""
+        used = f"At most {many:,} row{'s' * (many != 1)} of each unit {'is' if many == 1 else 'are'} used."
+        indented(out, f"Unit: {unit}{through}. {used}")
+    if one["rows"] is not None:
+        indented(out, f"It has {one['rows']:,} rows, a public number.")
+    if one["all_columns"]:
+        indented(out, "All of its columns may be used.")
+    if one["columns"]:
+        rows = [
+            (column["column"], column["type"], _domain(column), _missing(column), _keys(column))
+            for column in one["columns"]
+        ]
+        out.print(table("column", "type", "bounds or values", "missing", "keys", rows=rows))
+    if one["hidden"]:
+        indented(out, f"Hidden, for nobody to use: {', '.join(one['hidden'])}.")
+
+
+def _domain(column: Mapping[str, Any]) -> str:
+    if column["values"] is not None:
+        shown = ", ".join(str(value) for value in column["values"][:VALUES_SHOWN])
+        more = len(column["values"]) - VALUES_SHOWN
+        return f"{shown} and {more:,} more" if more > 0 else shown
+    if column["low"] is not None:
+        step = f", step {column['step']}" if column["type"] == "number" else ""
+        return f"{column['low']} to {column['high']}{step}"
+    return f"at most {column['longest']:,} characters" if column["longest"] else ""
+
+
+def _missing(column: Mapping[str, Any]) -> str:
+    counts_as = column["missing_counts_as"]
+    return "NULL" if counts_as is None else f"counts as {counts_as}"
+
+
+def _keys(column: Mapping[str, Any]) -> str:
+    return "selected" if column["key_count"] is None else f"{column['key_count']:,} declared"

@@ -23,9 +23,10 @@ _INTRODUCTION = (
 _LONG = 30  # letters of a cell that is broken into lines
 _LOOK = """
 h2 { font-size: 1.35rem; border-bottom: 2px solid #0072B2; } h3 { font-size: 1.1rem; margin-top: 2.4rem; }
-img { max-width: 100%; height: auto; } nav li { margin: .15rem 0; } code { overflow-wrap: anywhere; }
+img { max-width: 100%; height: auto; } nav li { margin: .15rem 0; }
+h3, p, code, pre { overflow-wrap: anywhere; }
 th { white-space: normal; vertical-align: bottom; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem; }
+pre { white-space: pre-wrap; font-size: .8rem; }
 @media print { h2 { break-before: page; } img, table { break-inside: avoid; } }
 """
 

@@ -113,7 +113,14 @@ def _frame(axes: Axes, series: Series, x: _Axis, y: _Axis) -> None:
     axes.set(xlabel=x.label, ylabel=y.label, xscale=x.scale, yscale=y.scale)
     axes.set_xticks(sorted({at for points in series.values() for at, _ in points}))
     axes.xaxis.set_minor_locator(NullLocator())
+    plain = FuncFormatter(lambda value, _: f"{value:,.3g}" if value < 1000 else f"{value:,.0f}")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(
-            FuncFormatter(lambda value, _: f"{value:,.3g}" if value < 1000 else f"{value:,.0f}")
-        )
+        axis.set_major_formatter(plain)
+    heights = [height for points in series.values() for _, height in points if height > 0]
+    if y.scale == "log" and heights:
+        low, high = min(heights) / 1.3, 2 * max(heights)  # room for labels of lines that end together
+        axes.set_ylim(low, high)
+        digits = (1, 2, 5) if high < 100 * low else (1,)
+        ticks = [digit * 10.0**power for power in range(-3, 9) for digit in digits]
+        axes.set_yticks([tick for tick in ticks if low <= tick <= high])
+        axes.yaxis.set_minor_locator(NullLocator())

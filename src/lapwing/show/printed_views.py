@@ -102,7 +102,9 @@ def small_setting(letter: str, members: int, coalition: int) -> Setting:
     why = PROTOCOLS[letter].refusal(setting)
     if why is not None:
         raise BadParameter(
-            "protocol", f"{letter} cannot serve {members} members of whom {coalition} collude: {why}"
+            "protocol",
+            f"{letter} cannot serve {members} members of whom {coalition} collude: {why}. Take another "
+            "protocol, more members or a smaller coalition",
         )
     return setting
 

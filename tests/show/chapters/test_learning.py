@@ -16,7 +16,7 @@ TOPICS = {topic.name: topic for topic in CHAPTER.topics}
 SMALL: dict[str, dict[str, Any]] = {
     "bad-models": {"runs": 5, "rows": 16_000},
     "data-needed": {"runs": 2, "rows": 64_000},
-    "release-time": {"hours": 150},
+    "release-time": {"hours": 80},
 }
 
 
@@ -67,7 +67,7 @@ def test_one_epsilon_for_all_data_waits_longest(computed: dict[str, Shown]) -> N
     found = rows(computed["release-time"])
     waits = [[row[way] for row in found] for way in found[0] if way != "pipelines an hour"]
     assert [sum(one) for one in waits] == sorted(sum(one) for one in waits)
-    assert max(max(one) for one in waits) <= 150
+    assert max(max(one) for one in waits) <= 80
 
 
 @pytest.mark.parametrize("name", sorted(TOPICS))

@@ -87,8 +87,8 @@ def test_a_coalition_of_everybody_is_refused() -> None:
 
 def test_measured_errors_are_the_exact_ones() -> None:
     """Laplace noise has a kurtosis of 6: five standard errors of each point, a false alarm in 1e5 runs."""
-    found = shown("parties-error", repetitions=1000, people=300)
-    near = 5 * math.sqrt(5 / 4 / 1000)
+    found = shown("parties-error", repetitions=400, people=300)
+    near = 5 * math.sqrt(5 / 4 / 400)
     for exact, measured in (
         ("fewer than half collude: exact", "fewer than half: measured"),
         ("all but one: exact", "all but one: measured"),
@@ -102,9 +102,18 @@ def test_measured_errors_are_the_exact_ones() -> None:
     )
 
 
+@pytest.mark.slow
+def test_the_full_comparison_has_more_points() -> None:
+    topic = TOPICS["parties-error"]
+    values = {one.name: one.default for one in topic.parameters}
+    found = topic.compute(values, True, _nothing)
+    assert [row[0] for row in found.tables[0].rows] == [2, 3, 5, 10, 30, 100]
+    assert len(found.tables[1].rows) == 7
+
+
 @pytest.mark.parametrize("name", sorted(TOPICS))
 def test_each_topic_is_drawn(name: str, tmp_path: Path) -> None:
-    found = shown(name)
+    found = shown(name, repetitions=20) if name == "parties-error" else shown(name)
     figure = found.picture()
     save(figure, tmp_path / "picture.svg")
     assert figure.get_label()

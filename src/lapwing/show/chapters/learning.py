@@ -55,7 +55,7 @@ def _least(default: Fraction) -> Parameter:
 
 def _spaced(least: Fraction) -> tuple[Fraction, ...]:
     """Return four ε from the least to 1, in equal steps of the logarithm."""
-    return tuple(Fraction(f"{float(least) ** (1 - k / 3):.2g}") for k in range(4))
+    return (least, *(Fraction(f"{float(least) ** (1 - k / 3):.2g}") for k in range(1, 4)))
 
 
 def _compared(
@@ -216,7 +216,9 @@ def _needed_picture(drawn: Mapping[float, list[tuple[float, float]]]) -> Figure:
         for e, rows in drawn[loose]
     )
     title = (
-        NEEDS_MORE if drawn and falls and tighter else "Rows that a model needs before it can be accepted"
+        NEEDS_MORE
+        if len(drawn) > 1 and falls and tighter
+        else "Rows that a model needs before it can be accepted"
     )
     return needed_picture(
         {f"target {_percent(gap)}\nabove the best": points for gap, points in drawn.items()}, title=title
@@ -234,7 +236,7 @@ def _release_time(values: Mapping[str, Fraction], full: bool, progress: Progress
         need = _measured_need(progress)
     rates = [float(values["load"]) * k / 5 for k in range(1, 6)]
     hours, epsilon = int(values["hours"]), float(values["epsilon"])
-    times = release_times(need, rates, hours=hours, runs=5 if full else 3, epsilon=epsilon, tell=progress)
+    times = release_times(need, rates, hours=hours, runs=20 if full else 12, epsilon=epsilon, tell=progress)
     means = {way: sum(times[way]) / len(rates) for way in WAYS}
     first, last = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
     return Shown(
@@ -247,8 +249,8 @@ def _release_time(values: Mapping[str, Fraction], full: bool, progress: Progress
             f"A pipeline of size 1 is accepted with {need.a:.3g} + {need.b:.3g} / ε blocks; sizes follow a "
             "power law with mean about 1. An attempt that was too small has spent its ε, and the next one "
             "uses twice as much.",
-            "With one ε for all data, the budget is used up for ever, and later pipelines wait in vain. If "
-            "each row is used once, blocks are divided among those who wait.",
+            "With one ε for all data, a budget that is spent is spent for ever, and later pipelines wait. "
+            "If each row is used once, blocks are divided among those who wait.",
             "If loss is counted for each block, new blocks bring new budget, and a block can serve several "
             "pipelines. Spending as little ε of each block as will do leaves the most for others.",
             "No block ever loses more than its ε: this compares ways to share one promise, not different "
@@ -325,15 +327,15 @@ CHAPTER = Chapter(
                     "the most pipelines that arrive each hour",
                 ),
                 Parameter(
-                    "blocks", Fraction(2), Fraction(1, 2), Fraction(20),
+                    "blocks", Fraction(2), Fraction(1, 2), Fraction(10),
                     "the blocks that a pipeline needs however large ε is (the full version measures it)",
                 ),
                 Parameter(
-                    "noise", Fraction(1, 2), Fraction(1, 100), Fraction(20),
+                    "noise", Fraction(1, 2), Fraction(1, 100), Fraction(3),
                     "the blocks that it needs besides at ε 1, for the noise (the full version measures it)",
                 ),
                 Parameter(
-                    "hours", Fraction(200), Fraction(50), Fraction(2000), "the simulated hours",
+                    "hours", Fraction(200), Fraction(50), Fraction(500), "the simulated hours",
                     is_whole=True,
                 ),
             ),

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from lapwing.show.printed_views import ViewOfRun
 
 _LETTERS = "ABCD"
-_EPSILON = Parameter(
-    "epsilon", Fraction(1), Fraction(1, 100), Fraction(5), "the ε of one run, for each person's rows"
-)
+_MEANING = "the ε of one run, for each person's rows"
+_EPSILON = Parameter("epsilon", Fraction(1), Fraction(1, 100), Fraction(5), _MEANING)
 
 
 # What a coalition sees
@@ -51,8 +50,8 @@ def _shown_view(found: ViewOfRun, epsilon: Fraction) -> Shown:
     one, other = found.view
     told = " and ".join(found.combinations)
     return Shown(
-        headline=f"{who}: no view is more than {worst:.3g} times as likely with one input as with the "
-        f"other, and e^ε is {bound:.3g}",
+        headline=f"{who}: no view is more than {worst:.4g} times as likely with one input as with the "
+        f"other, and e^ε is {bound:.4g}",
         sentences=(
             f"{found.setting.members} members run protocol {found.letter} ({NAMES[found.letter]}) once, "
             f"with fresh noise and coins. With the first input each member counts its own number; with the "
@@ -257,7 +256,9 @@ def _size_picture(
             places = [t + (number - (len(losses) - 1) / 2) * width for t in range(1, members)]
             axes.bar(places, found, 0.92 * width, color=colours[letter], gid=letter)
             for place, loss in zip(places, found, strict=True):
-                note_beside(axes, f"{loss:.3g}", (place, loss), (0, 3), ha="center", size=9)
+                note_beside(
+                    axes, f"{loss:.3g}", (place, loss), (0, 3), ha="center", size=9 if members < 5 else 7
+                )
         axes.axhline(float(epsilon), color=GREY, linestyle="--", linewidth=1.4, gid="promise")
         names = [f"{t} collude{'s' * (t == 1)}\n({_compared(t, planned)})" for t in range(1, members)]
         axes.set_xticks(range(1, members), names)
@@ -375,7 +376,7 @@ CHAPTER = Chapter(
                     "members", Fraction(3), Fraction(2), Fraction(4), "the members, m", is_whole=True
                 ),
                 Parameter(
-                    "coalition", Fraction(1), Fraction(0), Fraction(999),
+                    "coalition", Fraction(1), Fraction(0), Fraction(432),
                     "the colluding members' numbers as digits: 13 is members 1 and 3, 0 the relay alone",
                     is_whole=True,
                 ),
@@ -404,7 +405,7 @@ CHAPTER = Chapter(
             name="parties-error",
             question="What does it cost to trust nobody alone: how does the error grow with the members?",
             parameters=(
-                _EPSILON,
+                Parameter("epsilon", Fraction(1), Fraction(1, 10), Fraction(3), _MEANING),
                 Parameter(
                     "people", Fraction(1000), Fraction(100), Fraction(100_000),
                     "the people, n, that the members divide among them", is_whole=True,

@@ -495,8 +495,10 @@ def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
     def law(counts: Sequence[int]) -> laws.Law:
         return _FORCED.law(lambda: tuple(np.flatnonzero(mechanism.decide(counts)).tolist()))
 
-    full = mechanism.spread("0.9")
-    for start in sorted({0, 1, 2, full // 2, full - 1, full}):
+    # The probability rises in another way from about one half on, and is 1 in the end.
+    half, full, end = (mechanism.spread(level) for level in ("0.5", "0.9", "0.999999999999"))
+    near_half = range(max(half - 3, 0), half + 3)
+    for start in sorted({0, 1, 2, half // 2, *near_half, full - 1, full, max(end - 1, 0), end, end + 1}):
         counts = [start + 2 * place for place in range(keys)] if start else [0] * keys
         more = [count + 1 for count in counts]
         name = f"keys, ε = {epsilon}, δ = {delta}: held by {counts} units, and {more}"

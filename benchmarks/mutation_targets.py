@@ -128,6 +128,8 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 # What a person judged about survivors: the beginning of the mutant's name, and why it does no harm.
 _SYMMETRIC = "the noise is symmetric about 0: the law is the same"
 _SEARCH = "the start of a search: only a σ whose loss or δ is within the claim is accepted"
+_KEYS_IN_FLOATS = "core/partition_selection.py: PartitionSelection._approximate"
+_EXACTLY = "a larger bound on the error of floats: more draws are decided by the exact probability"
 EXPLAINED: dict[str, str] = {
     "core/laplace.py: Laplace.sample: checked + ": _SYMMETRIC,
     "core/laplace.py: LaplaceShares.sample: checked + ": _SYMMETRIC,
@@ -139,6 +141,16 @@ EXPLAINED: dict[str, str] = {
     "questions, so any two positive parts are private",
     "core/gaussian.py: Gaussian.for_rho: math.ceil(scaled) - 1 -> math.ceil(scaled) + 1": "σ is rounded up "
     "by at most 1e-6 more",
+    "core/partition_selection.py: PartitionSelection.decide: 1 -> 2": "counts above the last one are all "
+    "shown with certainty",
+    f"{_KEYS_IN_FLOATS}: (1 + c) * 2.0 ** (-38) -> 1 + c": _EXACTLY,
+    f"{_KEYS_IN_FLOATS}: 2.0 ** (-38) -> 2.0": _EXACTLY,
+    f"{_KEYS_IN_FLOATS}: 38 -> 37": _EXACTLY,
+    f"{_KEYS_IN_FLOATS}: 38 -> 39": "the error of the floats is below 2^-42, so the bound still holds",
+    "core/randomized_response.py: RandomizedResponse.sample: true + others": "the other options are "
+    "uniform in either direction",
+    "core/gaussian.py: GaussianShares._paid: ": "η is below 1e-8: no stage compares so many digits; "
+    "tests/claims/test_noise_shares.py does",
     "core/gaussian.py: GaussianShares.for_rho: ": _SEARCH,
     "core/gaussian.py: GaussianShares.for_budget: ": _SEARCH,
 }

@@ -22,6 +22,7 @@ from typing import Any
 
 from lapwing.audit.called_functions import called_functions
 from lapwing.audit.case import AuditCase, Stage, StageBudget
+from lapwing.audit.registry import sensitivities
 from lapwing.audit.registry.aggregates import aggregate_cases
 from lapwing.audit.registry.composed_losses import loss_cases
 from lapwing.audit.registry.joint_noise_cases import joint_noise_cases
@@ -58,6 +59,7 @@ class Watched:
         self.found: dict[str, Numbers] = {SHARES: {}, PROMISED: {}, USED: {}}
         self.case = ""
         compared, price_of = exact._Judged._compared, replay._exceeded
+        statistics = sensitivities._statistics
 
         def recorded(one: Any) -> Any:
             key = f"{self.case}: {one.pair.description} {one.backwards}"
@@ -77,8 +79,17 @@ class Watched:
                 self.found[USED].setdefault(f"{self.case}: {name}", [float(cost) for cost in costs])
             return price_of(loss, limit)
 
+        def declared() -> Any:
+            for name, one, statistic, neighbours in statistics():
+                # The statistics do not change: a smaller declared distance is used up to a larger share.
+                distances = [float(one.l1), float(one.l2_squared)]
+                self.found[PROMISED][f"sensitivity: {name}"] = distances
+                self.found[SHARES][f"sensitivity: {name}"] = [1 / each for each in distances if each]
+                yield name, one, statistic, neighbours
+
         exact._Judged._compared = recorded  # type: ignore[method-assign, assignment]
         replay._exceeded = priced
+        sensitivities._statistics = declared
 
 
 def tell(outcome: str, stage: str = "", why: str = "") -> None:

@@ -68,8 +68,10 @@ def _sequences() -> Iterator[ExactPair]:
     )
     both = SequentialComposition((first, second))
     yield ExactPair("two Laplace answers: (0, 0) and (1, 2)", one, other, both, Fraction(3, 2))
-    one, other = (laws.independent(*[laws.laplace(ONE, moved, 0, 1)] * 3) for moved in (0, 1))
-    yield ExactPair("three Laplace answers: zeros and ones", one, other, Repeated(first, 3), Fraction(3))
+    for scale in (ONE, Fraction(2, 5)):
+        one, other = (laws.independent(*[laws.laplace(scale, moved, 0, 1)] * 3) for moved in (0, 1))
+        name = f"three Laplace answers at scale {scale}: zeros and ones"
+        yield ExactPair(name, one, other, Repeated(LaplaceNoise(scale, 1), 3), 3 / scale)
     # With probability δ a report tells the answer; otherwise it is randomized response.
     told = Approximate(ONE, DELTA)
     one, other = (laws.independent(_or_told(answer), _or_told(answer)) for answer in (0, 1))

@@ -7,6 +7,7 @@ in a mechanism shows exactly, and a wrong primitive in the draws.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -192,7 +193,7 @@ def _sigma(mechanism: Any) -> Fraction:
     return min(_SCALES.of_vector(lambda: mechanism.sample([0] * mechanism.dimension))[0])
 
 
-def _gaussian_pairs(setting: tuple[Fraction, Fraction, int, int]) -> Iterator[ExactPair]:
+def _gaussian_pairs(setting: tuple[Fraction, Fraction, Fraction, int]) -> Iterator[ExactPair]:
     """Yield the laws at the whole L2 distance: in one coordinate, and the same in several.
 
     A shift by (1, ..., 1) shows in the sum of the coordinates alone, so the law of the sum is enough.
@@ -202,7 +203,7 @@ def _gaussian_pairs(setting: tuple[Fraction, Fraction, int, int]) -> Iterator[Ex
         epsilon, delta, l2_squared=squared, dimension=dimension
     )
     sigma = _sigma(mechanism)
-    distance = int(squared**0.5)
+    distance = math.isqrt(int(squared))  # whole numbers: √l2_squared is rounded down
     reach = _reach(sigma, distance)
     one, other = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
     name = f"Gaussian, ε = {epsilon}, δ = {delta}, L2² = {squared}: 0 and {distance}"
@@ -223,7 +224,8 @@ def _gaussian() -> AuditCase:
     millionth = Fraction(1, 10**6)
     budgets = [(ONE, DELTA), (ONE, millionth), (Fraction(4), millionth), (Fraction(1, 4), DELTA)]
     budgets.append((Fraction(8), Fraction(1, 10**12)))
-    shapes = ((1, 1), (4, 1), (2, 2), (3, 3))
+    shapes = [(Fraction(squared), dim) for squared, dim in ((1, 1), (4, 1), (2, 2), (3, 3))]
+    shapes.append((Fraction(9, 4), 1))
     settings = [(e, d, squared, dim) for squared, dim in shapes for e, d in budgets]
     mechanism = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
     draws = [_sampled("a count of 0 or 1", _gaussian_draw, mechanism, 0, 1)]

@@ -85,6 +85,10 @@ def _statistics() -> Iterator[tuple[str, Sensitivity, Statistic, Neighbours]]:
             yield f"total of {low} to {high}, {words}", declared, _total, pairs
             name = f"total of {low} to {high} in steps of 1/3, {words}"
             yield name, declared.in_steps(THIRD), _in_steps(_total, THIRD), pairs
+            ends = (Fraction(2 * low), Fraction(2 * high))
+            wide = sensitivity.total(low=ends[0], high=ends[1], relation=relation, rows=rows)
+            name = f"total of {ends[0]} to {ends[1]} in steps of 2, {words}"
+            yield name, wide.in_steps(2), _in_steps(_total, Fraction(2)), _steps(ends, rows, relation)
         declared = sensitivity.vector([(0, 1), (-3, 1)], relation=relation, rows=rows)
         yield f"two totals, {words}", declared, _two_totals, _steps(_points(0, 1), rows, relation)
     for (n, rows), (low, high) in product(_SIZES, _BOUNDS):

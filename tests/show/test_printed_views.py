@@ -76,6 +76,19 @@ def test_no_view_passes_epsilon(letter: str, members: int, coalition: list[int])
     assert 0.5 * float(EPSILON) < found.loss <= float(EPSILON)
 
 
+@pytest.mark.parametrize(
+    ("letter", "coalition", "told"),
+    [
+        ("A", [1], ("count of member 2", "count of member 3")),
+        ("B", [1], ("sum of the counts of members 2 and 3",)),
+        ("C", [], ("sum of the counts of members 1, 2 and 3",)),
+        ("D", [1, 3], ("count of member 2",)),
+    ],
+)
+def test_the_view_names_what_it_tells(letter: str, coalition: list[int], told: tuple[str, ...]) -> None:
+    assert view_of_run(letter, 3, coalition, EPSILON, first=True).combinations == told
+
+
 def test_a_protocol_that_cannot_serve_says_why() -> None:
     with pytest.raises(BadParameter, match="C cannot serve 3 members of whom 2 collude"):
         view_of_run("C", 3, [1, 2], EPSILON, first=True)

@@ -241,12 +241,13 @@ class _LeakedLaws:
 
 
 def _words(row: Sequence[int], honest: Sequence[int]) -> str:
-    parts = [
-        f"member {i + 1}" if a == 1 else f"{a} × member {i + 1}"
-        for a, i in zip(row, honest, strict=True)
-        if a
-    ]
-    return " + ".join(parts)
+    held = [(a, i + 1) for a, i in zip(row, honest, strict=True) if a]
+    if any(a != 1 for a, _ in held):
+        return " + ".join(f"{a} × count of member {i}" for a, i in held)
+    if len(held) == 1:
+        return f"count of member {held[0][1]}"
+    names = [str(i) for _, i in held]
+    return f"sum of the counts of members {', '.join(names[:-1])} and {names[-1]}"
 
 
 def exact_epsilon(letter: str, members: int, planned: int, colluding: int, epsilon: Fraction) -> Fraction:

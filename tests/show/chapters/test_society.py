@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,11 @@ def test_the_picture_has_the_chosen_point_in_each_panel(epsilon: str, tmp_path: 
         [line] = [one for one in axes.lines if one.get_gid() == "chosen"]
         assert np.asarray(line.get_xdata()).tolist() == [float(Fraction(epsilon))] * 2
     save(figure, tmp_path / "choice.svg")
+
+
+@pytest.mark.parametrize("chapter", ["several_parties", "learning", "society"])
+def test_a_chapter_loads_nothing_heavy(chapter: str) -> None:
+    heavy = "{'numpy', 'matplotlib', 'torch', 'sklearn', 'duckdb'} & set(sys.modules)"
+    program = f"import sys, lapwing.show.chapters.{chapter}; print({heavy})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

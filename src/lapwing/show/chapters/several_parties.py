@@ -48,20 +48,24 @@ def _shown_view(found: ViewOfRun, epsilon: Fraction) -> Shown:
     who, p = _who(found), found.setting.modulus
     worst, bound = max(one.ratio for one in found.outcomes), exp(epsilon)
     one, other = found.view
-    told = " and ".join(found.combinations)
+    told = " and the noised ".join(found.combinations)
+    seen_by = f"{who[0].lower()}{who[1:]} and the relay" if found.coalition else "the relay"
+    given = (
+        "Given the coalition's own inputs and coins," if found.coalition else "Over all noise and coins,"
+    )
+    rest = ": all else in it is uniform with both inputs" if found.uniform else ""
     return Shown(
         headline=f"{who}: no view is more than {worst:.4g} times as likely with one input as with the "
         f"other, and e^ε is {bound:.4g}",
         sentences=(
             f"{found.setting.members} members run protocol {found.letter} ({NAMES[found.letter]}) once, "
-            f"with fresh noise and coins. With the first input each member counts its own number; with the "
-            f"second one member {found.changed} counts one more.",
-            f"The first table has all that {who[0].lower()}{who[1:]} and the relay see: inputs, coins, "
+            "with fresh noise and coins. With the first input each member counts its own number. The "
+            f"second input differs in one thing: member {found.changed} counts one more.",
+            f"The first table has all that {seen_by} see{'' if found.coalition else 's'}: inputs, coins, "
             "received messages and broadcasts.",
-            f"It tells them the noised {told}, and nothing else of honest members: the rest is "
-            f"{found.uniform} numbers that are uniform with both inputs.",
-            f"Given the coalition's own inputs and coins, exactly this view has probability {one:.3g} with "
-            f"the first input, and {other:.3g} with the second one.",
+            f"This tells the noised {told}, and nothing else of honest members{rest}.",
+            f"{given} exactly this view has probability {one:.3g} with the first input, and {other:.3g} "
+            "with the second one.",
             f"Over all views, one probability is at most {worst:.4g} times the other: the exact ε of the "
             f"view is {found.loss:.4g}, and {float(epsilon):g} was promised.",
             f"Numbers are taken modulo {p}, so that all views can be counted. This tells no more than "

@@ -151,7 +151,7 @@ EXPLAINED: dict[str, str] = {
     "uniform in either direction",
     "core/gaussian.py: GaussianShares._paid: ": "η is below 1e-8: no stage compares so many digits; "
     "tests/claims/test_noise_shares.py does",
-    "sql/noising.py: divide_budget: GAUSSIAN_GAIN": "chooses between two kinds of noise that are both paid: "
+    "sql/noising.py: divide_budget: GAUSSIAN_GAIN": "chooses one of two kinds of noise, both paid: "
     "only the accuracy depends on it",
     "core/gaussian.py: GaussianShares.for_rho: ": _SEARCH,
     "core/gaussian.py: GaussianShares.for_budget: ": _SEARCH,

@@ -64,6 +64,11 @@ class Mutant:
         """The change in one line, without the number of the line."""
         return f"{self.file}: {self.function}: {self.before} -> {self.after}"
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """The change and its line."""
+        return self.name, self.line
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -172,6 +177,9 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take only every n-th mutant")
     parser.add_argument("--first", type=int, default=0, help="begin with the mutant of this number")
     parser.add_argument("--baseline", type=Path, help="a file that keeps the numbers without a change")
+    parser.add_argument(
+        "--again", type=Path, help="take outcomes from this file of --json, and run the rest and survivors"
+    )
     parser.add_argument("--only", default="", help="take only files and functions with this in their names")
     parser.add_argument("--seconds", type=float, default=240, help="the time limit of one mutant")
     parser.add_argument("--list", action="store_true", help="list the mutants, and run none")
@@ -194,7 +202,11 @@ def main() -> None:
             if unchanged.outcome != "survived":
                 sys.exit(f"without a change the registry does not hold: {unchanged}")
 
+        earlier = _settled(given.again) if given.again else {}
+
         def tried(mutant: Mutant) -> Tried:
+            if mutant.key in earlier:
+                return earlier[mutant.key]
             copy = copies.get()
             target = copy / "lapwing" / mutant.file
             try:
@@ -221,6 +233,16 @@ def main() -> None:
             json.dumps([{**row, "text": ""} for row in rows], indent=1, ensure_ascii=False)
         )
     report(todo, outcomes)
+
+
+def _settled(file: Path) -> dict[tuple[str, int], Tried]:
+    """Return earlier outcomes, but for mutants that survived or were too slow."""
+    found = {}
+    for row in json.loads(file.read_text()):
+        tried = Tried(**{name: row.pop(name) for name in ("outcome", "stage", "why")})
+        if tried.outcome not in {"survived", "too slow"}:
+            found[Mutant(**row).key] = tried
+    return found
 
 
 def _explanation(mutant: Mutant) -> str:

@@ -18,6 +18,7 @@ from lapwing.cli.budget import budget, history
 from lapwing.cli.console import tell
 from lapwing.cli.explain import explain
 from lapwing.cli.learning import train
+from lapwing.cli.report import report, verify
 from lapwing.cli.starting import example, init
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
@@ -86,6 +87,8 @@ for command in (
     history,
     train,
     attack,
+    report,
+    verify,
 ):
     app.command()(command)
 app.command("dropped", hidden=True)(_old_name(query.truncated, now="truncated"))

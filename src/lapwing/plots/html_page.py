@@ -17,12 +17,12 @@ td.few { width: 7rem; min-width: 5rem; } .wrap { white-space: normal; text-align
 """
 
 
-def page(title: str, sections: Iterable[str]) -> bytes:
-    """Return a whole page."""
+def page(title: str, sections: Iterable[str], *, style: str = "") -> bytes:
+    """Return a whole page. `style` is CSS of this page alone."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+        f"<title>{escape(title)}</title><style>{_STYLE}{style}</style></head><body><h1>{escape(title)}</h1>"
         f"{''.join(sections)}</body></html>\n"
     ).encode()
 

@@ -154,6 +154,7 @@ def verify(
             metavar="WHAT", help="A ledger, statement, proof, report, or the folder of a bundle."
         ),
     ],
+    *,
     key: Annotated[
         str | None,
         typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),

@@ -1,1 +1,1 @@
-"""Privacy reports: what an officer reads, signs and files, and the one check of everything that is signed."""
+"""Privacy reports: what an officer reads, signs and files; and one check of everything signed."""

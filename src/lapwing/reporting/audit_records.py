@@ -33,7 +33,8 @@ class AuditRecord:
         """Read the JSON of an audit run. Raises BadParameter if the file is none."""
         wrong = BadParameter(
             "audit",
-            f"{path} is no audit run of format {AUDIT_FORMAT}. Make one: lapwing audit … --json > {path.name}",
+            f"{path} is no audit run of format {AUDIT_FORMAT}. Make one: lapwing audit … --json > "
+            f"{path.name}",
         )
         if not path.is_file():
             raise BadParameter("audit", f"there is no file {path}")
@@ -48,8 +49,7 @@ class AuditRecord:
             rows = tuple(row for case in found["cases"] for row in _rows(case))
         except (ValueError, LookupError, TypeError, RecursionError):
             raise wrong from None
-        kept = (found[name] for name in ("started", "version", "passed", "verdict"))
-        return cls(path.name, *kept, rows)
+        return cls(path.name, found["started"], found["version"], found["passed"], found["verdict"], rows)
 
 
 def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:

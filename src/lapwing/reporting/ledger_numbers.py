@@ -1,9 +1,9 @@
 """The numbers of a report that come from the ledger, computed from a statement alone.
 
-Claim    whoever has the statement that is enclosed in a report computes the same numbers, without the ledger.
+Claim    whoever has the statement that is enclosed in a report computes the same numbers, without ledger.
 Because  nothing else is read here: the second accountant replays the statement's entries, and the rest is
-         counted from their public bytes. Writer and checker of a report call the same function; the statement
-         is checked by `verify_statement` before.
+         counted from their public bytes. Writer and checker of a report call the same function. The
+         statement is checked by `check_statement` before.
 Test     tests/reporting/test_ledger_numbers.py
 """
 

@@ -1,4 +1,4 @@
-"""The officer's file: questions that no program can answer, kept beside the policy and merged at each run."""
+"""The officer's file: questions that no program can answer. It is kept beside the policy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lapwing.config.values import did_you_mean, kind_of
 from lapwing.errors import BadParameter
 
 SUFFIX = ".report.toml"
-NOT_ANSWERED = "not answered yet"
+NOT_ANSWERED = "Not answered yet"
 LONGEST_ANSWER = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class OfficerQuestion:
-    """A question for the officer: its table and key in the file, its words, and its section of the report."""
+    """A question for the officer: its table and key in the file, its words, and its section."""
 
     table: str
     key: str
@@ -89,8 +89,10 @@ def template() -> str:
     """Return an officer's file without answers."""
     lines = [
         '# For the privacy officer. Write your answers between the quotes; """three quotes""" hold several',
-        "# lines. `lapwing report` shows them as they are, with every other number from the ledger. An empty",
-        f'# answer is shown as "{NOT_ANSWERED}". Write no private value here: the report is for others to read.',
+        "# lines. `lapwing report` shows them as they are, with every other number from the ledger. An "
+        "empty",
+        f'# answer is shown as "{NOT_ANSWERED}". Write no private value here: the report is for others to '
+        "read.",
     ]
     for table in dict.fromkeys(one.table for one in QUESTIONS):
         lines += ["", f"[{table}]"]

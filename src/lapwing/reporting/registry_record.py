@@ -1,8 +1,8 @@
 """The record of the public registry of differential privacy deployments, as YAML.
 
-The fields are those of `schemas/deployments-schema.yaml` in github.com/opendp/deployments-registry-data (read in
-2026). A copy is in the tests, and every record is validated against it there. Texts are written as JSON strings,
-which YAML reads as they are.
+The fields are those of `schemas/deployments-schema.yaml` in github.com/opendp/deployments-registry-data. A
+copy of the schema is in the tests, and records are validated against it there. Texts are written as JSON
+strings, which YAML reads as they are.
 """
 
 from __future__ import annotations

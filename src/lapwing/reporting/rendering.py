@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from lapwing.plots.html_page import grid, note, page, section
+from lapwing.reporting.officer_file import NOT_ANSWERED
 from lapwing.reporting.privacy_report import SOURCES, PrivacyReport, ReportTable
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 _STYLE = """
-ul { padding-left: 1.2rem; } li { margin: .35rem 0; } .source { color: #666; font-size: .8rem; white-space: nowrap; }
-.report td, .report th { white-space: normal; text-align: left; padding-right: 1.2rem; vertical-align: top; }
+ul { padding-left: 1.2rem; } li { margin: .35rem 0; }
+.source { color: #666; font-size: .8rem; white-space: nowrap; }
+.report td, .report th { white-space: normal; text-align: left; vertical-align: top; padding-right: 1rem; }
 .report td { overflow-wrap: break-word; } img { max-width: 100%; height: auto; } .open { color: #a33; }
 @media (max-width: 40rem) { body { margin: 1rem auto; } .report td, .report th { padding-right: .7rem; } }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } h2 { break-after: avoid; }
@@ -26,8 +28,8 @@ def subtitle(report: PrivacyReport, *, is_signed: bool) -> str:
     """Return the line under the heading."""
     signed = "signed with the ledger's key" if is_signed else "UNSIGNED"
     return (
-        f"{report.date}, written by Lapwing {report.version}, {signed}. Sections follow NIST SP 800-226, Guidelines "
-        "for Evaluating Differential Privacy Guarantees."
+        f"{report.date}, written by Lapwing {report.version}, {signed}. Sections follow NIST SP 800-226, "
+        "Guidelines for Evaluating Differential Privacy Guarantees."
     )
 
 
@@ -67,26 +69,30 @@ def html(report: PrivacyReport, pictures: Mapping[str, Sequence[bytes]], *, is_s
     parts = [note(subtitle(report, is_signed=is_signed))]
     for one in report.sections:
         facts = "".join(
-            f"<li{_openness(fact.text)}>{escape(fact.text)} <span class=source>({escape(fact.source)})</span></li>"
+            f"<li{_openness(fact.text)}>{_coded(fact.text)} {_source(fact.source, 'span')}</li>"
             for fact in one.facts
         )
-        parts.append(
-            section(
-                one.title,
-                note(f"SP 800-226: {one.topic}") if one.topic else "",
-                f"<ul>{facts}</ul>",
-                *(_image(svg, one.title) for svg in pictures.get(one.key, ())),
-                *(
-                    f'<div class="report">{grid(table.heads, table.rows)}{note(f"({table.source})")}</div>'
-                    for table in one.tables
-                ),
-            )
-        )
+        tables = [
+            f'<div class="report">{grid(table.heads, table.rows)}{_source(table.source, "p")}</div>'
+            for table in one.tables
+        ]
+        topic = note(f"SP 800-226: {one.topic}") if one.topic else ""
+        images = [_image(svg, one.title) for svg in pictures.get(one.key, ())]
+        parts.append(section(one.title, topic, f"<ul>{facts}</ul>", *images, *tables))
     return page(report.title, [*parts, "<hr>", note(LEGEND)], style=_STYLE)
 
 
+def _source(source: str, tag: str) -> str:
+    return f'<{tag} class="source">({escape(source)})</{tag}>'
+
+
+def _coded(text: str) -> str:
+    """Return a text as HTML, with commands in a fixed font."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
 def _openness(text: str) -> str:
-    return " class=open" if text.endswith("not answered yet.") else ""
+    return " class=open" if text.endswith(f"{NOT_ANSWERED}.") else ""
 
 
 def _image(svg: bytes, title: str) -> str:

@@ -1,8 +1,8 @@
 """The sections of a report, in the order of the pyramid of NIST SP 800-226.
 
-First the guarantee (parameters, unit, definition), then the algorithms (mechanisms, correctness, utility and
-bias), then the deployment (trust model, side channels, access, data collection). The history of spending stands
-with the definition, because it says how losses add up.
+First the guarantee (parameters, unit, definition), then the algorithms (mechanisms, correctness, utility
+and bias), then the deployment (trust model, side channels, access, data collection). The history of
+spending stands with the definition, because it says how losses add up.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ _NOISE_PAGES = {"laplace": "laplace", "gaussian": "gaussian"}
 class ReportInputs:
     """Everything that a report is made of.
 
-    `numbers` are those of the ledger; None if there is no ledger. `labels` are the names of the reported accounts,
-    `others` those of the ledger's other accounts, and `analysts` the analysts' names by their ids, if wanted.
+    `numbers` are those of the ledger; None if there is no ledger. `labels` are the names of the reported
+    accounts, `others` those of the ledger's other accounts. `analysts` are names by their ids, if wanted.
     """
 
     subject: ReportSubject
@@ -151,7 +151,8 @@ def _summary(found: ReportInputs) -> Made:
         made.append(
             _known(
                 found,
-                f'The account "{label}" protects one {one["unit"]} with {_pair(one["epsilon"], one["delta"])}, for '
+                f'The account "{label}" protects one {one["unit"]} with '
+                f'{_pair(one["epsilon"], one["delta"])}, for '
                 f"life. {one['charges']:,} requests were charged so far.",
                 f"{path}.unit", f"{path}.epsilon", f"{path}.delta", f"{path}.charges",
             )
@@ -188,7 +189,8 @@ def _since(found: ReportInputs) -> Made:
         made.append(
             _known(
                 found,
-                f'Since receipt {since["receipt"]:,}, {one["charges"]:,} requests were charged to "{label}". Their '
+                f'Since receipt {since["receipt"]:,}, {one["charges"]:,} requests were charged to '
+                f'"{label}". Their '
                 f"prices add up to {_prices(one['sum_of_prices'])}.",
                 "since.receipt", f"{path}.charges", f"{path}.sum_of_prices",
             )
@@ -198,7 +200,8 @@ def _since(found: ReportInputs) -> Made:
     made.append(
         _known(
             found,
-            f"Since then the budget was raised {_times(len(raises))}, and there were {others:,} other exceptions.",
+            f"Since then the budget was raised {_times(len(raises))}, and there were {others:,} other "
+            "exceptions.",
             "since.exceptions",
         )
     )
@@ -218,12 +221,10 @@ def _parameters(found: ReportInputs) -> Made:
     told = explain(epsilon, delta, 1)
     made += _lapwing(
         f"In odds, if all of it is spent: {told.odds}.",
-        "ε is no probability that somebody is identified, no share of noise, and no allowance for a day: it is "
-        "the most that all answers together, for ever, can change what others believe about one unit.",
-        "δ 0: the promise holds for every outcome."
-        if not delta
-        else f"δ {short_up(delta)}: the promise may fail with probability at most 1 in {int(1 / delta):,}. δ should be "
-        "far below 1 divided by the number of people.",
+        "ε is no probability that somebody is identified, no share of noise, and no allowance for a day: "
+        "it is the most that all answers together, for ever, can change what others believe about one "
+        "unit.",
+        "δ 0: the promise holds for every outcome." if not delta else _delta_words(delta),
         told.advice,
     )
     rows = [
@@ -234,6 +235,14 @@ def _parameters(found: ReportInputs) -> Made:
         ReportTable(("belief about one unit before", "after: at least", "after: at most"), rows, SOFTWARE)
     )
     return made
+
+
+def _delta_words(delta: Fraction) -> str:
+    return (
+        f"δ {short_up(delta)}: the release is no worse than one that in at most 1 in {int(1 / delta):,} "
+        "cases tells anything at all, and keeps the promise in all others. δ should be far below 1 "
+        "divided by the number of people."
+    )
 
 
 def _unit(found: ReportInputs) -> Made:
@@ -259,9 +268,10 @@ def _definition(found: ReportInputs) -> Made:
     return [
         *made,
         *_lapwing(
-            "Every request is charged before data is read. Several filters (sums of ε and δ, and Rényi bounds at "
-            "fixed orders) add up losses; a request is refused if none of them would hold. Analysts may "
-            "choose each question after seeing earlier answers. Argument: docs/arguments/portfolio.md.",
+            "Every request is charged before data is read. Several filters (sums of ε and δ, and Rényi "
+            "bounds at fixed orders) add up losses; a request is refused if none of them would hold. "
+            "Analysts may choose each question after seeing earlier answers. Argument: "
+            "docs/arguments/portfolio.md.",
         ),
     ]
 
@@ -270,13 +280,14 @@ def _not_protected(found: ReportInputs) -> Made:
     made = _lapwing(
         "Facts about everybody: what is true of a whole group is learned with or without one person.",
         "Groups: several people together, such as a family, lose several times as much as one.",
-        "Everything that is declared public: names of tables and columns, bounds, values, periods, public totals.",
+        "Everything that is declared public: names of tables and columns, bounds, values, periods, "
+        "public totals.",
     )
     if found.others:
         made.append(
             ReportFact(
-                f"Other accounts of the same ledger: {', '.join(found.others)}. Whoever is in several accounts "
-                "loses up to the sum.",
+                f"Other accounts of the same ledger: {', '.join(found.others)}. Whoever is in several "
+                "accounts loses up to the sum.",
                 LEDGER,
                 {"other_accounts": value_at(found.numbers, "other_accounts")},
             )
@@ -309,8 +320,8 @@ def _spending(found: ReportInputs) -> Made:
             made.append(
                 _known(
                     found,
-                    f"The prices add up to {_prices(one['sum_of_prices'])}. The first request was charged at "
-                    f"{_minute(one['first_charge'])}, the last at {_minute(one['last_charge'])}.",
+                    f"The prices add up to {_prices(one['sum_of_prices'])}. The first request was charged "
+                    f"at {_minute(one['first_charge'])}, the last at {_minute(one['last_charge'])}.",
                     f"{path}.sum_of_prices", f"{path}.first_charge", f"{path}.last_charge",
                 )
             )  # fmt: skip
@@ -351,7 +362,8 @@ def _exceptions(found: ReportInputs) -> Made:
     return [
         _known(
             found,
-            f"{count:,} exception{'' if count == 1 else 's'}. After a raise, losses add: every report shows the sum.",
+            f"{count:,} exception{'' if count == 1 else 's'}. After a raise, losses add: every report "
+            "shows the sum.",
             "exceptions",
         ),
         _table(found, ("entry", "time", "what"), rows, "exceptions"),
@@ -374,8 +386,8 @@ def _mechanisms(found: ReportInputs) -> Made:
     declared = [(what, f"docs/arguments/{page}.md") for what, page in found.subject.arguments]
     return [
         *_lapwing(
-            "Noise is drawn exactly: the sampled law is the law in the claim, in whole numbers on a public grid. "
-            "Argument: docs/arguments/noise.md.",
+            "Noise is drawn exactly: the sampled law is the law in the claim, in whole numbers on a "
+            "public grid. Argument: docs/arguments/noise.md.",
             "Sensitivities follow from declared bounds, which Lapwing enforces. Argument: "
             "docs/arguments/sensitivities.md.",
         ),
@@ -410,13 +422,14 @@ def _audits(found: ReportInputs) -> Made:
 def _bias(found: ReportInputs) -> Made:
     if found.subject.model == LOCAL:
         return _lapwing(
-            "Every estimate has an interval. One untrue report changes an estimate by more than one true answer.",
+            "Every estimate has an interval. One untrue report changes an estimate by more than one true "
+            "answer.",
             "Small groups are estimated less accurately than large ones, by the same absolute error.",
         )
     return _lapwing(
         "Noise is the same for a small group and a large one, so small groups have larger relative errors.",
-        "Additive noise has no bias. Truncation to a few rows of each unit and clamping to declared bounds have: "
-        "intervals do not include it. `lapwing truncated` estimates how much is left out.",
+        "Additive noise has no bias. Truncation to a few rows of each unit and clamping to declared "
+        "bounds have: intervals do not include it. `lapwing truncated` estimates how much is left out.",
         "Counts may be negative, and parts need not add up to totals: nothing was rounded to look right.",
     )
 
@@ -424,26 +437,28 @@ def _bias(found: ReportInputs) -> Made:
 def _trust(found: ReportInputs) -> Made:
     if found.subject.model == LOCAL:
         return _lapwing(
-            "Local model: answers are randomized before they leave the device. Who collects them need not be "
-            "trusted, but who serves the page must serve the published script.",
+            "Local model: answers are randomized before they leave the device. Who collects them need "
+            "not be trusted, but who serves the page must serve the published script.",
         )
     if found.subject.ledger is None and found.subject.kind == "consortium":
         return _lapwing("Each member trusts itself, and that no coalition is larger than the planned one.")
     return _lapwing(
         "Central model: the curator holds the raw data and is trusted with them.",
-        "Whoever can run code with the ledger's keys can release without charging. Whoever has keys, database and "
-        "all anchors can rewrite history; only an anchor, a statement or a report that is kept elsewhere shows it.",
+        "Whoever can run code with the ledger's keys can release without charging. Whoever has keys, "
+        "database and all anchors can rewrite history; only an anchor, a statement or a report that is "
+        "kept elsewhere shows it.",
         "The holder of the curator's key can raise budgets. Every report shows each raise.",
     )
 
 
 def _side_channels(_: ReportInputs) -> Made:
     return _lapwing(
-        "Errors, prices, plans and refusals never depend on private values. A failure after the charge gives one "
-        "constant reply.",
-        "How long an answer takes is not protected: it depends on how many rows there are. Replies to untrusted "
-        "callers must be padded.",
-        "Memory, swap files, logs of databases and processor caches are not protected. All limits: docs/limits.md.",
+        "Errors, prices, plans and refusals never depend on private values. A failure after the charge "
+        "gives one constant reply.",
+        "How long an answer takes is not protected: it depends on how many rows there are. Replies to "
+        "untrusted callers must be padded.",
+        "Memory, swap files, logs of databases and processor caches are not protected. All limits: "
+        "docs/limits.md.",
     )
 
 
@@ -452,15 +467,15 @@ def _access(found: ReportInputs) -> Made:
         return []
     return _lapwing(
         "The ledger's keys and the prepared copy of the data are files that only their owner can read.",
-        "The ledger stores the words of every question and who asked. Statements and this report do not, unless "
-        "names were asked for.",
+        "The ledger stores the words of every question and who asked. Statements and this report do not, "
+        "unless names were asked for.",
     )
 
 
 def _collection(_: ReportInputs) -> Made:
     return _lapwing(
-        "Differential privacy protects what is released. It does not protect raw data while they are collected, "
-        "stored or stolen."
+        "Differential privacy protects what is released. It does not protect raw data while they are "
+        "collected, stored or stolen."
     )
 
 
@@ -472,9 +487,9 @@ def _signature(found: ReportInputs) -> Made:
     return [
         ReportFact(f"Signed with the key {found.key} of the ledger {found.ledger_id}.", LEDGER),
         *_lapwing(
-            "`lapwing verify FILE --key KEY` checks it without ledger and data: the signature over every byte, the "
-            "enclosed statement, and every number from the ledger. Take KEY from elsewhere. What a signature "
-            "proves, and what not: docs/arguments/report.md.",
+            "`lapwing verify FILE --key KEY` checks it without ledger and data: the signature over every "
+            "byte, the enclosed statement, and every number from the ledger. Take KEY from elsewhere. "
+            "What a signature proves, and what not: docs/arguments/report.md.",
         ),
     ]
 

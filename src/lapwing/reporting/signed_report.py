@@ -1,9 +1,10 @@
 """Signed reports: a page or a JSON file that carries its own proof, checked without ledger and data.
 
-Claim    a report that passes is, to the byte, one that the ledger's key signed, and every number in it that comes
-         from the ledger follows from the enclosed statement, which the same key signed at a seal.
-Because  the signature covers the canonical text of all fields, among them the digest of the page; a file whose bytes
-         are not that canonical text is refused; the statement is checked and the numbers are computed again.
+Claim    a report that passes is, to the byte, one that the ledger's key signed. The enclosed numbers of the
+         ledger follow from the enclosed statement, which the same key signed at a seal.
+Because  the signature covers the canonical text of all fields, among them the digest of the page. A file
+         whose bytes are not that canonical text is refused. The statement is checked, and the numbers are
+         computed again.
 Test     tests/reporting/test_signed_report.py
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.errors import BadParameter
+from lapwing.ledger.accountant.forms import is_hex
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import CommittedName, commitment
 from lapwing.ledger.keys import SigningKey, good_signature, public_key
@@ -42,7 +44,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LedgerEvidence:
-    """What a report is proven with: a statement of the ledger, and the names of the ids that the report names."""
+    """The evidence of a report: a statement of the ledger, and the names of ids that the report shows."""
 
     ledger: str
     signing: SigningKey
@@ -70,7 +72,13 @@ class LedgerEvidence:
         }
 
 
-_NO_EVIDENCE = {"ledger": None, "key": None, "names": [], "statement_digest": None, "statement": []}
+_NO_EVIDENCE: dict[str, Any] = {
+    "ledger": None,
+    "key": None,
+    "names": [],
+    "statement_digest": None,
+    "statement": [],
+}
 
 
 def signed_bytes(
@@ -244,10 +252,10 @@ class _ReportCheck:
         if fields["signature"] is None:
             yield "the report is unsigned: nobody can tell who wrote it"
             return
-        try:
-            key, signature = bytes.fromhex(fields["key"]), bytes.fromhex(fields["signature"])
-        except ValueError:
-            key = signature = b""
+        if not is_hex(fields["key"], 64) or not is_hex(fields["signature"], 128):
+            yield "the report has a malformed key or signature"
+            return
+        key, signature = bytes.fromhex(fields["key"]), bytes.fromhex(fields["signature"])
         if self._wanted is not None and key != self._wanted:
             yield "the report is signed with another key than the one that was given"
         if not good_signature(key, _message(fields), signature):
@@ -267,7 +275,10 @@ class _ReportCheck:
                 base64.b64decode("".join(fields["statement"])), LARGEST_STATEMENT
             )
         if statement is None:
-            yield "the numbers cannot be computed again: give the statement that was written beside the report"
+            yield (
+                "the numbers cannot be computed again: give the statement that was written beside the "
+                "report"
+            )
             return
         if sha256(statement).hexdigest() != fields["statement_digest"]:
             yield "the statement is not the one that the report was made from"

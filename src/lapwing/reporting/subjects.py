@@ -1,4 +1,4 @@
-"""What a report is about: a policy, survey, consortium, pipeline, release file or bundle, recognised by content.
+"""The subject of a report: a policy, survey, consortium, pipeline, release file or bundle, by its content.
 
 Only declarations are read here, never data and never the ledger.
 """
@@ -40,7 +40,8 @@ class LedgerAddress:
 class ReportSubject:
     """The declarations of what a report is about.
 
-    `account` and `data` are the names in the ledger under which it spends. `arguments` are (what is done, page).
+    `account` and `data` are the names in the ledger under which it spends. `arguments` are pairs of what is
+    done and the page that argues for it.
     """
 
     kind: str
@@ -121,8 +122,8 @@ def _policy(path: Path) -> ReportSubject:
     shared = (
         f'All data of the population "{policy.population}" in this ledger spend from one account.'
         if policy.population
-        else "No population is declared. Data about the same people in another ledger have a budget of their "
-        "own, and losses add up."
+        else "No population is declared. Data about the same people in another ledger have another budget, "
+        "and losses add up."
     )
     blocks = block_rule_text(policy)
     return ReportSubject(
@@ -140,7 +141,8 @@ def _policy(path: Path) -> ReportSubject:
         facts={
             "parameters": [
                 said(
-                    f"The policy declares ε {short_up(policy.epsilon)} and δ {short_up(policy.delta)} for life.",
+                    f"The policy declares ε {short_up(policy.epsilon)}, δ {short_up(policy.delta)} for "
+                    "life. Raises are in the ledger.",
                     epsilon=float(policy.epsilon),
                     delta=float(policy.delta),
                 )
@@ -148,7 +150,8 @@ def _policy(path: Path) -> ReportSubject:
             "unit": [
                 *(
                     said(
-                        f"At most {table.rows_per_unit:,} rows of each unit in table {table.name} are used.",
+                        f"Rows of each unit that are used in table {table.name}: at most "
+                        f"{table.rows_per_unit:,}.",
                         rows_per_unit=table.rows_per_unit,
                     )
                     for table in private
@@ -159,7 +162,7 @@ def _policy(path: Path) -> ReportSubject:
                 said(
                     "Ids that differ only in outer spaces and ASCII case are one person."
                     if policy.folds_ids
-                    else "Ids are compared exactly: one person with two ids is protected twice, by halves."
+                    else "Ids are compared exactly. If one person has two ids, each is protected by itself."
                 ),
             ],
             "not_protected": [*not_protected, said(shared)],
@@ -198,7 +201,10 @@ def kind_words(kind: Any) -> str:
 
     match kind:
         case Numeric(step, int(first), int(last)):
-            return f"{kind.value(first)} to {kind.value(last)} in steps of {short(float(step))}; others are clamped"
+            return (
+                f"{kind.value(first)} to {kind.value(last)} in steps of {short(float(step))}; others are "
+                "clamped"
+            )
         case Moment(_, first, last, _):
             return f"{kind.value(first)} to {kind.value(last)}; others are clamped"
         case Choice(values):
@@ -223,8 +229,8 @@ def _survey(path: Path) -> ReportSubject:
     facts = {
         "parameters": [
             said(
-                f"One respondent loses at most ε {short_up(made.epsilon)} by all questions of this survey, with "
-                "δ 0.",
+                f"One respondent loses at most ε {short_up(made.epsilon)} by all questions of this "
+                "survey, with δ 0.",
                 epsilon=float(made.epsilon),
             ),
             said(
@@ -294,7 +300,8 @@ def _consortium(path: Path) -> ReportSubject:
         facts={
             "parameters": [
                 said(
-                    f"One run costs each person at most ε {short_up(needs.epsilon)}, δ {short_up(needs.delta)}.",
+                    f"One run costs each person at most ε {short_up(needs.epsilon)}, δ "
+                    f"{short_up(needs.delta)}.",
                     epsilon=float(needs.epsilon),
                     delta=float(needs.delta),
                 )
@@ -335,8 +342,8 @@ def _pipeline(path: Path) -> ReportSubject:
             "mechanisms": [
                 said(f"Trainer: {pipeline.trainer.kind}. Validator: {pipeline.validator.measure}."),
                 said(
-                    f"An attempt spends ε {short_up(schedule.least)} to {short_up(schedule.most)} of each block "
-                    f"that it reads, with δ {short_up(pipeline.delta)}."
+                    f"An attempt spends ε {short_up(schedule.least)} to {short_up(schedule.most)} of each "
+                    f"block that it reads, with δ {short_up(pipeline.delta)}."
                 ),
             ],
             "unit": [
@@ -407,20 +414,22 @@ def _bundle(path: Path) -> ReportSubject:
         facts={
             "parameters": [
                 said(
-                    f"The release cost ρ {short_up(rho)}, which is ε {privacy['epsilon']} at δ {short_up(delta)}.",
+                    f"The release cost ρ {short_up(rho)}, which is ε {privacy['epsilon']} at δ "
+                    f"{short_up(delta)}.",
                     rho=float(rho),
                 ),
                 said(
-                    f"It was charged in entry {manifest['charge']} of ledger {manifest['ledger']}; the bundle holds "
-                    "the proofs, and they were checked for this report.",
+                    f"It was charged in entry {manifest['charge']} of ledger {manifest['ledger']}; the "
+                    "bundle holds the proofs, and they were checked for this report.",
                     charge=manifest["charge"],
                 ),
             ],
-            "unit": [said(f"At most {privacy['rows_per_unit']:,} rows of each unit were used.")],
+            "unit": [said(f"Rows of each unit that were used: at most {privacy['rows_per_unit']:,}.")],
             "not_protected": [
                 *(said(f"Public fact: {line}.") for line in privacy["facts"]),
                 said(
-                    "Other releases from the same ledger add up with this one; the bundle does not know them."
+                    "Other releases from the same ledger add up with this one; the bundle does not know "
+                    "them."
                 ),
             ],
         },

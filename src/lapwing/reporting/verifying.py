@@ -37,7 +37,7 @@ def verify_anything(
         What was checked, and what was found.
 
     Raises:
-        BadParameter: There is nothing of this name, it is nothing that is signed, or the key has a wrong form.
+        BadParameter: There is nothing of this name, it is nothing signed, or the key has a wrong form.
     """
     path = Path(where)
     if not is_postgres(where):

@@ -61,7 +61,7 @@ def make_report(
     analysts: bool = False,
     draw: bool = False,
 ) -> MadeReport:
-    """Make the report of a policy, survey, consortium, pipeline, release file or bundle. Nothing is charged.
+    """Make the report of a policy, survey, consortium, pipeline, release file or bundle, for nothing.
 
     Args:
         path: The file, or the folder of a bundle.

@@ -97,7 +97,7 @@ def test_it_verifies_in_another_folder(shell: Shell, policy: Path, tmp_path_fact
 
 def test_since_a_receipt(shell: Shell, policy: Path) -> None:
     text = written(shell, policy, "--since", FIRST_RECEIPT)["r.md"]
-    assert "Since receipt 5, 2 requests were charged" in text
+    assert 'charged to "visits" since receipt 5: 2.' in text
     assert "ε 0.45" in text
     assert "raised once" in text
     for receipt in (6, 999):

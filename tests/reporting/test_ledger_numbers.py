@@ -12,7 +12,7 @@ from lapwing.ledger.budget_history import overview, overview_json
 from lapwing.ledger.publishing import export_statement
 from lapwing.ledger.request_log import LoggedRequest, each_request
 from lapwing.reporting.ledger_numbers import ledger_numbers
-from lapwing.reporting.privacy_report import value_at
+from lapwing.reporting.privacy_report import LEDGER, ReportFact, ReportTable, value_at
 from lapwing.reporting.writing import MadeReport
 from support.events import eventful
 from support.ledgers import Home, open_account, release
@@ -81,14 +81,11 @@ def test_since_tells_apart_what_came_after(file_home: Home, tmp_path: Path) -> N
 
 
 def test_every_value_of_a_ledger_fact_is_at_its_path(made: MadeReport) -> None:
-    facts = [
-        fact
-        for section in made.report.sections
-        for fact in (*section.facts, *section.tables)
-        if fact.source == "ledger"
-    ]
-    paths = [path for fact in facts for path in fact.values]
-    assert {"accounts.0.epsilon", "accounts.0.left", "exceptions", "since.receipt"} <= set(paths)
-    for fact in facts:
-        for path, value in fact.values.items():
-            assert value_at(made.report.ledger, path) == value
+    found: list[ReportFact | ReportTable] = []
+    for section in made.report.sections:
+        found += [*section.facts, *section.tables]
+    values = [one for fact in found if fact.source == LEDGER for one in fact.values.items()]
+    paths = {path for path, _ in values}
+    assert {"accounts.0.epsilon", "accounts.0.left", "exceptions", "since.receipt"} <= paths
+    for path, value in values:
+        assert value_at(made.report.ledger, path) == value

@@ -86,9 +86,9 @@ def registry_record(
 
 
 def _texts(report: PrivacyReport, key: str) -> str:
-    return " ".join(
-        fact.text for section in report.sections if section.key == key for fact in section.facts
-    )
+    """Return the facts of a section, without questions that are not answered."""
+    facts = [fact.text for section in report.sections if section.key == key for fact in section.facts]
+    return " ".join(text for text in facts if not text.endswith(f"{NOT_ANSWERED}."))
 
 
 def yaml_text(record: Mapping[str, Any]) -> str:

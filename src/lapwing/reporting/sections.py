@@ -28,7 +28,7 @@ from lapwing.reporting.privacy_report import (
     ReportTable,
     value_at,
 )
-from lapwing.reporting.subjects import LOCAL, ReportSubject
+from lapwing.reporting.subjects import CENTRAL, FEDERATED, LOCAL, ReportSubject
 
 # Key, title, and the topic of SP 800-226.
 SECTIONS = (
@@ -153,7 +153,7 @@ def _summary(found: ReportInputs) -> Made:
                 found,
                 f'The account "{label}" protects one {one["unit"]} with '
                 f'{_pair(one["epsilon"], one["delta"])}, for '
-                f"life. {one['charges']:,} requests were charged so far.",
+                f"life. Requests that were charged so far: {one['charges']:,}.",
                 f"{path}.unit", f"{path}.epsilon", f"{path}.delta", f"{path}.charges",
             )
         )  # fmt: skip
@@ -189,9 +189,8 @@ def _since(found: ReportInputs) -> Made:
         made.append(
             _known(
                 found,
-                f'Since receipt {since["receipt"]:,}, {one["charges"]:,} requests were charged to '
-                f'"{label}". Their '
-                f"prices add up to {_prices(one['sum_of_prices'])}.",
+                f'Requests that were charged to "{label}" since receipt {since["receipt"]:,}: '
+                f"{one['charges']:,}. Their prices add up to {_prices(one['sum_of_prices'])}.",
                 "since.receipt", f"{path}.charges", f"{path}.sum_of_prices",
             )
         )  # fmt: skip
@@ -221,9 +220,10 @@ def _parameters(found: ReportInputs) -> Made:
     told = explain(epsilon, delta, 1)
     made += _lapwing(
         f"In odds, if all of it is spent: {told.odds}.",
-        "ε is no probability that somebody is identified, no share of noise, and no allowance for a day: "
-        "it is the most that all answers together, for ever, can change what others believe about one "
-        "unit.",
+        "ε is no probability that somebody is identified, no share of noise, and no allowance for a day. "
+        "It "
+        "bounds the factor, e^ε, by which all answers together, for ever, can change the odds of anything "
+        "that others believe about one unit.",
         "δ 0: the promise holds for every outcome." if not delta else _delta_words(delta),
         told.advice,
     )
@@ -254,7 +254,10 @@ def _unit(found: ReportInputs) -> Made:
         made = [ReportFact(f"Protected: one {subject.unit}; neighbours {subject.neighbours}.", "file")]
     if subject.neighbours == "replace one unit":
         return [*made, *_lapwing("How many units there are is public; what they say is protected.")]
-    return [*made, *_lapwing("How many units there are is protected, too.")]
+    return [
+        *made,
+        *_lapwing("How many units there are is protected, too, unless a public fact below tells it."),
+    ]
 
 
 def _definition(found: ReportInputs) -> Made:
@@ -263,15 +266,24 @@ def _definition(found: ReportInputs) -> Made:
         "Pure ε-differential privacy." if not delta else "(ε, δ)-differential privacy (approximate DP).",
         "Refresh policy: never. No date, restart, rename or refund gives any budget back.",
     )
+    if found.subject.model == LOCAL:
+        return [
+            *made,
+            *_lapwing(
+                "Each invitation is charged its worst case when it is issued, answered or not. Losses of "
+                "one "
+                "person add up. The account on the respondent's own device is the binding limit."
+            ),
+        ]
     if found.subject.ledger is None:
         return made
     return [
         *made,
         *_lapwing(
             "Every request is charged before data is read. Several filters (sums of ε and δ, and Rényi "
-            "bounds at fixed orders) add up losses; a request is refused if none of them would hold. "
-            "Analysts may choose each question after seeing earlier answers. Argument: "
-            "docs/arguments/portfolio.md.",
+            "bounds "
+            "at fixed orders) add up losses. A request is refused if none of them would hold. Analysts may "
+            "choose each question after seeing earlier answers. Argument: docs/arguments/portfolio.md.",
         ),
     ]
 
@@ -311,8 +323,8 @@ def _spending(found: ReportInputs) -> Made:
         made.append(
             _known(
                 found,
-                f'"{label}": {one["charges"]:,} requests were charged, {one["answered"]:,} answered, '
-                f"{one['failed']:,} failed, by {one['analysts']:,} analysts.",
+                f'"{label}": requests charged {one["charges"]:,}, answered {one["answered"]:,}, '
+                f"failed {one['failed']:,}, analysts {one['analysts']:,}.",
                 *at,
             )
         )
@@ -384,12 +396,17 @@ def _mechanisms(found: ReportInputs) -> Made:
     ]
     values = {f"{path}.mechanisms": one["mechanisms"] for path, _, one in accounts}
     declared = [(what, f"docs/arguments/{page}.md") for what, page in found.subject.arguments]
+    sensitivity = (
+        "Each answer is randomized on the respondent's device, with the odds that the survey states."
+        if found.subject.model == LOCAL
+        else "Sensitivities follow from declared bounds, which Lapwing enforces. Argument: "
+        "docs/arguments/sensitivities.md."
+    )
     return [
         *_lapwing(
-            "Noise is drawn exactly: the sampled law is the law in the claim, in whole numbers on a "
-            "public grid. Argument: docs/arguments/noise.md.",
-            "Sensitivities follow from declared bounds, which Lapwing enforces. Argument: "
-            "docs/arguments/sensitivities.md.",
+            "Noise is drawn exactly: the sampled law is the law in the claim. Argument: "
+            "docs/arguments/noise.md.",
+            sensitivity,
         ),
         ReportTable(("mechanism", "requests", "code version", "arguments"), rows, LEDGER, values),
         ReportTable(("what is done", "argument"), declared, SOFTWARE),
@@ -451,12 +468,18 @@ def _trust(found: ReportInputs) -> Made:
     )
 
 
-def _side_channels(_: ReportInputs) -> Made:
+def _side_channels(found: ReportInputs) -> Made:
+    time = {
+        LOCAL: "Who watches the network may guess from time and address which report is whose.",
+        FEDERATED: "How long a run takes, and how much is sent, is not protected.",
+        CENTRAL: "How long an answer takes is not protected: it depends on how many rows there are. "
+        "Replies to untrusted callers must be padded.",
+    }
     return _lapwing(
         "Errors, prices, plans and refusals never depend on private values. A failure after the charge "
-        "gives one constant reply.",
-        "How long an answer takes is not protected: it depends on how many rows there are. Replies to "
-        "untrusted callers must be padded.",
+        "gives "
+        "one constant reply.",
+        time[found.subject.model],
         "Memory, swap files, logs of databases and processor caches are not protected. All limits: "
         "docs/limits.md.",
     )
@@ -465,10 +488,16 @@ def _side_channels(_: ReportInputs) -> Made:
 def _access(found: ReportInputs) -> Made:
     if found.subject.ledger is None:
         return []
+    if found.subject.model == LOCAL:
+        return _lapwing(
+            "The ledger knows invited people by a keyed hash of their ids. Reports are stored without "
+            "time and "
+            "address."
+        )
     return _lapwing(
         "The ledger's keys and the prepared copy of the data are files that only their owner can read.",
-        "The ledger stores the words of every question and who asked. Statements and this report do not, "
-        "unless names were asked for.",
+        "The ledger stores the words of every question and who asked. Statements hold neither; this report "
+        "holds names only if they were asked for.",
     )
 
 

@@ -15,11 +15,12 @@ import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from lapwing.core.exact import set_fields
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.forms import is_hex
 from lapwing.ledger.anchors import Head
@@ -32,10 +33,14 @@ from lapwing.reporting.privacy_report import LEDGER, PrivacyReport, value_at
 REPORT_VERSION = 1
 JSON, HTML, MARKDOWN = "json", "html", "markdown"
 LARGEST_ENCLOSED = 1 << 22  # compressed bytes of a statement; a longer one is written beside the report
-LARGEST_REPORT, LARGEST_STATEMENT = 1 << 28, 1 << 30
+LARGEST_REPORT = LARGEST_STATEMENT = 1 << 28
 WRAPPED = 100
 _SIGNED = b"lapwing report\x00"
 _BEGIN, _END = "<!-- lapwing report\n", "-->\n"
+_MALFORMED = (
+    BadParameter, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+    zlib.error,
+)  # fmt: skip
 _FIELDS = (
     "lapwing", "version", "form", "document", "report", "ledger", "key", "names", "statement_digest",
     "statement", "signature",
@@ -50,19 +55,20 @@ class LedgerEvidence:
     signing: SigningKey
     statement: bytes
     names: Sequence[CommittedName]
+    packed: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_short = len(self.statement) <= LARGEST_STATEMENT
+        set_fields(self, packed=zlib.compress(self.statement) if is_short else b"")
 
     @property
     def is_enclosed(self) -> bool:
         """Whether the statement is short enough to be in the report."""
-        return len(self._packed) <= LARGEST_ENCLOSED
-
-    @property
-    def _packed(self) -> bytes:
-        return zlib.compress(self.statement, 9)
+        return 0 < len(self.packed) <= LARGEST_ENCLOSED
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of the evidence, without the signature."""
-        text = base64.b64encode(self._packed).decode() if self.is_enclosed else ""
+        text = base64.b64encode(self.packed).decode() if self.is_enclosed else ""
         return {
             "ledger": self.ledger,
             "key": self.signing.public.hex(),
@@ -213,7 +219,7 @@ def _parsed(content: bytes) -> tuple[bytes, dict[str, Any] | None]:
         again = _text(fields).encode() if begin < 0 else _comment(fields)
         if again != rest or tuple(fields) != _FIELDS or not _has_form(fields):
             return page, None
-    except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+    except _MALFORMED:
         return page, None
     return page, fields
 
@@ -263,7 +269,7 @@ class _ReportCheck:
             return
         try:
             yield from self._statement(key)
-        except (BadParameter, ValueError, TypeError, LookupError, zlib.error) as error:
+        except _MALFORMED as error:
             yield f"the enclosed evidence is not of its form ({type(error).__name__})"
 
     def _statement(self, key: bytes) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from lapwing.config.toml_text import read_toml
 from lapwing.config.values import is_postgres
 from lapwing.core.exact import short, short_up
+from lapwing.core.explanation import explain
 from lapwing.errors import BadParameter
 from lapwing.reporting.privacy_report import FILE, ReportFact, ReportTable
 
@@ -237,6 +238,7 @@ def _survey(path: Path) -> ReportSubject:
                 f"A respondent may lose ε {short_up(survey.lifetime)} over all surveys of this ledger.",
                 lifetime=float(survey.lifetime),
             ),
+            said(f"By this survey alone, {explain(made.epsilon, 0, 1).odds}."),
             *([said(made.warning)] if made.warning else []),
         ],
         "unit": [said("All answers of one respondent are protected together.")],
@@ -425,6 +427,7 @@ def _bundle(path: Path) -> ReportSubject:
                 ),
             ],
             "unit": [said(f"Rows of each unit that were used: at most {privacy['rows_per_unit']:,}.")],
+            "definition": [said("The loss was accounted as ρ-zCDP and converted to (ε, δ).")],
             "not_protected": [
                 *(said(f"Public fact: {line}.") for line in privacy["facts"]),
                 said(

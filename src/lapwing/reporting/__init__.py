@@ -1,1 +1,1 @@
-"""Privacy reports: what an officer reads, signs and files; and one check of everything signed."""
+"""Privacy reports: what an officer reads, signs and files."""

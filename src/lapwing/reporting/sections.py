@@ -349,14 +349,14 @@ def _spending(found: ReportInputs) -> Made:
             "What is left is no difference of prices: many small answers can cost less than their sum.",
         )
     if found.numbers is not None and found.numbers["analysts"] is not None:
-        people = [
+        people = sorted(
             (
                 found.analysts[one["analyst"]],
                 *(f"{one[name]:,}" for name in ("charges", "answered", "failed")),
                 _prices(one["sum_of_prices"]),
             )
             for one in found.numbers["analysts"]
-        ]
+        )
         heads = ("analyst", "requests", "answered", "failed", "sum of prices")
         made.append(_table(found, heads, people, "analysts"))
     return made

@@ -209,7 +209,7 @@ def kind_words(kind: Any) -> str:
         case Moment(_, first, last, _):
             return f"{kind.value(first)} to {kind.value(last)}; others are clamped"
         case Choice(values):
-            return f"{len(values):,} declared values; others are left out or counted as missing"
+            return f"{len(values):,} declared values; other values are NULL"
         case Truth():
             return "true or false"
         case _:

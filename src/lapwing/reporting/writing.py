@@ -13,8 +13,7 @@ from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
 from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.ledger.data_sets import find_data_set
-from lapwing.ledger.entry import CommittedName
-from lapwing.ledger.publishing import export_statement
+from lapwing.ledger.publishing import export_statement, principal_names
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.reporting.ledger_numbers import ledger_numbers
 from lapwing.reporting.officer_file import officer_path, read_officer
@@ -101,7 +100,7 @@ def make_report(
         numbers = ledger_numbers(
             statement, [root.number for root in roots], since=since, by_analyst=analysts
         )
-        people = _people(ledger, [one["analyst"] for one in numbers["analysts"] or ()])
+        people = principal_names(ledger, {one["analyst"] for one in numbers["analysts"] or ()})
         others = [
             one.label
             for one in ledger.accounts()
@@ -143,11 +142,6 @@ def _statement(ledger: Ledger) -> bytes:
         path = Path(folder) / "statement"
         export_statement(ledger, path)
         return path.read_bytes()
-
-
-def _people(ledger: Ledger, ids: Sequence[str]) -> list[CommittedName]:
-    rows = ledger.store.rows("SELECT label, salt, name FROM principals ORDER BY label")
-    return [CommittedName(label, bytes(salt), name) for label, salt, name in rows if name in set(ids)]
 
 
 def _drawn(ledger: Ledger, labels: Sequence[str]) -> list[bytes]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lapwing.examples.town import TOWN_CENSUS
 from lapwing.examples.visits import _DIAGNOSES as DIAGNOSES
 from lapwing.reporting.sections import SECTIONS
-from support.published import copied_bundle
+from support.published import copied_bundle, town
 from support.reported import ANALYSTS, ASKED, DATA, DAY, FIRST_RECEIPT, copied_policy
 from support.shell import Shell
 
@@ -91,7 +93,7 @@ def test_it_verifies_in_another_folder(shell: Shell, policy: Path, tmp_path_fact
         path.write_text(text.replace("ε 4", "ε 3", 1))
         refused = shell("verify", path)
         assert refused.code == 1
-        assert "not what it was" in refused.error
+        assert "not what was signed" in refused.error
         assert shell("verify", path, "--json").code == 1
 
 
@@ -182,6 +184,22 @@ def test_without_a_ledger_it_is_unsigned(shell: Shell, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("*.ledger")] == []
 
 
+def test_a_survey_is_signed_by_the_ledger_of_its_invitations(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shell.good("survey", "example")
+    assert shell("survey", "invite", "wellbeing.toml", "--count", 3).code == 0
+    done = shell.good("report", "wellbeing.toml", "--html", "survey.html", "--json", "survey.json")
+    assert done.out.count("signed with the ledger's key") == 2
+    assert shell.good("verify", "survey.html", "--json").json["good"]
+    found = json.loads(Path("survey.json").read_text())["report"]
+    assert found["ledger"]["accounts"][0]["mechanisms"][0]["mechanism"] == "survey invitation"
+    page = Path("survey.html").read_text()
+    for text in ("Local model", "replace one unit", "By this survey alone", "binding limit"):
+        assert text in page
+
+
 def test_a_bundle_and_a_release_file(shell: Shell, tmp_path: Path) -> None:
     bundle = copied_bundle("rows", tmp_path)
     text = shell.good("report", bundle).out
@@ -190,6 +208,9 @@ def test_a_bundle_and_a_release_file(shell: Shell, tmp_path: Path) -> None:
     checked = shell.good("verify", bundle, "--json").json
     assert (checked["kind"], checked["good"]) == ("bundle", True)
     assert "nothing differs" in shell.good("verify", bundle).out
+    folder = Path(shutil.copytree(town(), tmp_path / "town"))
+    text = shell.good("report", folder / TOWN_CENSUS, "--json", "-").json["report"]
+    assert (text["kind"], text["ledger"]["accounts"][0]["charges"]) == ("release", 2)
     (bundle / "privacy.md").write_text("nothing was lost")
     assert shell("verify", bundle).code == 1
     done = shell("report", bundle)

@@ -5,6 +5,7 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -183,10 +184,16 @@ def verify(
         if found.findings:
             raise typer.Exit(1)
         return
-    if found.findings:
-        raise Tampered([printable(finding) for finding in found.findings])
     if isinstance(found, VerifiedFile):
+        if found.findings:
+            raise Tampered(found.findings)
         show_verified_file(found)
+    elif found.findings:
+        print(f"lapwing: {what} is not what was signed:", file=sys.stderr)
+        for finding in found.findings:
+            print(f"  - {printable(finding)}", file=sys.stderr)
+        print("  Do not rely on it. Ask its writer for the original.", file=sys.stderr)
+        raise typer.Exit(1)
     elif isinstance(found, BundleReport):
         show_verified_bundle(found)
     else:

@@ -15,6 +15,7 @@ from typing import Any
 from lapwing.core.chances import percent_down, percent_up
 from lapwing.core.exact import short_down, short_up
 from lapwing.core.explanation import explain
+from lapwing.ledger.budget_history import float_up
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.reporting.officer_file import answers_in
 from lapwing.reporting.privacy_report import (
@@ -213,6 +214,16 @@ def _parameters(found: ReportInputs) -> Made:
     for path, label, one in _accounts(found):
         paths = (f"{path}.epsilon", f"{path}.delta")
         made.append(_known(found, f'"{label}": {_pair(one["epsilon"], one["delta"])} for life.', *paths))
+        opened = one["parts"][0]
+        if found.subject.model == CENTRAL and opened["epsilon"] != float_up(found.subject.epsilon):
+            made.append(
+                _known(
+                    found,
+                    f"The file declares another ε than that with which the account was opened, which is "
+                    f"{short_up(Fraction(repr(opened['epsilon'])))}. The account counts.",
+                    f"{path}.parts",
+                )
+            )
     if len(found.labels) > 1:
         made += _lapwing(
             "Whoever is in several of these accounts may lose the sum. The odds below are for the sum."
@@ -424,12 +435,17 @@ def _audits(found: ReportInputs) -> Made:
             "No audit run was given to this report: nothing in it was audited, as far as it knows."
         )
     made: list[ReportFact | ReportTable] = []
+    codes = {code for _, _, one in _accounts(found) for each in one["mechanisms"] for code in each["code"]}
     for run in found.audits:
         values = {"started": run.started, "version": run.version, "passed": run.passed}
         text = f"{run.file}: begun {_minute(run.started)}, Lapwing {run.version}. {run.verdict}"
         made.append(ReportFact(text, AUDIT, values))
         heads = ("claim", "stage", "claimed ε", "found ε", "result")
         made.append(ReportTable(heads, run.rows, AUDIT))
+        if codes and run.version not in codes:
+            made += _lapwing(
+                f"That run was of another version than the charges: {', '.join(sorted(codes))}."
+            )
     return [
         *made,
         *_lapwing("Claims that are not in the table were never audited, as far as this report knows."),

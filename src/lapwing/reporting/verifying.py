@@ -9,9 +9,7 @@ from lapwing.config.values import is_postgres
 from lapwing.errors import BadParameter
 from lapwing.ledger.verification import VerifiedFile, Working, verify
 from lapwing.publish.bundle.verified_bundle import BundleReport, verify_bundle
-from lapwing.reporting.signed_report import VerifiedReport, is_report, verify_report
-
-_TAIL = 1 << 24  # bytes in which the beginning of a page's signed part is looked for
+from lapwing.reporting.signed_report import LARGEST_REPORT, VerifiedReport, is_report, verify_report
 
 
 def verify_anything(
@@ -57,7 +55,7 @@ def _looks_like_report(path: Path) -> bool:
         beginning = file.read(256)
         if is_report(beginning):
             return True
-        if beginning.startswith((b"SQLite format 3", b'{"lapwing"')):
+        is_other = beginning.startswith((b"SQLite format 3", b'{"lapwing"'))
+        if is_other or path.stat().st_size > LARGEST_REPORT:
             return False
-        file.seek(max(path.stat().st_size - _TAIL, 0))
-        return is_report(file.read(_TAIL))
+        return is_report(beginning + file.read())

@@ -453,18 +453,27 @@ def _audits(found: ReportInputs) -> Made:
 
 
 def _bias(found: ReportInputs) -> Made:
-    if found.subject.model == LOCAL:
+    subject = found.subject
+    if subject.model == LOCAL:
         return _lapwing(
             "Every estimate has an interval. One untrue report changes an estimate by more than one true "
-            "answer.",
+            "answer would.",
             "Small groups are estimated less accurately than large ones, by the same absolute error.",
         )
-    return _lapwing(
+    made = _lapwing(
         "Noise is the same for a small group and a large one, so small groups have larger relative errors.",
-        "Additive noise has no bias. Truncation to a few rows of each unit and clamping to declared "
-        "bounds have: intervals do not include it. `lapwing truncated` estimates how much is left out.",
-        "Counts may be negative, and parts need not add up to totals: nothing was rounded to look right.",
+        "Additive noise has no bias. Truncation to a few rows of each unit and clamping to declared bounds "
+        "have: intervals do not include it. `lapwing truncated` estimates how much is left out.",
     )
+    if subject.kind == "policy":
+        words = (
+            "Counts may be negative, and parts need not add up to totals: nothing is rounded to look right."
+        )
+    elif subject.kind in ("release", "bundle"):
+        words = "Published tables are adjusted to keep public facts. That biases small counts."
+    else:
+        return made
+    return [*made, *_lapwing(words)]
 
 
 def _trust(found: ReportInputs) -> Made:
@@ -492,9 +501,9 @@ def _side_channels(found: ReportInputs) -> Made:
         "Replies to untrusted callers must be padded.",
     }
     return _lapwing(
-        "Errors, prices, plans and refusals never depend on private values. A failure after the charge "
-        "gives "
-        "one constant reply.",
+        "What analysts see of errors, prices, plans and refusals does not depend on private values. A "
+        "failure "
+        "after the charge gives one constant reply.",
         time[found.subject.model],
         "Memory, swap files, logs of databases and processor caches are not protected. All limits: "
         "docs/limits.md.",

@@ -28,6 +28,7 @@ from lapwing.errors import BadParameter, LapwingError, MissingExtra
 WITH_CHANCE = (Stage.SAMPLED, Stage.CANARIES)
 EXACT_STAGES = (Stage.REPLAY, Stage.EXACT)
 ALL_STAGES = tuple(Stage)
+AUDIT_FORMAT = 1  # of `AuditReport.to_json`, which privacy reports read
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,8 @@ class AuditReport:
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
         return {
+            "lapwing": "audit",
+            "format": AUDIT_FORMAT,
             "passed": self.passed,
             "verdict": self.verdict,
             "error": self.error,

@@ -20,6 +20,7 @@ from lapwing.cli.console import tell
 from lapwing.cli.error_json import STOPPED, USAGE, fields_of, print_error, wants_json
 from lapwing.cli.explain import explain
 from lapwing.cli.learning import train
+from lapwing.cli.report import report, verify
 from lapwing.cli.schema import schema
 from lapwing.cli.show import OWN_NUMBERS, show
 from lapwing.cli.starting import example, init
@@ -113,6 +114,8 @@ COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = 
         budget,
         history,
         ("ledger", ledger.app),
+        report,
+        verify,
         ("audit", audit.app),
     ),
     "Learn what it means": (explain, show, demo, attack),

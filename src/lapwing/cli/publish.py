@@ -234,12 +234,13 @@ def verify(
             print(f"  - {printable(finding)}", file=sys.stderr)
         print("  Do not use it. Ask the publisher for the original.", file=sys.stderr)
     else:
-        _show_verified(found)
+        show_verified_bundle(found)
     if found.findings:
         raise typer.Exit(1)
 
 
-def _show_verified(found: BundleReport) -> None:
+def show_verified_bundle(found: BundleReport) -> None:
+    """Show a bundle in which nothing is wrong."""
     privacy, rows = dict(found.privacy), "" if found.rows is None else f", {found.rows:,} rows"
     with console() as out:
         out.print(Text(f"{found.folder}: nothing differs", style="bold"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,12 @@ def answer_position(ledger: Ledger, charge: int) -> int:
     if not rows:
         raise BadParameter("charge", f"entry {charge} is no charge with a stored answer")
     return int(rows[0][0])
+
+
+def principal_names(ledger: Ledger, ids: Container[str]) -> list[CommittedName]:
+    """Return the names of principals, with which their holder can prove what these ids stand for."""
+    rows = ledger.store.rows("SELECT label, salt, name FROM principals ORDER BY label")
+    return [CommittedName(label, bytes(salt), name) for label, salt, name in rows if name in ids]
 
 
 class _Snapshot:

@@ -205,7 +205,12 @@ def verify_statement(path: str | Path, *, key: bytes | None) -> StatementReport:
         A report with the findings, and the guarantee that the history gives.
     """
     with open(path, "rb") as file:
-        return _Reader(key).read(file)
+        return check_statement(file, key=key)
+
+
+def check_statement(file: BinaryIO, *, key: bytes | None) -> StatementReport:
+    """Check the statement in an open file (see `verify_statement`)."""
+    return _Reader(key).read(file)
 
 
 class _Reader:

@@ -1,0 +1,224 @@
+"""`lapwing report` and `lapwing verify`: the officer's report, and one check of everything that is signed.
+
+The library is imported where it is used: `lapwing --help` must not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from lapwing.cli.console import (
+    AnchorAt,
+    AsJson,
+    Keys,
+    console,
+    new_file,
+    os_errors_told,
+    pairs,
+    print_json,
+    printable,
+    warning,
+    working,
+    write_new,
+)
+from lapwing.errors import BadParameter, Tampered
+
+if TYPE_CHECKING:
+    from lapwing.reporting.signed_report import VerifiedReport
+    from lapwing.reporting.writing import MadeReport
+
+
+def report(
+    what: Annotated[
+        Path,
+        typer.Argument(
+            metavar="WHAT",
+            help="A policy, survey, consortium, pipeline or release file, or a bundle's folder.",
+        ),
+    ],
+    *,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page without scripts into this new file.")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write Markdown into this new file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write JSON into this new file; - prints it.")
+    ] = None,
+    registry: Annotated[
+        Path | None, typer.Option(help="Write a record for the public registry of deployments, as YAML.")
+    ] = None,
+    audit: Annotated[
+        list[Path] | None, typer.Option(help="What `lapwing audit … --json` printed; can be given again.")
+    ] = None,
+    since: Annotated[int | None, typer.Option(min=1, help="Tell what changed since this receipt.")] = None,
+    analysts: Annotated[bool, typer.Option("--analysts", help="Name the analysts.")] = False,
+    date: Annotated[
+        str | None, typer.Option(help="The day of the report, as 2026-01-31; else today.")
+    ] = None,
+    template: Annotated[
+        bool, typer.Option("--template", help="Write the file with the officer's questions, and no report.")
+    ] = False,
+) -> None:
+    """Write a privacy report for the officer, signed with the ledger's key. Nothing is charged."""
+    from lapwing.reporting.officer_file import checked_day
+
+    day = datetime.now(UTC).date().isoformat() if date is None else checked_day(date, "date")
+    if template:
+        _write_template(what)
+        return
+    wanted = {"html": html, "markdown": markdown, "json": json_file}
+    is_printed = json_file == Path("-")
+    files = {form: path for form, path in wanted.items() if path is not None and path != Path("-")}
+    _require_new({**files, **({} if registry is None else {"registry": registry})})
+    from lapwing.reporting.writing import make_report
+
+    with os_errors_told(), working("making the report"):
+        made = make_report(
+            what, date=day, audits=audit or [], since=since, analysts=analysts, draw=html is not None
+        )
+    if is_printed:
+        print(made.bytes_of("json").decode(), end="")
+    for form, path in files.items():
+        with new_file(path, option=form) as file:
+            file.write(made.bytes_of(form))
+        _write_statement(made, path)
+    if registry is not None:
+        from lapwing.reporting.registry_record import registry_record, yaml_text
+
+        write_new(
+            registry, yaml_text(registry_record(made.report, made.subject, made.answers)), option="registry"
+        )
+    if is_printed:
+        return
+    if files or registry is not None:
+        _tell_written(made, files, registry)
+        return
+    from lapwing.reporting.rendering import markdown as as_markdown
+
+    print(as_markdown(made.report, is_signed=False), end="")
+    print("\nPrinted without a signature: --html, --markdown and --json FILE write signed files.")
+
+
+def _require_new(files: dict[str, Path]) -> None:
+    """Raise BadParameter before anything is computed if a file could not be written."""
+    for option, path in files.items():
+        if path.exists():
+            raise BadParameter(option, f"{path} exists: nothing is written over. Give another name")
+        if not path.absolute().parent.is_dir():
+            raise BadParameter(option, f"the folder of {path} does not exist")
+    if len({path.absolute() for path in files.values()}) < len(files):
+        raise BadParameter("html", "and the others need different files. Give other names")
+
+
+def _write_template(what: Path) -> None:
+    from lapwing.reporting.officer_file import officer_path, template
+    from lapwing.reporting.subjects import subject_of
+
+    with os_errors_told():
+        subject_of(what)
+    target = officer_path(what)
+    write_new(target, template(), option="template")
+    print(
+        f"{target}: questions for the officer. Answer them there; lapwing report {what} merges the answers."
+    )
+
+
+def _write_statement(made: MadeReport, path: Path) -> None:
+    """Write a statement that is too long to be in the report beside it."""
+    if made.evidence is not None and not made.evidence.is_enclosed:
+        with new_file(path.with_name(f"{path.name}.statement"), option="statement") as file:
+            file.write(made.evidence.statement)
+
+
+def _tell_written(made: MadeReport, files: dict[str, Path], registry: Path | None) -> None:
+    for path in files.values():
+        if made.evidence is None:
+            print(f"{path}: UNSIGNED, because {made.subject.why_no_ledger}.")
+            continue
+        more = "" if made.evidence.is_enclosed else f" --statement {path}.statement"
+        print(f"{path}: signed with the ledger's key. To check it:")
+        print(f"  lapwing verify {path} --key {made.evidence.signing.public.hex()}{more}")
+    if registry is not None:
+        print(f"{registry}: a draft for the registry. Read it before you send it.")
+
+
+def verify(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="A ledger, statement, proof, report, or the folder of a bundle."
+        ),
+    ],
+    *,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
+    ] = None,
+    statement: Annotated[
+        Path | None, typer.Option(help="The statement of a report, if it lies beside the report.")
+    ] = None,
+    as_json: AsJson = False,
+    keys: Keys = None,
+    anchor: AnchorAt = None,
+) -> None:
+    """Check whatever Lapwing signs, without the data. Exit code 1 if it is not what it was."""
+    from lapwing.cli.ledger import show_verified_file
+    from lapwing.cli.publish import show_verified_bundle
+    from lapwing.ledger.verification import VerifiedFile
+    from lapwing.publish.bundle.verified_bundle import BundleReport
+    from lapwing.reporting.verifying import verify_anything
+
+    with os_errors_told():
+        found = verify_anything(
+            what, key=key, keys=keys, anchor=anchor, statement=statement, working=working
+        )
+    if as_json:
+        told = found.to_json()
+        print_json(told if "kind" in told else {"kind": "bundle", **told})
+        if found.findings:
+            raise typer.Exit(1)
+        return
+    if isinstance(found, VerifiedFile):
+        if found.findings:
+            raise Tampered(found.findings)
+        show_verified_file(found)
+    elif found.findings:
+        print(f"lapwing: {what} is not what was signed:", file=sys.stderr)
+        for finding in found.findings:
+            print(f"  - {printable(finding)}", file=sys.stderr)
+        print("  Do not rely on it. Ask its writer for the original.", file=sys.stderr)
+        raise typer.Exit(1)
+    elif isinstance(found, BundleReport):
+        show_verified_bundle(found)
+    else:
+        _show_report(found)
+
+
+def _show_report(found: VerifiedReport) -> None:
+    with console() as out:
+        out.print(Text(f"{found.where}: nothing differs", style="bold"))
+        rows = [
+            (
+                "report",
+                f"of the {printable(found.title)}, {found.date}, by Lapwing {printable(found.version)}",
+            ),
+            ("ledger", found.ledger),
+            ("public key", found.key),
+            ("entries", f"{found.entries:,}, replayed by a second accountant; all numbers computed again"),
+        ]
+        if found.head is not None:
+            rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
+            rows.append(("root", found.head.root.hex()))
+        pairs(out, rows)
+        if not found.key_was_given:
+            warning(
+                out,
+                "Warning: no --key was given. Anybody could have made this with a key of their own: "
+                "compare the public key above with the one that you know from elsewhere.",
+            )

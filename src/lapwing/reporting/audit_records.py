@@ -1,0 +1,64 @@
+"""Audit runs in a report: the JSON that `lapwing audit … --json` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lapwing.audit.audit_run import AUDIT_FORMAT
+from lapwing.errors import BadParameter
+
+LARGEST_AUDIT = 1 << 26
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "passed": bool, "verdict": str, "started": str, "version": str, "error": (int, float), "cases": list,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One audit run, as a report tells it."""
+
+    file: str
+    started: str
+    version: str
+    passed: bool
+    verdict: str
+    rows: tuple[tuple[str, ...], ...]  # claim, stage, claimed ε, found ε, result
+
+    @classmethod
+    def read(cls, path: Path) -> AuditRecord:
+        """Read the JSON of an audit run. Raises BadParameter if the file is none."""
+        wrong = BadParameter(
+            "audit",
+            f"{path} is no audit run of format {AUDIT_FORMAT}. Make one: lapwing audit … --json > "
+            f"{path.name}",
+        )
+        if not path.is_file():
+            raise BadParameter("audit", f"there is no file {path}")
+        if path.stat().st_size > LARGEST_AUDIT:
+            raise wrong
+        try:
+            found = json.loads(path.read_bytes())
+            if found["lapwing"] != "audit" or found["format"] != AUDIT_FORMAT:
+                raise wrong
+            if any(not isinstance(found[name], kind) for name, kind in _FIELDS.items()):
+                raise wrong
+            rows = tuple(row for case in found["cases"] for row in _rows(case))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            raise wrong from None
+        return cls(path.name, found["started"], found["version"], found["passed"], found["verdict"], rows)
+
+
+def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    for stage in case["stages"]:
+        result = "no violation found"
+        if stage["witness"] is not None:
+            result = "VIOLATION"
+        elif stage["unable"]:
+            result = "could not run"
+        measured = stage["measured"]
+        shown = "–" if measured is None else measured if isinstance(measured, str) else f"{measured:.4g}"
+        yield str(case["name"]), str(stage["stage"]), f"{stage['claimed']:.4g}", shown, result

@@ -1,0 +1,153 @@
+"""The officer's file: questions that no program can answer. It is kept beside the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from lapwing.config.toml_text import dotted, read_toml
+from lapwing.config.values import did_you_mean, kind_of
+from lapwing.errors import BadParameter
+
+SUFFIX = ".report.toml"
+NOT_ANSWERED = "Not answered yet"
+LONGEST_ANSWER = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class OfficerQuestion:
+    """A question for the officer: its table and key in the file, its words, and its section."""
+
+    table: str
+    key: str
+    words: str
+    section: str
+
+    @property
+    def name(self) -> str:
+        """The key with its table."""
+        return f"{self.table}.{self.key}"
+
+
+QUESTIONS = tuple(
+    OfficerQuestion(*one)
+    for one in (
+        ("deployment", "title", "What is the release called in public?", "summary"),
+        ("deployment", "curator", "Which organisation publishes it?", "summary"),
+        ("deployment", "description", "What is released, in a few sentences?", "summary"),
+        ("deployment", "intended_use", "What are the answers used for?", "summary"),
+        ("deployment", "region", "Which region do the data describe, and whose laws apply?", "summary"),
+        ("deployment", "published", "When was it first published? (YYYY-MM-DD)", "summary"),
+        ("deployment", "author", "Who wrote this file?", "summary"),
+        ("choice", "epsilon", "Why this ε? Who decided it, and what else was considered?", "parameters"),
+        ("choice", "delta", "Why this δ? About how many people are in the data?", "parameters"),
+        ("choice", "unit", "Why is this the right unit: can one person have several ids?", "unit"),
+        ("choice", "bounds", "Where do bounds and rows per unit come from? Not from these data?", "bias"),
+        (
+            "choice",
+            "groups",
+            "Which small groups get less accurate answers, and does it harm them?",
+            "bias",
+        ),
+        (
+            "data",
+            "other_releases",
+            "What else was published from the same data, without this ledger?",
+            "not_protected",
+        ),
+        ("trust", "keys", "Who holds the ledger's keys, the curator's key and the anchors?", "trust"),
+        (
+            "trust",
+            "machine",
+            "Who runs the machine, and who can read its memory and logs?",
+            "side_channels",
+        ),
+        ("access", "who", "Who may ask questions, and how are they told apart?", "access"),
+        ("access", "data", "Who can read the raw data, and how is that controlled?", "access"),
+        ("data", "collection", "How were the data collected? Did people agree?", "collection"),
+        (
+            "data",
+            "minimal",
+            "Which parts of the raw data are not needed, and were they deleted?",
+            "collection",
+        ),
+        ("data", "retention", "When are the raw data deleted?", "collection"),
+    )
+)
+
+
+def officer_path(path: Path) -> Path:
+    """Return the officer's file of a policy, survey, consortium, pipeline, release or bundle."""
+    whole = path.absolute()
+    return whole.with_name(f"{whole.stem if whole.suffix and not whole.is_dir() else whole.name}{SUFFIX}")
+
+
+def template() -> str:
+    """Return an officer's file without answers."""
+    lines = [
+        '# For the privacy officer. Write your answers between the quotes; """three quotes""" hold several',
+        "# lines. `lapwing report` shows them as they are, with every other number from the ledger. An "
+        "empty",
+        f'# answer is shown as "{NOT_ANSWERED}". Write no private value here: the report is for others to '
+        "read.",
+    ]
+    for table in dict.fromkeys(one.table for one in QUESTIONS):
+        lines += ["", f"[{table}]"]
+        for one in QUESTIONS:
+            if one.table == table:
+                lines += [f"# {one.words}", f'{one.key} = ""']
+    return "\n".join(lines) + "\n"
+
+
+def read_officer(path: Path) -> dict[str, str]:
+    """Return the answers by name (`data.collection`). Empty ones are left out; no file has none.
+
+    Raises:
+        BadFile: The file has mistakes, each with its line.
+    """
+    if not path.exists():
+        return {}
+    values, mistakes = read_toml(
+        path, what="officer's file", example=f"visits{SUFFIX}", draft="lapwing report POLICY --template"
+    )
+    known = {one.name for one in QUESTIONS}
+    found: dict[str, str] = {}
+    for table, answers in values.items():
+        if not isinstance(answers, dict):
+            mistakes.add((table,), "must be a table, such as [data]")
+            continue
+        for key, answer in answers.items():
+            name = f"{table}.{key}"
+            if name not in known:
+                mistakes.add((table, key), f"is no question. {did_you_mean(name, sorted(known))}")
+            elif not isinstance(answer, str) or len(answer) > LONGEST_ANSWER:
+                mistakes.add((table, key), f"must be a text in quotes, not too long, not {kind_of(answer)}")
+            elif answer.strip():
+                found[name] = " ".join(answer.split())
+    published = found.get("deployment.published")
+    if published is not None and not _is_day(published):
+        mistakes.add(("deployment", "published"), 'must be a day such as "2026-01-31"')
+    mistakes.complain()
+    return found
+
+
+def checked_day(text: str, option: str) -> str:
+    """Return a day of the form YYYY-MM-DD. Raises BadParameter for another text."""
+    if not _is_day(text):
+        raise BadParameter(option, f"{dotted((text,))} is no day: write it as 2026-01-31")
+    return text
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def answers_in(section: str, answers: Mapping[str, Any]) -> list[tuple[OfficerQuestion, str]]:
+    """Return the questions of a section with their answers."""
+    return [(one, str(answers.get(one.name, NOT_ANSWERED))) for one in QUESTIONS if one.section == section]

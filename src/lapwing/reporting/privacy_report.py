@@ -1,0 +1,118 @@
+"""The content of a privacy report: sections of facts and tables, each with its source.
+
+All forms of a report (HTML, Markdown, JSON) are made of this one content. The order of the sections is that
+of NIST SP 800-226: the guarantee, the algorithms, the deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# Sources of facts. Each number in a report comes from one of the first four.
+LEDGER, FILE, AUDIT, OFFICER, SOFTWARE = "ledger", "file", "audit", "officer", "Lapwing"
+SOURCES = {
+    LEDGER: "the signed ledger; `lapwing verify` computes its numbers again",
+    FILE: "the file that the report is about",
+    AUDIT: "an audit run, with its date and code version",
+    OFFICER: "written by the privacy officer; nobody computed it",
+    SOFTWARE: "how this version of Lapwing works",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFact:
+    """One sentence of a report, and its source.
+
+    `values` are the numbers in the sentence. Of a fact from the ledger, each key is a path into the numbers
+    of the ledger, so that they can be compared.
+    """
+
+    text: str
+    source: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"text": self.text, "source": self.source, "values": dict(self.values)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table of a report, its source, and the numbers in it (as `ReportFact` has them)."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    source: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        rows = [list(row) for row in self.rows]
+        return {"heads": list(self.heads), "rows": rows, "source": self.source, "values": dict(self.values)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    """A section of a report. `topic` is what SP 800-226 calls it; empty if it has no word for it."""
+
+    key: str
+    title: str
+    topic: str
+    facts: Sequence[ReportFact]
+    tables: Sequence[ReportTable] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "key": self.key,
+            "title": self.title,
+            "topic": self.topic,
+            "facts": [fact.to_json() for fact in self.facts],
+            "tables": [table.to_json() for table in self.tables],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyReport:
+    """A privacy report.
+
+    Args:
+        kind: What it is about: "policy", "survey", "consortium", "pipeline", "release" or "bundle".
+        name: The name of that.
+        date: The day of the report.
+        version: The version of Lapwing that wrote it.
+        sections: The sections, in order.
+        ledger: The numbers of the ledger (see `ledger_numbers`); None if there is no ledger.
+    """
+
+    kind: str
+    name: str
+    date: str
+    version: str
+    sections: Sequence[ReportSection]
+    ledger: Mapping[str, Any] | None = None
+
+    @property
+    def title(self) -> str:
+        """The heading."""
+        return f"Privacy report of the {self.kind} {self.name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values with stable names, in a stable order."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "date": self.date,
+            "version": self.version,
+            "sections": [section.to_json() for section in self.sections],
+            "ledger": None if self.ledger is None else dict(self.ledger),
+        }
+
+
+def value_at(numbers: Any, path: str) -> Any:
+    """Return the value at a path such as `accounts.0.epsilon`. Raises LookupError if there is none."""
+    for part in path.split("."):
+        numbers = numbers[int(part) if isinstance(numbers, list) else part]
+    return numbers

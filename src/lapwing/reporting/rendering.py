@@ -1,0 +1,99 @@
+"""A report as Markdown and as HTML. Both show the same content in the same order."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from lapwing.plots.html_page import grid, note, page, section
+from lapwing.reporting.officer_file import NOT_ANSWERED
+from lapwing.reporting.privacy_report import SOURCES, PrivacyReport, ReportTable
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+_STYLE = """
+ul { padding-left: 1.2rem; } li { margin: .35rem 0; }
+.source { color: #666; font-size: .8rem; white-space: nowrap; }
+.report td, .report th { white-space: normal; text-align: left; vertical-align: top; padding-right: 1rem; }
+.report td { overflow-wrap: break-word; } img { max-width: 100%; height: auto; } .open { color: #a33; }
+@media (max-width: 40rem) { body { margin: 1rem auto; } .report td, .report th { padding-right: .7rem; } }
+@media print { body { margin: 0; max-width: none; font-size: 11pt; } h2 { break-after: avoid; }
+tr, li, img { break-inside: avoid; } .wide { overflow: visible; } }
+"""
+LEGEND = "Sources: " + "; ".join(f"({name}) {words}" for name, words in SOURCES.items()) + "."
+
+
+def subtitle(report: PrivacyReport, *, is_signed: bool) -> str:
+    """Return the line under the heading."""
+    signed = "signed with the ledger's key" if is_signed else "UNSIGNED"
+    return (
+        f"{report.date}, written by Lapwing {report.version}, {signed}. Sections follow NIST SP 800-226, "
+        "Guidelines for Evaluating Differential Privacy Guarantees."
+    )
+
+
+def markdown(report: PrivacyReport, *, is_signed: bool) -> str:
+    """Return the report as Markdown."""
+    return "\n".join(_markdown_lines(report, is_signed=is_signed)) + "\n"
+
+
+def _markdown_lines(report: PrivacyReport, *, is_signed: bool) -> Iterator[str]:
+    yield from (f"# {_plain(report.title)}", "", subtitle(report, is_signed=is_signed))
+    for one in report.sections:
+        yield from ("", f"## {one.title}", "")
+        if one.topic:
+            yield from (f"SP 800-226: {one.topic}.", "")
+        for fact in one.facts:
+            yield f"- {_plain(fact.text)} ({fact.source})"
+        for table in one.tables:
+            yield from ("", *_markdown_table(table))
+    yield from ("", "---", "", LEGEND)
+
+
+def _markdown_table(table: ReportTable) -> Iterator[str]:
+    yield f"| {' | '.join(map(_plain, table.heads))} |"
+    yield f"|{'---|' * len(table.heads)}"
+    for row in table.rows:
+        yield f"| {' | '.join(map(_plain, row))} |"
+    yield from ("", f"({table.source})")
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line whose letters mean nothing in Markdown."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def html(report: PrivacyReport, pictures: Mapping[str, Sequence[bytes]], *, is_signed: bool) -> bytes:
+    """Return the report as one page without scripts. `pictures` are SVG images by section."""
+    parts = [note(subtitle(report, is_signed=is_signed))]
+    for one in report.sections:
+        facts = "".join(
+            f"<li{_openness(fact.text)}>{_coded(fact.text)} {_source(fact.source, 'span')}</li>"
+            for fact in one.facts
+        )
+        tables = [
+            f'<div class="report">{grid(table.heads, table.rows)}{_source(table.source, "p")}</div>'
+            for table in one.tables
+        ]
+        topic = note(f"SP 800-226: {one.topic}") if one.topic else ""
+        images = [_image(svg, one.title) for svg in pictures.get(one.key, ())]
+        parts.append(section(one.title, topic, f"<ul>{facts}</ul>", *images, *tables))
+    return page(report.title, [*parts, "<hr>", note(LEGEND)], more_style=_STYLE)
+
+
+def _source(source: str, tag: str) -> str:
+    return f'<{tag} class="source">({escape(source)})</{tag}>'
+
+
+def _coded(text: str) -> str:
+    """Return a text as HTML, with commands in a fixed font."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
+def _openness(text: str) -> str:
+    return " class=open" if text.endswith(f"{NOT_ANSWERED}.") else ""
+
+
+def _image(svg: bytes, title: str) -> str:
+    return f'<p><img alt="{escape(title)}" src="data:image/svg+xml;base64,{b64encode(svg).decode()}"></p>'

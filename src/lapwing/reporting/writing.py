@@ -1,0 +1,161 @@
+"""Making a report: open the ledger read-only, export a statement, compute, sign, draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lapwing.errors import BadParameter
+from lapwing.ledger import Ledger
+from lapwing.ledger.budget_history import BudgetHistory
+from lapwing.ledger.data_sets import find_data_set
+from lapwing.ledger.publishing import export_statement, principal_names
+from lapwing.reporting.audit_records import AuditRecord
+from lapwing.reporting.ledger_numbers import ledger_numbers
+from lapwing.reporting.officer_file import officer_path, read_officer
+from lapwing.reporting.privacy_report import PrivacyReport
+from lapwing.reporting.rendering import html, markdown
+from lapwing.reporting.sections import ReportInputs, build_report
+from lapwing.reporting.signed_report import HTML, JSON, MARKDOWN, LedgerEvidence, signed_bytes
+from lapwing.reporting.subjects import LedgerAddress, ReportSubject, subject_of
+
+# Accounts of one analyst or one pipeline, within the account of the data: no other people's.
+_PARTS = (": quota of ", ": share of ")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MadeReport:
+    """A report, what it is proven with, and its pictures."""
+
+    report: PrivacyReport
+    subject: ReportSubject
+    answers: Mapping[str, str]
+    evidence: LedgerEvidence | None
+    pictures: Mapping[str, Sequence[bytes]]
+
+    def bytes_of(self, form: str) -> bytes:
+        """Return the file of the report in this form, signed if there is a ledger."""
+        is_signed = self.evidence is not None
+        page = b""
+        if form == HTML:
+            page = html(self.report, self.pictures, is_signed=is_signed)
+        elif form == MARKDOWN:
+            page = markdown(self.report, is_signed=is_signed).encode()
+        return signed_bytes(self.report, self.evidence, form=form, page=page)
+
+
+FORMS = (HTML, MARKDOWN, JSON)
+
+
+def make_report(
+    path: str | Path,
+    *,
+    date: str,
+    audits: Sequence[Path] = (),
+    since: int | None = None,
+    analysts: bool = False,
+    draw: bool = False,
+) -> MadeReport:
+    """Make the report of a policy, survey, consortium, pipeline, release file or bundle, for nothing.
+
+    Args:
+        path: The file, or the folder of a bundle.
+        date: The day that the report bears.
+        audits: Files that `lapwing audit … --json` printed.
+        since: A receipt; the report tells what changed since.
+        analysts: Whether to name analysts.
+        draw: Whether to draw pictures. Without the extra `plots` there are none.
+
+    Returns:
+        The report, with its proof.
+
+    Raises:
+        BadParameter: Something that was asked for is not there.
+        BadFile: A file has mistakes.
+        Tampered: The ledger is not what it was.
+    """
+    subject = subject_of(Path(path))
+    answers = read_officer(officer_path(Path(path)))
+    runs = [AuditRecord.read(one) for one in audits]
+    known = {
+        "subject": subject,
+        "date": date,
+        "version": version("lapwing"),
+        "answers": answers,
+        "audits": runs,
+    }
+    address = subject.ledger
+    if address is None or not address.is_there:
+        if since is not None:
+            raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
+        return MadeReport(build_report(ReportInputs(**known)), subject, answers, None, {})  # type: ignore[arg-type]
+    with _opened(address) as ledger:
+        labels = _accounts(ledger, subject)
+        roots = [ledger.account(label) for label in labels]
+        statement = _statement(ledger)
+        numbers = ledger_numbers(
+            statement, [root.number for root in roots], since=since, by_analyst=analysts
+        )
+        people = principal_names(ledger, {one["analyst"] for one in numbers["analysts"] or ()})
+        others = [
+            one.label
+            for one in ledger.accounts()
+            if one.raises is None
+            and one.label not in labels
+            and not any(part in one.label for part in _PARTS)
+        ]
+        inputs = ReportInputs(
+            **known,  # type: ignore[arg-type]
+            numbers=numbers,
+            ledger_id=ledger.id,
+            key=ledger.keys.signing.public.hex(),
+            labels=labels,
+            others=others,
+            analysts={one.id: one.label for one in people},
+        )
+        names = [root.name for root in roots] + people
+        evidence = LedgerEvidence(ledger.id, ledger.keys.signing, statement, names)
+        pictures = {"spending": _drawn(ledger, labels)} if draw else {}
+        return MadeReport(build_report(inputs), subject, answers, evidence, pictures)
+
+
+def _opened(address: LedgerAddress) -> Ledger:
+    keys = Path(address.keys) if address.keys else None
+    return Ledger.open(address.where, keys=keys, anchor=address.anchor or None)
+
+
+def _accounts(ledger: Ledger, subject: ReportSubject) -> list[str]:
+    """Return the names of the accounts that it spends from: of its data set, else of its own name."""
+    first = {account.number: account.label for account in ledger.accounts() if account.raises is None}
+    if subject.data:
+        with suppress(BadParameter):  # not registered yet
+            return [first[number] for number in find_data_set(ledger, subject.data).accounts]
+    return [subject.account] if subject.account in first.values() else []
+
+
+def _statement(ledger: Ledger) -> bytes:
+    with TemporaryDirectory(prefix="lapwing-report-") as folder:
+        path = Path(folder) / "statement"
+        export_statement(ledger, path)
+        return path.read_bytes()
+
+
+def _drawn(ledger: Ledger, labels: Sequence[str]) -> list[bytes]:
+    """Return a picture of spending over time for each account; none without the extra `plots`."""
+    try:
+        from lapwing.plots.spending import spending  # noqa: PLC0415
+        from lapwing.plots.style import save  # noqa: PLC0415
+
+        found = []
+        with TemporaryDirectory(prefix="lapwing-report-") as folder:
+            for label in labels:
+                path = Path(folder) / "spending.svg"
+                save(spending(BudgetHistory.of(ledger, label)), path)
+                found.append(path.read_bytes())
+        return found
+    except ModuleNotFoundError:
+        return []

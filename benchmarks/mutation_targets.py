@@ -153,6 +153,13 @@ EXPLAINED: dict[str, str] = {
     "tests/claims/test_noise_shares.py does",
     "sql/noising.py: divide_budget: GAUSSIAN_GAIN": "chooses one of two kinds of noise, both paid: "
     "only the accuracy depends on it",
+    "sql/noising.py: _split: 0 -> 1": "the ε of a choice, in a question without choices: nobody reads it",
+    "sql/noising.py: _gaussian: dimension * len(part.numbers) -> dimension": "ρ does not depend on the "
+    "dimension, and the sampler counts its values itself",
+    "sql/noising.py: _choice: max(last, first + 1)": "other candidates, which are public: any are private",
+    "sql/binding/aggregates.py: AggregateCollector._pair: 0 -> 1": "whether there is a pair of sums, by "
+    "public bounds: only the accuracy depends on it",
+    "sql/binding/aggregates.py: _reach: 1 -> 2": "a larger sensitivity, of columns with one value or two",
     "core/gaussian.py: GaussianShares.for_rho: ": _SEARCH,
     "core/gaussian.py: GaussianShares.for_budget: ": _SEARCH,
 }

@@ -158,18 +158,21 @@ def test_the_contract_is_checked_on_every_side(path: str) -> None:
     assert "on `size`" in result.unable
 
 
+@pytest.mark.slow
 def test_the_type_of_a_whole_call_is_no_event(path: str) -> None:
     """A rare NaN makes its call's array one of floats. The function is private."""
     result = audited(path, "rare_nan")
     assert result.holds, result
 
 
+@pytest.mark.slow
 def test_what_a_generator_raises_is_an_outcome(path: str) -> None:
     case = case_of_function(f"{path}:generator", 1, pairs=ONE_PAIR)
     result = case.stages[Stage.SAMPLED](StageBudget(seconds=1, is_thorough=False))
     assert result.holds, result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "why"),
     [

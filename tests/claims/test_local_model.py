@@ -162,6 +162,7 @@ def measured(folder: Path, sizes: tuple[int, ...], reports: int) -> list[Measure
     return found
 
 
+@pytest.mark.slow
 def test_fact_5_the_error_of_a_survey_falls_like_the_root_and_a_curators_like_n(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

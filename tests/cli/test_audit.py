@@ -18,6 +18,7 @@ def shell(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
     return Shell(capsys)
 
 
+@pytest.mark.slow
 def test_a_mechanism_of_lapwing_by_its_claim_and_by_its_class(shell: Shell) -> None:
     done = shell.good("audit", "mechanism", "noisy max", "--quick", "--exact-only")
     assert "no violation found" in done.out
@@ -101,6 +102,7 @@ def test_a_question_a_survey_and_a_release_are_audited_without_a_charge(shell: S
     assert {path: path.read_bytes() for path in Path(".").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["survey: two coins", "protocol A: own noise"])
 def test_a_claim_with_a_colon_in_its_name_is_no_function(shell: Shell, name: str) -> None:
     found = shell.good("audit", "mechanism", name, "--quick", "--exact-only", "--json").json

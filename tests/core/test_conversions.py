@@ -227,6 +227,7 @@ def rdp_epsilon(event: object, count: int, delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", ["1e-6", "1e-3"])
 def test_loss_to_epsilon_agrees_with_another_accountant(delta: str) -> None:
     d = Fraction(delta)
@@ -269,6 +270,7 @@ def test_loss_to_epsilon_reaches_the_orders_of_very_small_losses(sigma: int) -> 
     assert direct * Fraction(999, 1000) <= ours <= direct * Fraction(1001, 1000)
 
 
+@pytest.mark.slow
 def test_loss_to_epsilon_takes_the_best_part_it_may() -> None:
     d = Fraction(1, 10**6)
     assert loss_to_epsilon(Pure(Fraction(1, 10)), Fraction(0)) == Fraction(1, 10)

@@ -67,6 +67,7 @@ def responses_epsilon(epsilon0: float, count: int, delta: Fraction) -> float:
 # Closed forms.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon0", "count"), [("0.1", 50), ("0.5", 100), ("1", 20), ("0.02", 2000)])
 @pytest.mark.parametrize("delta", ["1e-3", "1e-6", "1e-10"])
 def test_repeated_randomized_response_is_the_binomial_sum(epsilon0: str, count: int, delta: str) -> None:

@@ -299,6 +299,7 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
     assert peak < 8 * size + (8 << 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sigma", first(2, [Fraction(500), Fraction(noise.LARGEST_SCALE), Fraction(5), Fraction(10**12)])
 )

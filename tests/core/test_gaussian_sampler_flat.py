@@ -146,6 +146,7 @@ def test_slots_hold_whole_blocks_and_the_rest_is_small(sigma: Fraction) -> None:
     assert blocks.shares[1] < Fraction(1, 25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SCALE)])
 def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = FlatGaussian(sigma)

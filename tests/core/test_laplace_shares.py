@@ -79,6 +79,7 @@ def test_tails_are_sums_of_the_law_on_either_path(wholes: Fraction) -> None:
             assert upper(found) - lower(found) < due / 10**5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("contributors", "of"), [*SUMS, (30, 1), (40, 3)])
 @pytest.mark.parametrize("level", ["0.5", "0.95", "0.999999999"])
 def test_spread_of_wide_noise_grows_with_the_scale(contributors: int, of: int, level: str) -> None:

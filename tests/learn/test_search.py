@@ -212,6 +212,7 @@ def test_only_adding_or_removing_a_unit_is_priced(ledger: Ledger) -> None:
         search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("private", [True, False])
 def test_it_searches_with_a_real_trainer(private: bool) -> None:
     """Digits: of two paces, one far too slow."""

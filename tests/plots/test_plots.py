@@ -212,6 +212,7 @@ def _inside(figure: Figure) -> None:
     assert box.y1 <= height
 
 
+@pytest.mark.slow
 def test_nothing_is_cut_off_at_the_edges() -> None:
     _inside(privacy_loss("0.5", "1e-6"))
     _inside(privacy_loss(20, "1e-18"))

@@ -214,6 +214,7 @@ def test_many_blocks_are_bands() -> None:
     assert f"(b{int(found.left[-1].argmin())})" in texts(figure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 2, 12, MOST_LINES, MOST_LINES + 1, 30_000])
 @pytest.mark.parametrize("grants", [1, 2, 5])
 def test_it_is_readable_with_any_number_of_blocks(blocks: int, grants: int) -> None:

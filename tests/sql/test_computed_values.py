@@ -109,6 +109,7 @@ TREES: dict[str, tuple[Released, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "kind"),
     [

@@ -26,6 +26,7 @@ def quantile(fraction: Fraction, epsilon: str) -> Quantile:
     return Quantile(Fraction(epsilon), fraction, 0, 60, 2, Relation.ADD_REMOVE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "epsilon", "wanted"),
     [

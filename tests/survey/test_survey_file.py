@@ -327,6 +327,7 @@ def test_mistakes_in_a_question(kind: str, keys: str, expected: str) -> None:
     assert found[0].replace("questions.1.", "").startswith(expected), found
 
 
+@pytest.mark.slow
 def test_a_vocabulary_may_have_a_million_words_but_then_no_report_has_a_bit_for_each() -> None:
     Path("words.txt").write_text("\n".join(str(n) for n in range((1 << 20) - 1)), encoding="utf-8")
     assert asked("choice", 'options_file = "words.txt"').inputs == 1 << 20

@@ -139,6 +139,7 @@ for setting in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_short_products_are_refused_by_the_name_of_the_setting() -> None:
     """Torch does not forget that such settings were mixed."""
     ran = subprocess.run(

@@ -89,6 +89,7 @@ def renamed(text: str) -> str:
     return "".join(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [200, slow(600)])
 def test_one_form_is_one_statement_and_other_names_have_one_form(tmp_path: Path, rounds: int) -> None:
     """Of generated questions. Equal forms have equal statements, numbers, noise and order of columns."""

@@ -166,6 +166,7 @@ def test_each_operation_means_what_sql_says_within_its_bounds(
         assert found == wanted, (row, found, wanted)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(made=numbers(), data=st.data())
 def test_nested_arithmetic_means_what_sql_says_within_its_bounds(made: Made, data: st.DataObject) -> None:

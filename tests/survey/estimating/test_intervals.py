@@ -133,6 +133,7 @@ def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin:
         assert law[covered(low, high, held / everybody)].sum() >= float(level.confidence) - 1e-12
 
 
+@pytest.mark.slow
 @each(("everybody", "n"), [(2, 1), (10, 5), (60, 30), (240, 30), (2400, 300)])
 @each("coin", coins())
 def test_for_all_respondents_the_interval_has_the_drawing_in_it(

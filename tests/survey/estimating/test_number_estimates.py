@@ -120,6 +120,7 @@ def test_intervals_of_ratios_hold_by_exact_computation(n: int, mean: float, sile
     assert covered >= 0.94
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "n"), [("duchi", 300), ("hybrid", 300), ("piecewise", 3000)])
 def test_intervals_of_means_hold(
     protocol: str, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

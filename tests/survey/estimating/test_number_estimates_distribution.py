@@ -112,6 +112,7 @@ def test_intervals_of_bins_and_quantiles_hold(monkeypatch: pytest.MonkeyPatch) -
     assert held.min() >= 0.94 * runs, "and the seeded run itself shows it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["1", slow("4"), "8"])
 @pytest.mark.parametrize("rare", [0.01, 0.05])
 @pytest.mark.parametrize("n", [30, slow(300)])

@@ -128,6 +128,9 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 # What a person judged about survivors: the beginning of the mutant's name, and why it does no harm.
 _SYMMETRIC = "the noise is symmetric about 0: the law is the same"
 _SEARCH = "the start of a search: only a σ whose loss or δ is within the claim is accepted"
+_SHARES_DELTA = "core/gaussian.py: GaussianShares.delta"
+_LARGER = "the continuous bound becomes larger, so the zCDP bound, which holds alone, is taken: more noise"
+_UNEVEN = "η is below 1e-8: no stage compares so many digits; tests/claims/test_noise_shares.py does"
 _KEYS_IN_FLOATS = "core/partition_selection.py: PartitionSelection._approximate"
 _EXACTLY = "a larger bound on the error of floats: more draws are decided by the exact probability"
 EXPLAINED: dict[str, str] = {
@@ -149,10 +152,17 @@ EXPLAINED: dict[str, str] = {
     f"{_KEYS_IN_FLOATS}: 38 -> 39": "the error of the floats is below 2^-42, so the bound still holds",
     "core/randomized_response.py: RandomizedResponse.sample: true + others": "the other options are "
     "uniform in either direction",
-    "core/gaussian.py: GaussianShares._paid: ": "η is below 1e-8: no stage compares so many digits; "
-    "tests/claims/test_noise_shares.py does",
+    "core/gaussian.py: GaussianShares._paid: ": _UNEVEN,
     "sql/noising.py: divide_budget: GAUSSIAN_GAIN": "chooses one of two kinds of noise, both paid: "
     "only the accuracy depends on it",
+    f"{_SHARES_DELTA}: 1 / sqrt_up(1 / (self.of * self.sigma ** 2)) -> 1 *": _LARGER,
+    f"{_SHARES_DELTA}: 1 / (self.of * self.sigma ** 2) -> 1 *": _LARGER,
+    f"{_SHARES_DELTA}: self.of * self.sigma ** 2 -> self.of /": _LARGER,
+    f"{_SHARES_DELTA}: self.dimension * unevenness(self.sigma, self.of) -> self.dimension": _LARGER,
+    f"{_SHARES_DELTA}: 2 * uneven -> 2 / uneven": _LARGER,
+    f"{_SHARES_DELTA}: (law.paid + uneven).exp() * continuous_delta(left, law.ratio) -> "
+    "(law.paid + uneven).exp() /": _LARGER,
+    f"{_SHARES_DELTA}: 2 -> 1": _UNEVEN,
     "sql/noising.py: _split: 0 -> 1": "the ε of a choice, in a question without choices: nobody reads it",
     "sql/noising.py: _gaussian: dimension * len(part.numbers) -> dimension": "ρ does not depend on the "
     "dimension, and the sampler counts its values itself",

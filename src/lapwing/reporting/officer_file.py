@@ -15,6 +15,7 @@ from lapwing.errors import BadParameter
 SUFFIX = ".report.toml"
 NOT_ANSWERED = "Not answered yet"
 LONGEST_ANSWER = 20_000
+JOINERS = "\u200c\u200d\u00ad"  # letters of some scripts need them, and soft hyphens do no harm
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,10 @@ def read_officer(path: Path) -> dict[str, str]:
                 mistakes.add((table, key), f"is no question. {did_you_mean(name, sorted(known))}")
             elif not isinstance(answer, str) or len(answer) > LONGEST_ANSWER:
                 mistakes.add((table, key), f"must be a text in quotes, not too long, not {kind_of(answer)}")
+            elif not all(
+                letter.isprintable() or letter.isspace() or letter in JOINERS for letter in answer
+            ):
+                mistakes.add((table, key), "has a control character. Remove it")
             elif answer.strip():
                 found[name] = " ".join(answer.split())
     published = found.get("deployment.published")

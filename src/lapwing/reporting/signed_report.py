@@ -176,12 +176,7 @@ def verify_report(
         BadParameter: The file is no report, or the key is not of the right form.
     """
     wanted = None if key is None else public_key(key)
-    place = Path(path)
-    if not place.is_file():
-        raise BadParameter("file", f"there is none at {path}")
-    if place.stat().st_size > LARGEST_REPORT:
-        raise BadParameter("file", "is too large for a report")
-    content = place.read_bytes()
+    content = _read(Path(path), LARGEST_REPORT)
     if not is_report(content):
         raise BadParameter("file", f"{path} is no report, or was changed")
     page, fields = _parsed(content)
@@ -190,7 +185,7 @@ def verify_report(
             str(path), "", "", "", "", "", "", key is not None, 0,
             ("the report is not what was written: its bytes are not those of a report",),
         )  # fmt: skip
-    beside = None if statement is None else statement.read_bytes()
+    beside = None if statement is None else _read(statement, LARGEST_STATEMENT)
     check = _ReportCheck(fields, page, wanted, beside)
     findings = tuple(check.run())
     report = fields["report"]
@@ -209,6 +204,14 @@ def verify_report(
     )
 
 
+def _read(path: Path, largest: int) -> bytes:
+    if not path.is_file():
+        raise BadParameter("file", f"there is none at {path}")
+    if path.stat().st_size > largest:
+        raise BadParameter("file", f"{path} is too large")
+    return path.read_bytes()
+
+
 def _parsed(content: bytes) -> tuple[bytes, dict[str, Any] | None]:
     """Return the page and the fields; None if they are not written as a report writes them."""
     begin = content.rfind(_BEGIN.encode())
@@ -218,6 +221,8 @@ def _parsed(content: bytes) -> tuple[bytes, dict[str, Any] | None]:
         fields = json.loads(text if begin < 0 else text.removeprefix(_BEGIN).removesuffix(_END))
         again = _text(fields).encode() if begin < 0 else _comment(fields)
         if again != rest or tuple(fields) != _FIELDS or not _has_form(fields):
+            return page, None
+        if (begin < 0) != (fields["form"] == JSON):  # the signature of a JSON report covers no page
             return page, None
     except _MALFORMED:
         return page, None

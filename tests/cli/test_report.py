@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -111,6 +112,8 @@ def test_without_a_file_it_is_printed(shell: Shell, policy: Path) -> None:
     done = shell.good("report", policy)
     assert done.out.startswith("# Privacy report of the policy visits\n")
     assert "Printed without a signature" in done.out
+    assert "UNSIGNED" in done.out
+    assert "signed with" not in done.out.lower()
     found = shell.good("report", policy, "--json", "-").json
     assert found["lapwing"] == "report"
     assert found["signature"]
@@ -125,7 +128,7 @@ def test_the_officer_answers_in_a_file_beside_the_policy(shell: Shell, policy: P
         path.read_text().replace('collection = ""', 'collection = "By the <b>hospital</b> | itself"')
     )
     found = written(shell, policy)
-    assert "By the \\<b\\>hospital\\</b\\> \\| itself." in found["r.md"]
+    assert "By the &lt;b&gt;hospital&lt;/b&gt; \\| itself." in found["r.md"]
     assert "By the &lt;b&gt;hospital&lt;/b&gt; | itself." in found["r.html"]
     assert "has answered 1 of 20" in found["r.md"]
     path.write_text("[data]\nnothing = 1\n")
@@ -180,6 +183,7 @@ def test_without_a_ledger_it_is_unsigned(shell: Shell, tmp_path: Path) -> None:
         assert "UNSIGNED" in page.read_text()
         refused = shell("verify", page)
         assert (refused.code, "unsigned" in refused.error) == (1, True)
+        assert "not used yet, or its ledger was lost" in page.read_text()
         assert shell("report", file, "--since", 3).code == 2
     assert [path.name for path in tmp_path.glob("*.ledger")] == []
 
@@ -196,6 +200,7 @@ def test_a_survey_is_signed_by_the_ledger_of_its_invitations(
     found = json.loads(Path("survey.json").read_text())["report"]
     assert found["ledger"]["accounts"][0]["mechanisms"][0]["mechanism"] == "survey invitation"
     page = Path("survey.html").read_text()
+    assert "one person" in base64.b64decode(page.split("svg+xml;base64,")[1].split('"')[0]).decode()
     for text in ("Local model", "replace one unit", "By this survey alone", "binding limit"):
         assert text in page
 
@@ -263,7 +268,7 @@ def test_bad_input_is_one_line_and_exit_code_2(shell: Shell, policy: Path) -> No
         (("report", policy, "--html", "a", "--markdown", "a"), "different files"),
         (("report", policy, "--date", "yesterday"), "is no day"),
         (("report", "nowhere.toml", "--template"), "there is no file"),
-        (("verify", "nowhere"), "there is nothing at nowhere"),
+        (("verify", "nowhere"), "there is no file or folder nowhere"),
         (("verify", "notes.txt"), "is no ledger, statement"),
         (("verify", "empty"), "is no bundle"),
     ):

@@ -79,12 +79,8 @@ class LedgerEvidence:
 
 
 _NO_EVIDENCE: dict[str, Any] = {
-    "ledger": None,
-    "key": None,
-    "names": [],
-    "statement_digest": None,
-    "statement": [],
-}
+    "ledger": None, "key": None, "names": [], "statement_digest": None, "statement": [],
+}  # fmt: skip
 
 
 def signed_bytes(
@@ -138,18 +134,12 @@ class VerifiedReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values with stable names."""
+        names = ("form", "title", "date", "version", "ledger", "key", "key_was_given", "entries")
         return {
             "kind": "report",
             "good": not self.findings,
             "findings": list(self.findings),
-            "form": self.form,
-            "title": self.title,
-            "date": self.date,
-            "version": self.version,
-            "ledger": self.ledger,
-            "key": self.key,
-            "key_was_given": self.key_was_given,
-            "entries": self.entries,
+            **{name: getattr(self, name) for name in names},
             "seal": self.head and seal_fields(self.head)[:4],
         }
 

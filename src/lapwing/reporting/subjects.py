@@ -21,6 +21,8 @@ from lapwing.reporting.privacy_report import FILE, ReportFact, ReportTable
 Facts = Mapping[str, Sequence[ReportFact]]
 Tables = Mapping[str, Sequence[ReportTable]]
 CENTRAL, LOCAL, FEDERATED = "Central", "Local", "Federated"
+ADD_OR_REMOVE, REPLACE = "add or remove one unit", "replace one unit"
+NO_LEDGER = "there is no ledger where the file names one: it was not used yet, or its ledger was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def _policy(path: Path) -> ReportSubject:
         epsilon=policy.epsilon,
         delta=policy.delta,
         unit=unit_of(policy).value,
-        neighbours="add or remove one unit",
+        neighbours=ADD_OR_REMOVE,
         model=CENTRAL,
         product="SQL queries",
         is_interactive=True,
@@ -169,7 +171,7 @@ def _policy(path: Path) -> ReportSubject:
             "not_protected": [*not_protected, said(shared)],
             "access": [
                 said(
-                    f"{len(policy.quotas):,} quotas limit what analysts may newly spend.",
+                    f"Quotas that limit what analysts may newly spend: {len(policy.quotas):,}.",
                     quotas=len(policy.quotas),
                 )
                 if policy.quotas
@@ -192,7 +194,7 @@ def _policy(path: Path) -> ReportSubject:
         ledger=LedgerAddress(policy.ledger, policy.ledger_keys, policy.ledger_anchor),
         account=account_label(policy),
         data=policy.name,
-        why_no_ledger="the policy was not used yet: there is no ledger",
+        why_no_ledger=NO_LEDGER,
     )
 
 
@@ -254,7 +256,7 @@ def _survey(path: Path) -> ReportSubject:
         epsilon=made.epsilon,
         delta=Fraction(0),
         unit="person",
-        neighbours="replace one unit",
+        neighbours=REPLACE,
         model=LOCAL,
         product="Summary statistics",
         is_interactive=False,
@@ -267,7 +269,7 @@ def _survey(path: Path) -> ReportSubject:
         tables={"mechanisms": [ReportTable(("question", "kind", "randomizer", "ε"), rows, FILE)]},
         ledger=LedgerAddress(survey.ledger, survey.ledger_keys, survey.ledger_anchor),
         account=RESPONDENTS_ACCOUNT,
-        why_no_ledger="nobody was invited yet: the survey has no ledger",
+        why_no_ledger=NO_LEDGER,
     )
 
 
@@ -291,7 +293,7 @@ def _consortium(path: Path) -> ReportSubject:
         epsilon=needs.epsilon,
         delta=needs.delta,
         unit="row" if plan.is_local else "person",
-        neighbours="replace one unit" if plan.is_local else "add or remove one unit",
+        neighbours=REPLACE if plan.is_local else ADD_OR_REMOVE,
         model=LOCAL if plan.is_local else FEDERATED,
         product="Summary statistics",
         is_interactive=False,
@@ -408,7 +410,7 @@ def _bundle(path: Path) -> ReportSubject:
         epsilon=Fraction(privacy["epsilon"]),
         delta=delta,
         unit=privacy["unit"],
-        neighbours="add or remove one unit",
+        neighbours=ADD_OR_REMOVE,
         model=CENTRAL,
         product="Summary statistics" if is_census else "Synthetic data",
         is_interactive=False,
@@ -422,7 +424,8 @@ def _bundle(path: Path) -> ReportSubject:
                 ),
                 said(
                     f"It was charged in entry {manifest['charge']} of ledger {manifest['ledger']}; the "
-                    "bundle holds the proofs, and they were checked for this report.",
+                    "bundle holds the proofs, and they were checked for this report with the key in the "
+                    f"bundle, {manifest['key']}. Compare it with the publisher's.",
                     charge=manifest["charge"],
                 ),
             ],

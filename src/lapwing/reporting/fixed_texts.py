@@ -17,7 +17,7 @@ _TEXTS = {
     "not_protected": {
         "": "Facts about everybody: what is true of a whole group is learned with or without one person.\n"
         "Groups: k people together, such as a family, may lose k times as much as one.\n"
-        "Everything that is declared public: names of tables and columns, bounds, values, periods, totals.",
+        "Everything that is declared public: names of tables and columns, bounds, values, periods, totals."
     },
     "mechanisms": {
         "": "Noise is drawn exactly: the sampled law is the law in the claim. Argument: "
@@ -70,7 +70,7 @@ _TEXTS = {
     },
     "collection": {
         "": "Differential privacy protects what is released. It does not protect raw data while they are "
-        "collected, stored or stolen.",
+        "collected, stored or stolen."
     },
 }
 

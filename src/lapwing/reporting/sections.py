@@ -389,7 +389,7 @@ def _signature(found: ReportInputs) -> Made:
         *_lapwing(
             "`lapwing verify FILE --key KEY` checks a signed file without ledger and data: the signature "
             "over every byte, the enclosed statement, and every number from the ledger. Take KEY from "
-            "elsewhere. What a signature proves, and what not: docs/arguments/report.md.",
+            "elsewhere. What a signature proves, and what not: docs/arguments/report.md."
         ),
     ]
 

@@ -102,7 +102,7 @@ def test_since_a_receipt(shell: Shell, policy: Path) -> None:
     text = written(shell, policy, "--since", FIRST_RECEIPT)["r.md"]
     assert 'charged to "visits" since receipt 5: 2.' in text
     assert "ε 0.45" in text
-    assert "raised once" in text
+    assert "Raises of the budget since then: 1." in text
     for receipt in (6, 999):
         done = shell("report", policy, "--since", receipt)
         assert (done.code, "is no receipt" in done.error) == (2, True)

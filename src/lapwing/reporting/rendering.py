@@ -15,7 +15,8 @@ _STYLE = """
 ul { padding-left: 1.2rem; } li { margin: .35rem 0; }
 .source { color: #666; font-size: .8rem; white-space: nowrap; }
 .report td, .report th { white-space: normal; text-align: left; vertical-align: top; padding-right: 1rem; }
-.report td { overflow-wrap: break-word; } img { max-width: 100%; height: auto; } .open { color: #a33; }
+.report td:last-child { overflow-wrap: anywhere; min-width: 7rem; }
+img { max-width: 100%; height: auto; } .open { color: #a33; }
 @media (max-width: 40rem) { body { margin: 1rem auto; } .report td, .report th { padding-right: .7rem; } }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } h2 { break-after: avoid; }
 tr, li, img { break-inside: avoid; } .wide { overflow: visible; } }

@@ -182,7 +182,7 @@ def _since(found: ReportInputs) -> Made:
         made.append(_known(found, text, f"since.accounts.{place}", "charges", "sum_of_prices"))
     raises = [one for one in since["exceptions"] if one["kind"] == "account"]
     others = len(since["exceptions"]) - len(raises)
-    text = f"Since then the budget was raised {_times(len(raises))}. Other exceptions: {others:,}."
+    text = f"Raises of the budget since then: {len(raises):,}. Other exceptions: {others:,}."
     return [*made, _known(found, text, "since", "receipt", "exceptions")]
 
 
@@ -401,10 +401,6 @@ def _prices(sums: Mapping[str, Any]) -> str:
 
 def _minute(time: str) -> str:
     return f"{time[:16].replace('T', ' ')} UTC"
-
-
-def _times(count: int) -> str:
-    return {0: "never", 1: "once"}.get(count, f"{count:,} times")
 
 
 _MAKERS = {

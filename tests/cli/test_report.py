@@ -15,6 +15,7 @@ import pytest
 from lapwing.examples.town import TOWN_CENSUS
 from lapwing.examples.visits import _DIAGNOSES as DIAGNOSES
 from lapwing.reporting.sections import SECTIONS
+from lapwing.reporting.writing import make_report
 from support.published import copied_bundle, town
 from support.reported import ANALYSTS, ASKED, DATA, DAY, FIRST_RECEIPT, copied_policy
 from support.shell import Shell
@@ -96,6 +97,16 @@ def test_it_verifies_in_another_folder(shell: Shell, policy: Path, tmp_path_fact
         assert refused.code == 1
         assert "not what was signed" in refused.error
         assert shell("verify", path, "--json").code == 1
+
+
+def test_a_strangers_report_cannot_steer_the_terminal(shell: Shell, policy: Path) -> None:
+    """With a key of their own they can sign any date. It must not hide the warning about the key."""
+    made = make_report(policy, date="2026-01-31\x1b[8m")
+    Path("r.json").write_bytes(made.bytes_of("json"))
+    shown = shell.good("verify", "r.json").out
+    assert "\\u001b[8m" in shown
+    assert "\x1b[8m" not in shown
+    assert "no --key was given" in shown
 
 
 def test_since_a_receipt(shell: Shell, policy: Path) -> None:

@@ -177,21 +177,11 @@ def verify_report(
         )  # fmt: skip
     beside = None if statement is None else _read(statement, LARGEST_STATEMENT)
     check = _ReportCheck(fields, page, wanted, beside)
-    findings = tuple(check.run())
-    report = fields["report"]
+    findings, report = tuple(check.run()), fields["report"]
     return VerifiedReport(
-        where=str(path),
-        form=fields["form"],
-        title=f"{report['kind']} {report['name']}",
-        date=report["date"],
-        version=report["version"],
-        ledger=fields["ledger"] or "",
-        key=fields["key"] or "",
-        key_was_given=key is not None,
-        entries=check.entries,
-        findings=findings,
-        head=check.head,
-    )
+        str(path), fields["form"], f"{report['kind']} {report['name']}", report["date"], report["version"],
+        fields["ledger"] or "", fields["key"] or "", key is not None, check.entries, findings, check.head,
+    )  # fmt: skip
 
 
 def _read(path: Path, largest: int) -> bytes:

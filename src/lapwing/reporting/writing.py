@@ -82,18 +82,12 @@ def make_report(
     subject = subject_of(Path(path))
     answers = read_officer(officer_path(Path(path)))
     runs = [AuditRecord.read(one) for one in audits]
-    known = {
-        "subject": subject,
-        "date": date,
-        "version": version("lapwing"),
-        "answers": answers,
-        "audits": runs,
-    }
+    inputs = ReportInputs(subject, date, version("lapwing"), answers, runs)
     address = subject.ledger
     if address is None or not address.is_there:
         if since is not None:
             raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
-        return MadeReport(build_report(ReportInputs(**known)), subject, answers, None, {})  # type: ignore[arg-type]
+        return MadeReport(build_report(inputs), subject, answers, None, {})
     with _opened(address) as ledger:
         labels = _accounts(ledger, subject)
         roots = [ledger.account(label) for label in labels]
@@ -109,8 +103,8 @@ def make_report(
             and one.label not in labels
             and not any(part in one.label for part in _PARTS)
         ]
-        inputs = ReportInputs(
-            **known,  # type: ignore[arg-type]
+        inputs = replace(
+            inputs,
             numbers=numbers,
             ledger_id=ledger.id,
             key=ledger.keys.signing.public.hex(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from lapwing.examples.town import TOWN_CENSUS
 from lapwing.examples.visits import _DIAGNOSES as DIAGNOSES
 from lapwing.reporting.sections import SECTIONS
+from lapwing.reporting.writing import make_report
 from support.published import copied_bundle, town
 from support.reported import ANALYSTS, ASKED, DATA, DAY, FIRST_RECEIPT, copied_policy
 from support.shell import Shell
@@ -97,11 +99,21 @@ def test_it_verifies_in_another_folder(shell: Shell, policy: Path, tmp_path_fact
         assert shell("verify", path, "--json").code == 1
 
 
+def test_a_strangers_report_cannot_steer_the_terminal(shell: Shell, policy: Path) -> None:
+    """With a key of their own they can sign any date. It must not hide the warning about the key."""
+    made = make_report(policy, date="2026-01-31\x1b[8m")
+    Path("r.json").write_bytes(made.bytes_of("json"))
+    shown = shell.good("verify", "r.json").out
+    assert "\\u001b[8m" in shown
+    assert "\x1b[8m" not in shown
+    assert "no --key was given" in shown
+
+
 def test_since_a_receipt(shell: Shell, policy: Path) -> None:
     text = written(shell, policy, "--since", FIRST_RECEIPT)["r.md"]
     assert 'charged to "visits" since receipt 5: 2.' in text
     assert "ε 0.45" in text
-    assert "raised once" in text
+    assert "Raises of the budget since then: 1." in text
     for receipt in (6, 999):
         done = shell("report", policy, "--since", receipt)
         assert (done.code, "is no receipt" in done.error) == (2, True)
@@ -111,6 +123,8 @@ def test_without_a_file_it_is_printed(shell: Shell, policy: Path) -> None:
     done = shell.good("report", policy)
     assert done.out.startswith("# Privacy report of the policy visits\n")
     assert "Printed without a signature" in done.out
+    assert "UNSIGNED" in done.out
+    assert "signed with" not in done.out.lower()
     found = shell.good("report", policy, "--json", "-").json
     assert found["lapwing"] == "report"
     assert found["signature"]
@@ -125,7 +139,7 @@ def test_the_officer_answers_in_a_file_beside_the_policy(shell: Shell, policy: P
         path.read_text().replace('collection = ""', 'collection = "By the <b>hospital</b> | itself"')
     )
     found = written(shell, policy)
-    assert "By the \\<b\\>hospital\\</b\\> \\| itself." in found["r.md"]
+    assert "By the &lt;b&gt;hospital&lt;/b&gt; \\| itself." in found["r.md"]
     assert "By the &lt;b&gt;hospital&lt;/b&gt; | itself." in found["r.html"]
     assert "has answered 1 of 20" in found["r.md"]
     path.write_text("[data]\nnothing = 1\n")
@@ -180,6 +194,7 @@ def test_without_a_ledger_it_is_unsigned(shell: Shell, tmp_path: Path) -> None:
         assert "UNSIGNED" in page.read_text()
         refused = shell("verify", page)
         assert (refused.code, "unsigned" in refused.error) == (1, True)
+        assert "not used yet, or its ledger was lost" in page.read_text()
         assert shell("report", file, "--since", 3).code == 2
     assert [path.name for path in tmp_path.glob("*.ledger")] == []
 
@@ -196,6 +211,7 @@ def test_a_survey_is_signed_by_the_ledger_of_its_invitations(
     found = json.loads(Path("survey.json").read_text())["report"]
     assert found["ledger"]["accounts"][0]["mechanisms"][0]["mechanism"] == "survey invitation"
     page = Path("survey.html").read_text()
+    assert "one person" in base64.b64decode(page.split("svg+xml;base64,")[1].split('"')[0]).decode()
     for text in ("Local model", "replace one unit", "By this survey alone", "binding limit"):
         assert text in page
 
@@ -263,7 +279,7 @@ def test_bad_input_is_one_line_and_exit_code_2(shell: Shell, policy: Path) -> No
         (("report", policy, "--html", "a", "--markdown", "a"), "different files"),
         (("report", policy, "--date", "yesterday"), "is no day"),
         (("report", "nowhere.toml", "--template"), "there is no file"),
-        (("verify", "nowhere"), "there is nothing at nowhere"),
+        (("verify", "nowhere"), "there is no file or folder nowhere"),
         (("verify", "notes.txt"), "is no ledger, statement"),
         (("verify", "empty"), "is no bundle"),
     ):

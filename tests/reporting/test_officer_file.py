@@ -53,3 +53,14 @@ def test_days() -> None:
     for wrong in ("2026-02-30", "20260228", "today"):
         with pytest.raises(BadParameter, match="is no day"):
             checked_day(wrong, "date")
+
+
+def test_control_characters_are_refused(tmp_path: Path) -> None:
+    """They could turn a line around on the screen, or end a program that reads the registry's file."""
+    path = tmp_path / "visits.report.toml"
+    for letter in ("\\u0007", "\\u007f", "\\u202e"):
+        path.write_text(f'[data]\ncollection = "By{letter} hand"\n')
+        with pytest.raises(BadFile, match="control character"):
+            read_officer(path)
+    path.write_text('[data]\ncollection = "\\u0645\\u06cc\\u200c\\u0634\\u0648\\u062f"\n')
+    assert "data.collection" in read_officer(path)

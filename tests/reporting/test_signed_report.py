@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -130,3 +131,23 @@ def test_a_signature_in_capital_letters_is_refused(made: MadeReport, tmp_path: P
     signature = json.loads(text)["signature"]
     path.write_text(text.replace(signature, signature.upper()))
     assert "malformed" in verify_report(path).findings[0]
+
+
+def test_a_signed_json_report_is_no_evidence_for_a_page(made: MadeReport, tmp_path: Path) -> None:
+    """Its signature covers no page. So nobody can put its fields at the end of a page of their own."""
+    fields = json.loads(made.bytes_of("json"))
+    path = tmp_path / "report.html"
+    for page in (b"<p>All is well</p>\n", b""):
+        path.write_bytes(page + signed_report._comment(fields))
+        assert "not those of a report" in verify_report(path, key=key_of(made)).findings[0]
+    path.write_text(json.dumps({**fields, "form": "html"}, indent=2, ensure_ascii=False) + "\n")
+    assert verify_report(path).findings
+
+
+def test_other_files_than_plain_ones_are_refused(made: MadeReport, tmp_path: Path) -> None:
+    path, pipe = tmp_path / "report.json", tmp_path / "pipe"
+    path.write_bytes(made.bytes_of("json"))
+    os.mkfifo(pipe)
+    for statement in (pipe, tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(BadParameter, match="there is none"):  # and it does not wait for a writer
+            verify_report(path, statement=statement)

@@ -206,9 +206,11 @@ def _show_report(found: VerifiedReport) -> None:
         rows = [
             (
                 "report",
-                f"of the {printable(found.title)}, {found.date}, by Lapwing {printable(found.version)}",
+                printable(
+                    f"of the {found.title}, {found.date}, by Lapwing {found.version}, as {found.form}"
+                ),
             ),
-            ("ledger", found.ledger),
+            ("ledger", printable(found.ledger)),
             ("public key", found.key),
             ("entries", f"{found.entries:,}, replayed by a second accountant; all numbers computed again"),
         ]

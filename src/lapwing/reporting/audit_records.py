@@ -42,6 +42,7 @@ class AuditRecord:
             raise wrong
         try:
             found = json.loads(path.read_bytes())
+            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # every text can be shown
             if found["lapwing"] != "audit" or found["format"] != AUDIT_FORMAT:
                 raise wrong
             if any(not isinstance(found[name], kind) for name, kind in _FIELDS.items()):
@@ -49,7 +50,9 @@ class AuditRecord:
             rows = tuple(row for case in found["cases"] for row in _rows(case))
         except (ValueError, LookupError, TypeError, RecursionError):
             raise wrong from None
-        return cls(path.name, found["started"], found["version"], found["passed"], found["verdict"], rows)
+        return cls(
+            _shown(path.name), found["started"], found["version"], found["passed"], found["verdict"], rows
+        )
 
 
 def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:
@@ -59,6 +62,15 @@ def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:
             result = "VIOLATION"
         elif stage["unable"]:
             result = "could not run"
-        measured = stage["measured"]
-        shown = "–" if measured is None else measured if isinstance(measured, str) else f"{measured:.4g}"
-        yield str(case["name"]), str(stage["stage"]), f"{stage['claimed']:.4g}", shown, result
+        claimed, measured = _number(stage["claimed"]), _number(stage["measured"])
+        yield str(case["name"]), str(stage["stage"]), claimed, measured, result
+
+
+def _number(value: float | str | None) -> str:
+    """Return a number as a table shows it. An infinite one is a text in an audit run."""
+    return "–" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _shown(name: str) -> str:
+    """Return the name of a file without letters that no text file can hold."""
+    return name.encode("utf-8", "replace").decode()

@@ -15,6 +15,7 @@ from lapwing.errors import BadParameter
 SUFFIX = ".report.toml"
 NOT_ANSWERED = "Not answered yet"
 LONGEST_ANSWER = 20_000
+JOINERS = "\u200c\u200d\u00ad"  # letters of some scripts need them, and soft hyphens do no harm
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,51 +33,38 @@ class OfficerQuestion:
         return f"{self.table}.{self.key}"
 
 
-QUESTIONS = tuple(
-    OfficerQuestion(*one)
-    for one in (
-        ("deployment", "title", "What is the release called in public?", "summary"),
-        ("deployment", "curator", "Which organisation publishes it?", "summary"),
-        ("deployment", "description", "What is released, in a few sentences?", "summary"),
-        ("deployment", "intended_use", "What are the answers used for?", "summary"),
-        ("deployment", "region", "Which region do the data describe, and whose laws apply?", "summary"),
-        ("deployment", "published", "When was it first published? (YYYY-MM-DD)", "summary"),
-        ("deployment", "author", "Who wrote this file?", "summary"),
-        ("choice", "epsilon", "Why this ε? Who decided it, and what else was considered?", "parameters"),
-        ("choice", "delta", "Why this δ? About how many people are in the data?", "parameters"),
-        ("choice", "unit", "Why is this the right unit: can one person have several ids?", "unit"),
-        ("choice", "bounds", "Where do bounds and rows per unit come from? Not from these data?", "bias"),
-        (
-            "choice",
-            "groups",
-            "Which small groups get less accurate answers, and does it harm them?",
-            "bias",
-        ),
-        (
-            "data",
-            "other_releases",
-            "What else was published from the same data, without this ledger?",
-            "not_protected",
-        ),
-        ("trust", "keys", "Who holds the ledger's keys, the curator's key and the anchors?", "trust"),
-        (
-            "trust",
-            "machine",
-            "Who runs the machine, and who can read its memory and logs?",
-            "side_channels",
-        ),
-        ("access", "who", "Who may ask questions, and how are they told apart?", "access"),
-        ("access", "data", "Who can read the raw data, and how is that controlled?", "access"),
-        ("data", "collection", "How were the data collected? Did people agree?", "collection"),
-        (
-            "data",
-            "minimal",
-            "Which parts of the raw data are not needed, and were they deleted?",
-            "collection",
-        ),
-        ("data", "retention", "When are the raw data deleted?", "collection"),
-    )
-)
+# Table and key in the file, the section of the report, and the words.
+_QUESTIONS = """
+deployment.title summary What is the release called in public?
+deployment.curator summary Which organisation publishes it?
+deployment.description summary What is released, in a few sentences?
+deployment.intended_use summary What are the answers used for?
+deployment.region summary Which region do the data describe, and whose laws apply?
+deployment.published summary When was it first published? (YYYY-MM-DD)
+deployment.author summary Who wrote this file?
+choice.epsilon parameters Why this ε? Who decided it, and what else was considered?
+choice.delta parameters Why this δ? About how many people are in the data?
+choice.unit unit Why is this the right unit: can one person have several ids?
+choice.bounds bias Where do bounds and rows per unit come from? Not from these data?
+choice.groups bias Which small groups get less accurate answers, and does it harm them?
+data.other_releases not_protected What else was published from the same data, without this ledger?
+trust.keys trust Who holds the ledger's keys, the curator's key and the anchors?
+trust.machine side_channels Who runs the machine, and who can read its memory and logs?
+access.who access Who may ask questions, and how are they told apart?
+access.data access Who can read the raw data, and how is that controlled?
+data.collection collection How were the data collected? Did people agree?
+data.minimal collection Which parts of the raw data are not needed, and were they deleted?
+data.retention collection When are the raw data deleted?
+"""
+
+
+def _question(line: str) -> OfficerQuestion:
+    name, section, words = line.split(maxsplit=2)
+    table, _, key = name.partition(".")
+    return OfficerQuestion(table, key, words, section)
+
+
+QUESTIONS = tuple(map(_question, _QUESTIONS.strip().splitlines()))
 
 
 def officer_path(path: Path) -> Path:
@@ -125,6 +113,10 @@ def read_officer(path: Path) -> dict[str, str]:
                 mistakes.add((table, key), f"is no question. {did_you_mean(name, sorted(known))}")
             elif not isinstance(answer, str) or len(answer) > LONGEST_ANSWER:
                 mistakes.add((table, key), f"must be a text in quotes, not too long, not {kind_of(answer)}")
+            elif not all(
+                letter.isprintable() or letter.isspace() or letter in JOINERS for letter in answer
+            ):
+                mistakes.add((table, key), "has a control character. Remove it")
             elif answer.strip():
                 found[name] = " ".join(answer.split())
     published = found.get("deployment.published")

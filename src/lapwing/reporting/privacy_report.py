@@ -7,7 +7,8 @@ of NIST SP 800-226: the guarantee, the algorithms, the deployment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import Any
 
 # Sources of facts. Each number in a report comes from one of the first four.
@@ -33,10 +34,6 @@ class ReportFact:
     source: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"text": self.text, "source": self.source, "values": dict(self.values)}
-
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
@@ -46,11 +43,6 @@ class ReportTable:
     rows: Sequence[Sequence[str]]
     source: str
     values: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        rows = [list(row) for row in self.rows]
-        return {"heads": list(self.heads), "rows": rows, "source": self.source, "values": dict(self.values)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +54,6 @@ class ReportSection:
     topic: str
     facts: Sequence[ReportFact]
     tables: Sequence[ReportTable] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "key": self.key,
-            "title": self.title,
-            "topic": self.topic,
-            "facts": [fact.to_json() for fact in self.facts],
-            "tables": [table.to_json() for table in self.tables],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +83,7 @@ class PrivacyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values with stable names, in a stable order."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "date": self.date,
-            "version": self.version,
-            "sections": [section.to_json() for section in self.sections],
-            "ledger": None if self.ledger is None else dict(self.ledger),
-        }
+        return asdict(self)
 
 
 def value_at(numbers: Any, path: str) -> Any:
@@ -116,3 +91,9 @@ def value_at(numbers: Any, path: str) -> Any:
     for part in path.split("."):
         numbers = numbers[int(part) if isinstance(numbers, list) else part]
     return numbers
+
+
+def total_of(accounts: Sequence[Mapping[str, Any]]) -> tuple[Fraction, Fraction]:
+    """Return the sums of ε and δ of accounts, as somebody who is in all of them may lose."""
+    epsilons, deltas = ([Fraction(repr(one[name])) for one in accounts] for name in ("epsilon", "delta"))
+    return sum(epsilons, Fraction(0)), sum(deltas, Fraction(0))

@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lapwing.ledger.budget_history import float_up
 from lapwing.reporting.officer_file import NOT_ANSWERED
-from lapwing.reporting.privacy_report import PrivacyReport
+from lapwing.reporting.privacy_report import PrivacyReport, total_of
 from lapwing.reporting.subjects import CENTRAL, LOCAL, ReportSubject
 
 
@@ -26,8 +27,7 @@ def registry_record(
         return answers.get(name, NOT_ANSWERED)
 
     accounts = report.ledger["accounts"] if report.ledger else []
-    epsilon = sum(one["epsilon"] for one in accounts) if accounts else float(subject.epsilon)
-    delta = sum(one["delta"] for one in accounts) if accounts else float(subject.delta)
+    epsilon, delta = map(float_up, total_of(accounts) if accounts else (subject.epsilon, subject.delta))
     charged = [one["first_charge"][:10] for one in accounts if one["first_charge"]]
     published = answers.get("deployment.published") or min(charged, default=report.date)
     return {

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from lapwing.plots.html_page import grid, note, page, section
+from lapwing.plots.html_page import grid, note, page, picture, section
 from lapwing.reporting.officer_file import NOT_ANSWERED
 from lapwing.reporting.privacy_report import SOURCES, PrivacyReport, ReportTable
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+_SPECIAL = re.compile(r"([\\*_\[\]|#~$])")
 _STYLE = """
 ul { padding-left: 1.2rem; } li { margin: .35rem 0; }
 .source { color: #666; font-size: .8rem; white-space: nowrap; }
 .report td, .report th { white-space: normal; text-align: left; vertical-align: top; padding-right: 1rem; }
-.report td { overflow-wrap: break-word; } img { max-width: 100%; height: auto; } .open { color: #a33; }
+.report td:last-child { overflow-wrap: anywhere; min-width: 7rem; }
+img { max-width: 100%; height: auto; } .open { color: #a33; }
 @media (max-width: 40rem) { body { margin: 1rem auto; } .report td, .report th { padding-right: .7rem; } }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } h2 { break-after: avoid; }
 tr, li, img { break-inside: avoid; } .wide { overflow: visible; } }
@@ -60,8 +60,8 @@ def _markdown_table(table: ReportTable) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line whose letters mean nothing in Markdown."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """Return a text on one line whose letters mean nothing in Markdown and HTML, but for `code`."""
+    return _SPECIAL.sub(r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
 def html(report: PrivacyReport, pictures: Mapping[str, Sequence[bytes]], *, is_signed: bool) -> bytes:
@@ -77,7 +77,7 @@ def html(report: PrivacyReport, pictures: Mapping[str, Sequence[bytes]], *, is_s
             for table in one.tables
         ]
         topic = note(f"SP 800-226: {one.topic}") if one.topic else ""
-        images = [_image(svg, one.title) for svg in pictures.get(one.key, ())]
+        images = [picture(svg, one.title) for svg in pictures.get(one.key, ())]
         parts.append(section(one.title, topic, f"<ul>{facts}</ul>", *images, *tables))
     return page(report.title, [*parts, "<hr>", note(LEGEND)], more_style=_STYLE)
 
@@ -93,7 +93,3 @@ def _coded(text: str) -> str:
 
 def _openness(text: str) -> str:
     return " class=open" if text.endswith(f"{NOT_ANSWERED}.") else ""
-
-
-def _image(svg: bytes, title: str) -> str:
-    return f'<p><img alt="{escape(title)}" src="data:image/svg+xml;base64,{b64encode(svg).decode()}"></p>'

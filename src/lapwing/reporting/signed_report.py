@@ -79,12 +79,8 @@ class LedgerEvidence:
 
 
 _NO_EVIDENCE: dict[str, Any] = {
-    "ledger": None,
-    "key": None,
-    "names": [],
-    "statement_digest": None,
-    "statement": [],
-}
+    "ledger": None, "key": None, "names": [], "statement_digest": None, "statement": [],
+}  # fmt: skip
 
 
 def signed_bytes(
@@ -138,18 +134,12 @@ class VerifiedReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values with stable names."""
+        names = ("form", "title", "date", "version", "ledger", "key", "key_was_given", "entries")
         return {
             "kind": "report",
             "good": not self.findings,
             "findings": list(self.findings),
-            "form": self.form,
-            "title": self.title,
-            "date": self.date,
-            "version": self.version,
-            "ledger": self.ledger,
-            "key": self.key,
-            "key_was_given": self.key_was_given,
-            "entries": self.entries,
+            **{name: getattr(self, name) for name in names},
             "seal": self.head and seal_fields(self.head)[:4],
         }
 
@@ -176,12 +166,7 @@ def verify_report(
         BadParameter: The file is no report, or the key is not of the right form.
     """
     wanted = None if key is None else public_key(key)
-    place = Path(path)
-    if not place.is_file():
-        raise BadParameter("file", f"there is none at {path}")
-    if place.stat().st_size > LARGEST_REPORT:
-        raise BadParameter("file", "is too large for a report")
-    content = place.read_bytes()
+    content = _read(Path(path), LARGEST_REPORT)
     if not is_report(content):
         raise BadParameter("file", f"{path} is no report, or was changed")
     page, fields = _parsed(content)
@@ -190,23 +175,21 @@ def verify_report(
             str(path), "", "", "", "", "", "", key is not None, 0,
             ("the report is not what was written: its bytes are not those of a report",),
         )  # fmt: skip
-    beside = None if statement is None else statement.read_bytes()
+    beside = None if statement is None else _read(statement, LARGEST_STATEMENT)
     check = _ReportCheck(fields, page, wanted, beside)
-    findings = tuple(check.run())
-    report = fields["report"]
+    findings, report = tuple(check.run()), fields["report"]
     return VerifiedReport(
-        where=str(path),
-        form=fields["form"],
-        title=f"{report['kind']} {report['name']}",
-        date=report["date"],
-        version=report["version"],
-        ledger=fields["ledger"] or "",
-        key=fields["key"] or "",
-        key_was_given=key is not None,
-        entries=check.entries,
-        findings=findings,
-        head=check.head,
-    )
+        str(path), fields["form"], f"{report['kind']} {report['name']}", report["date"], report["version"],
+        fields["ledger"] or "", fields["key"] or "", key is not None, check.entries, findings, check.head,
+    )  # fmt: skip
+
+
+def _read(path: Path, largest: int) -> bytes:
+    if not path.is_file():
+        raise BadParameter("file", f"there is none at {path}")
+    if path.stat().st_size > largest:
+        raise BadParameter("file", f"{path} is too large")
+    return path.read_bytes()
 
 
 def _parsed(content: bytes) -> tuple[bytes, dict[str, Any] | None]:
@@ -218,6 +201,8 @@ def _parsed(content: bytes) -> tuple[bytes, dict[str, Any] | None]:
         fields = json.loads(text if begin < 0 else text.removeprefix(_BEGIN).removesuffix(_END))
         again = _text(fields).encode() if begin < 0 else _comment(fields)
         if again != rest or tuple(fields) != _FIELDS or not _has_form(fields):
+            return page, None
+        if (begin < 0) != (fields["form"] == JSON):  # the signature of a JSON report covers no page
             return page, None
     except _MALFORMED:
         return page, None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lapwing.config.toml_text import read_toml
 from lapwing.config.values import is_postgres
@@ -18,9 +18,14 @@ from lapwing.core.explanation import explain
 from lapwing.errors import BadParameter
 from lapwing.reporting.privacy_report import FILE, ReportFact, ReportTable
 
+if TYPE_CHECKING:
+    from lapwing.sql.policy import Policy
+
 Facts = Mapping[str, Sequence[ReportFact]]
 Tables = Mapping[str, Sequence[ReportTable]]
 CENTRAL, LOCAL, FEDERATED = "Central", "Local", "Federated"
+ADD_OR_REMOVE, REPLACE = "add or remove one unit", "replace one unit"
+NO_LEDGER = "there is no ledger where the file names one: it was not used yet, or its ledger was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,6 @@ class ReportSubject:
 
     kind: str
     name: str
-    path: Path
     epsilon: Fraction
     delta: Fraction
     unit: str
@@ -62,11 +66,6 @@ class ReportSubject:
     account: str = ""
     data: str = ""
     why_no_ledger: str = ""
-
-    def with_facts(self, more: Facts) -> ReportSubject:
-        """Return the subject with further facts."""
-        keys = dict.fromkeys((*self.facts, *more))
-        return replace(self, facts={key: (*self.facts.get(key, ()), *more.get(key, ())) for key in keys})
 
 
 def subject_of(path: Path) -> ReportSubject:
@@ -98,102 +97,87 @@ def said(text: str, **values: Any) -> ReportFact:
     return ReportFact(text, FILE, values)
 
 
+def _spent(text: str, epsilon: Fraction, delta: Fraction) -> ReportFact:
+    pair = f"ε {short_up(epsilon)}, δ {short_up(delta)}"
+    return said(text.format(pair), epsilon=float(epsilon), delta=float(delta))
+
+
 def _policy(path: Path) -> ReportSubject:
     from lapwing.sql.policy import block_rule_text  # noqa: PLC0415 (slow)
     from lapwing.sql.policy_file import load_policy  # noqa: PLC0415
     from lapwing.sql.policy_ledger import account_label, unit_of  # noqa: PLC0415
 
     policy = load_policy(path)
-    private = [table for table in policy.tables.values() if not table.is_public]
-    public = [table.name for table in policy.tables.values() if table.is_public]
     columns = [
         (table.name, column.name, kind_words(column.kind))
-        for table in private
+        for table in policy.tables.values()
         for column in table.columns.values()
+        if not table.is_public
     ]
-    not_protected = [
-        said(f"The public table {name} is used as it is: its rows are protected by nothing.")
-        for name in public
-    ]
-    not_protected += [
-        said(f"The size of table {table.name} is declared public: {table.rows:,} rows.", rows=table.rows)
-        for table in private
-        if table.rows is not None
-    ]
-    shared = (
-        f'All data of the population "{policy.population}" in this ledger spend from one account.'
-        if policy.population
-        else "No population is declared. Data about the same people in another ledger have another budget, "
-        "and losses add up."
-    )
-    blocks = block_rule_text(policy)
+    heads = ("table", "column", "public by declaration")
     return ReportSubject(
         kind="policy",
         name=policy.name,
-        path=path,
         epsilon=policy.epsilon,
         delta=policy.delta,
         unit=unit_of(policy).value,
-        neighbours="add or remove one unit",
+        neighbours=ADD_OR_REMOVE,
         model=CENTRAL,
         product="SQL queries",
         is_interactive=True,
         arguments=(("questions in SQL", "query"), ("which rows of a person count", "ranks")),
-        facts={
-            "parameters": [
-                said(
-                    f"The policy declares ε {short_up(policy.epsilon)}, δ {short_up(policy.delta)} for "
-                    "life. Raises are in the ledger.",
-                    epsilon=float(policy.epsilon),
-                    delta=float(policy.delta),
-                )
-            ],
-            "unit": [
-                *(
-                    said(
-                        f"Rows of each unit that are used in table {table.name}: at most "
-                        f"{table.rows_per_unit:,}.",
-                        rows_per_unit=table.rows_per_unit,
-                    )
-                    for table in private
-                ),
-                said(f"The units are divided into blocks: {blocks}. Each block has the whole budget.")
-                if blocks
-                else said("All units are in one block."),
-                said(
-                    "Ids that differ only in outer spaces and ASCII case are one person."
-                    if policy.folds_ids
-                    else "Ids are compared exactly. If one person has two ids, each is protected by itself."
-                ),
-            ],
-            "not_protected": [*not_protected, said(shared)],
-            "access": [
-                said(
-                    f"{len(policy.quotas):,} quotas limit what analysts may newly spend.",
-                    quotas=len(policy.quotas),
-                )
-                if policy.quotas
-                else said("No analyst has a quota: the budget of the data is the only limit."),
-                said(
-                    "An answer that one analyst paid for is given to all."
-                    if policy.shares_answers
-                    else "A stored answer is given to the analyst who paid for it."
-                ),
-                said(
-                    f"After {policy.failures} failed questions an analyst is told nothing more until the "
-                    "curator has looked.",
-                    failures=policy.failures,
-                ),
-            ],
-        },
-        tables={
-            "not_protected": [ReportTable(("table", "column", "public by declaration"), columns, FILE)]
-        },
+        facts=_policy_facts(policy, block_rule_text(policy)),
+        tables={"not_protected": [ReportTable(heads, columns, FILE)]},
         ledger=LedgerAddress(policy.ledger, policy.ledger_keys, policy.ledger_anchor),
         account=account_label(policy),
         data=policy.name,
-        why_no_ledger="the policy was not used yet: there is no ledger",
+        why_no_ledger=NO_LEDGER,
     )
+
+
+def _policy_facts(policy: Policy, blocks: str) -> Facts:
+    unit, exposed = [], []
+    for table in policy.tables.values():
+        if table.is_public:
+            exposed.append(
+                said(f"The public table {table.name} is used as it is: its rows are not protected.")
+            )
+            continue
+        used, rows = table.rows_per_unit, table.rows
+        text = f"Rows of each unit that are used in table {table.name}: at most {used:,}."
+        unit.append(said(text, rows_per_unit=used))
+        if rows is not None:
+            exposed.append(
+                said(f"The size of table {table.name} is declared public: {rows:,} rows.", rows=rows)
+            )
+    divided = f"The units are divided into blocks: {blocks}. Each block has the whole budget."
+    ids = "Ids are compared exactly. If one person has two ids, each is protected by itself."
+    if policy.folds_ids:
+        ids = "Ids that differ only in outer spaces and ASCII case are one person."
+    people = "No population is declared. Data about the same people in another ledger have another budget, "
+    people += "and losses add up."
+    if policy.population:
+        people = f'All data of the population "{policy.population}" in this ledger spend from one account.'
+    quotas = f"Quotas that limit what analysts may newly spend: {len(policy.quotas):,}."
+    if not policy.quotas:
+        quotas = "No analyst has a quota: the budget of the data is the only limit."
+    stored = "A stored answer is given to the analyst who paid for it."
+    if policy.shares_answers:
+        stored = "An answer that one analyst paid for is given to all."
+    failed = (
+        f"After {policy.failures} failed questions an analyst gets no answers until the curator has looked."
+    )
+    declared = "The policy declares {} for life. Raises are in the ledger."
+    return {
+        "parameters": [_spent(declared, policy.epsilon, policy.delta)],
+        "unit": [*unit, said(divided if blocks else "All units are in one block."), said(ids)],
+        "not_protected": [*exposed, said(people)],
+        "access": [
+            said(quotas, quotas=len(policy.quotas)),
+            said(stored),
+            said(failed, failures=policy.failures),
+        ],
+    }
 
 
 def kind_words(kind: Any) -> str:
@@ -202,10 +186,8 @@ def kind_words(kind: Any) -> str:
 
     match kind:
         case Numeric(step, int(first), int(last)):
-            return (
-                f"{kind.value(first)} to {kind.value(last)} in steps of {short(float(step))}; others are "
-                "clamped"
-            )
+            steps = f"in steps of {short(float(step))}; others are clamped"
+            return f"{kind.value(first)} to {kind.value(last)} {steps}"
         case Moment(_, first, last, _):
             return f"{kind.value(first)} to {kind.value(last)}; others are clamped"
         case Choice(values):
@@ -229,10 +211,10 @@ def _survey(path: Path) -> ReportSubject:
     ]
     facts = {
         "parameters": [
-            said(
-                f"One respondent loses at most ε {short_up(made.epsilon)} by all questions of this "
-                "survey, with δ 0.",
-                epsilon=float(made.epsilon),
+            _spent(
+                "One respondent loses at most {} by all questions of this survey.",
+                made.epsilon,
+                Fraction(0),
             ),
             said(
                 f"A respondent may lose ε {short_up(survey.lifetime)} over all surveys of this ledger.",
@@ -242,19 +224,18 @@ def _survey(path: Path) -> ReportSubject:
             *([said(made.warning)] if made.warning else []),
         ],
         "unit": [said("All answers of one respondent are protected together.")],
+        "collection": [said(f"The survey ends {survey.stops}.")],
         "not_protected": [
-            said("That somebody was invited, and that they sent a report, is not hidden by the coins."),
-            said(f"The survey ends {survey.stops}."),
+            said("That somebody was invited, and that they sent a report, is not hidden by the coins.")
         ],
     }
     return ReportSubject(
         kind="survey",
         name=survey.name,
-        path=path,
         epsilon=made.epsilon,
         delta=Fraction(0),
         unit="person",
-        neighbours="replace one unit",
+        neighbours=REPLACE,
         model=LOCAL,
         product="Summary statistics",
         is_interactive=False,
@@ -267,7 +248,7 @@ def _survey(path: Path) -> ReportSubject:
         tables={"mechanisms": [ReportTable(("question", "kind", "randomizer", "ε"), rows, FILE)]},
         ledger=LedgerAddress(survey.ledger, survey.ledger_keys, survey.ledger_anchor),
         account=RESPONDENTS_ACCOUNT,
-        why_no_ledger="nobody was invited yet: the survey has no ledger",
+        why_no_ledger=NO_LEDGER,
     )
 
 
@@ -287,11 +268,10 @@ def _consortium(path: Path) -> ReportSubject:
     return ReportSubject(
         kind="consortium",
         name=found.name,
-        path=path,
         epsilon=needs.epsilon,
         delta=needs.delta,
         unit="row" if plan.is_local else "person",
-        neighbours="replace one unit" if plan.is_local else "add or remove one unit",
+        neighbours=REPLACE if plan.is_local else ADD_OR_REMOVE,
         model=LOCAL if plan.is_local else FEDERATED,
         product="Summary statistics",
         is_interactive=False,
@@ -300,14 +280,7 @@ def _consortium(path: Path) -> ReportSubject:
             ("shares of noise", "noise_shares"),
         ),
         facts={
-            "parameters": [
-                said(
-                    f"One run costs each person at most ε {short_up(needs.epsilon)}, δ "
-                    f"{short_up(needs.delta)}.",
-                    epsilon=float(needs.epsilon),
-                    delta=float(needs.delta),
-                )
-            ],
+            "parameters": [_spent("One run costs each person at most {}.", needs.epsilon, needs.delta)],
             "unit": [
                 said(
                     f"A person may have rows at {needs.people_at} of the members.",
@@ -328,8 +301,11 @@ def _consortium(path: Path) -> ReportSubject:
     )
 
 
-def _of_policy(path: Path, subject: ReportSubject, more: Facts, **changes: Any) -> ReportSubject:
-    return replace(subject.with_facts(more), path=path, **changes)
+def _of_policy(policy: Path, more: Facts, **changes: Any) -> ReportSubject:
+    """Return the policy's subject with further facts and other fields."""
+    subject = _policy(policy)
+    facts = {key: (*subject.facts.get(key, ()), *more.get(key, ())) for key in (*subject.facts, *more)}
+    return replace(subject, facts=facts, **changes)
 
 
 def _pipeline(path: Path) -> ReportSubject:
@@ -338,8 +314,7 @@ def _pipeline(path: Path) -> ReportSubject:
     pipeline = load_pipeline(path)
     schedule = pipeline.schedule
     return _of_policy(
-        path,
-        _policy(pipeline.stream),
+        pipeline.stream,
         {
             "mechanisms": [
                 said(f"Trainer: {pipeline.trainer.kind}. Validator: {pipeline.validator.measure}."),
@@ -369,23 +344,28 @@ def _pipeline(path: Path) -> ReportSubject:
 
 def _release(path: Path) -> ReportSubject:
     from lapwing.publish.bundle.privacy_page import fact_lines  # noqa: PLC0415
-    from lapwing.publish.release_file import CENSUS, load_release  # noqa: PLC0415
+    from lapwing.publish.release_file import load_release  # noqa: PLC0415
 
     file = load_release(path)
-    is_census = file.method == CENSUS
     return _of_policy(
-        path,
-        _policy(file.policy),
+        file.policy,
         {
             "mechanisms": [said(f"Method: {file.method}.")],
             "not_protected": [said(f"Public fact: {line}.") for line in fact_lines(file)],
         },
         kind="release",
         name=file.name,
-        product="Summary statistics" if is_census else "Synthetic data",
         is_interactive=False,
-        arguments=(("census tables", "census") if is_census else ("synthetic tables", "publish"),),
+        **_published(file.method),
     )
+
+
+def _published(method: str) -> dict[str, Any]:
+    is_census = method == "census"
+    return {
+        "product": "Summary statistics" if is_census else "Synthetic data",
+        "arguments": (("census tables", "census") if is_census else ("synthetic tables", "publish"),),
+    }
 
 
 def _bundle(path: Path) -> ReportSubject:
@@ -399,20 +379,17 @@ def _bundle(path: Path) -> ReportSubject:
             "what", f"{path} is not what was released: {found.findings[0]}. Ask the publisher"
         )
     privacy = manifest["privacy"]
-    is_census = manifest["method"] == "census"
     rho, delta = Fraction(privacy["rho"]), Fraction(privacy["delta"])
     return ReportSubject(
         kind="bundle",
         name=manifest["name"],
-        path=path,
         epsilon=Fraction(privacy["epsilon"]),
         delta=delta,
         unit=privacy["unit"],
-        neighbours="add or remove one unit",
+        neighbours=ADD_OR_REMOVE,
         model=CENTRAL,
-        product="Summary statistics" if is_census else "Synthetic data",
         is_interactive=False,
-        arguments=(("census tables", "census") if is_census else ("synthetic tables", "publish"),),
+        **_published(manifest["method"]),
         facts={
             "parameters": [
                 said(
@@ -422,7 +399,8 @@ def _bundle(path: Path) -> ReportSubject:
                 ),
                 said(
                     f"It was charged in entry {manifest['charge']} of ledger {manifest['ledger']}; the "
-                    "bundle holds the proofs, and they were checked for this report.",
+                    "bundle holds the proofs, and they were checked for this report with the key in the "
+                    f"bundle, {manifest['key']}. Compare it with the publisher's.",
                     charge=manifest["charge"],
                 ),
             ],
@@ -431,8 +409,7 @@ def _bundle(path: Path) -> ReportSubject:
             "not_protected": [
                 *(said(f"Public fact: {line}.") for line in privacy["facts"]),
                 said(
-                    "Other releases from the same ledger add up with this one; the bundle does not know "
-                    "them."
+                    "Other releases from the same ledger add up with this one. The bundle has none of them."
                 ),
             ],
         },

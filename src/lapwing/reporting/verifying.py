@@ -43,7 +43,7 @@ def verify_anything(
             with working("checking the bundle"):
                 return verify_bundle(path, key=key)
         if not path.is_file():
-            raise BadParameter("what", f"there is nothing at {where}")
+            raise BadParameter("what", f"there is no file or folder {where}")
         if _looks_like_report(path):
             with working("checking the report"):
                 return verify_report(path, key=key, statement=statement)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,7 @@ from lapwing.ledger import Ledger
 from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.ledger.data_sets import find_data_set
 from lapwing.ledger.publishing import export_statement, principal_names
+from lapwing.ledger.request_log import OTHERS
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.reporting.ledger_numbers import ledger_numbers
 from lapwing.reporting.officer_file import officer_path, read_officer
@@ -21,7 +22,7 @@ from lapwing.reporting.privacy_report import PrivacyReport
 from lapwing.reporting.rendering import html, markdown
 from lapwing.reporting.sections import ReportInputs, build_report
 from lapwing.reporting.signed_report import HTML, JSON, MARKDOWN, LedgerEvidence, signed_bytes
-from lapwing.reporting.subjects import LedgerAddress, ReportSubject, subject_of
+from lapwing.reporting.subjects import LOCAL, LedgerAddress, ReportSubject, subject_of
 
 # Accounts of one analyst or one pipeline, within the account of the data: no other people's.
 _PARTS = (": quota of ", ": share of ")
@@ -81,18 +82,12 @@ def make_report(
     subject = subject_of(Path(path))
     answers = read_officer(officer_path(Path(path)))
     runs = [AuditRecord.read(one) for one in audits]
-    known = {
-        "subject": subject,
-        "date": date,
-        "version": version("lapwing"),
-        "answers": answers,
-        "audits": runs,
-    }
+    inputs = ReportInputs(subject, date, version("lapwing"), answers, runs)
     address = subject.ledger
     if address is None or not address.is_there:
         if since is not None:
             raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
-        return MadeReport(build_report(ReportInputs(**known)), subject, answers, None, {})  # type: ignore[arg-type]
+        return MadeReport(build_report(inputs), subject, answers, None, {})
     with _opened(address) as ledger:
         labels = _accounts(ledger, subject)
         roots = [ledger.account(label) for label in labels]
@@ -108,8 +103,8 @@ def make_report(
             and one.label not in labels
             and not any(part in one.label for part in _PARTS)
         ]
-        inputs = ReportInputs(
-            **known,  # type: ignore[arg-type]
+        inputs = replace(
+            inputs,
             numbers=numbers,
             ledger_id=ledger.id,
             key=ledger.keys.signing.public.hex(),
@@ -119,7 +114,7 @@ def make_report(
         )
         names = [root.name for root in roots] + people
         evidence = LedgerEvidence(ledger.id, ledger.keys.signing, statement, names)
-        pictures = {"spending": _drawn(ledger, labels)} if draw else {}
+        pictures = {"spending": _drawn(ledger, labels, subject.model == LOCAL)} if draw else {}
         return MadeReport(build_report(inputs), subject, answers, evidence, pictures)
 
 
@@ -144,8 +139,11 @@ def _statement(ledger: Ledger) -> bytes:
         return path.read_bytes()
 
 
-def _drawn(ledger: Ledger, labels: Sequence[str]) -> list[bytes]:
-    """Return a picture of spending over time for each account; none without the extra `plots`."""
+def _drawn(ledger: Ledger, labels: Sequence[str], is_of_people: bool) -> list[bytes]:
+    """Return a picture of spending over time for each account; none without the extra `plots`.
+
+    Blocks of single people are not named: a name is a hash that follows the person through the files.
+    """
     try:
         from lapwing.plots.spending import spending  # noqa: PLC0415
         from lapwing.plots.style import save  # noqa: PLC0415
@@ -154,7 +152,11 @@ def _drawn(ledger: Ledger, labels: Sequence[str]) -> list[bytes]:
         with TemporaryDirectory(prefix="lapwing-report-") as folder:
             for label in labels:
                 path = Path(folder) / "spending.svg"
-                save(spending(BudgetHistory.of(ledger, label)), path)
+                course = BudgetHistory.of(ledger, label)
+                if is_of_people:
+                    names = [name if name == OTHERS else "one person" for name in course.blocks]
+                    course = replace(course, blocks=tuple(names))
+                save(spending(course), path)
                 found.append(path.read_bytes())
         return found
     except ModuleNotFoundError:

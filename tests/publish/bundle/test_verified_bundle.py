@@ -318,3 +318,25 @@ def test_small_numbers_of_an_honest_bundle_are_read() -> None:
     assert verified_bundle._DECIMAL.fullmatch(short_up(Fraction(123456, 10**12), 9))
     with pytest.raises(ValueError, match="short positive fraction"):
         exact_text("0")
+
+
+def test_the_manifest_has_one_spelling(tmp_path: Path) -> None:
+    """Neither capital letters in the signature nor another order of the fields are what was written."""
+    bundle = copied_bundle("rows", tmp_path)
+    path = bundle / MANIFEST
+    good = json.loads(path.read_text())
+
+    def write(manifest: dict[str, Any]) -> None:
+        path.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+    write({**good, "signature": good["signature"].upper()})
+    assert "not of its form" in verify_bundle(bundle).findings[0]
+    turned = {**good, "files": dict(reversed(good["files"].items()))}
+    for other in (dict(sorted(good.items())), turned):
+        write(other)
+        with pytest.raises(BadParameter, match="another order"):
+            verify_bundle(bundle)
+    write({**good, "privacy": dict(reversed(good["privacy"].items()))})
+    assert "other fields" in verify_bundle(bundle).findings[0]
+    write(good)
+    assert verify_bundle(bundle).findings == ()

@@ -2,7 +2,8 @@
 
 Claim    a bundle that passes has exactly the files that the ledger's holder signed, byte for byte.
 Because  the manifest has the SHA-256 digest of every other file, and the signature covers its values. Its
-         bytes are the only ones that stand for these values: a field cannot be written twice.
+         bytes are the only ones that stand for these values: fields have one order, none is written
+         twice, and the signature has lower-case digits.
 Test     tests/publish/bundle/test_verified_bundle.py
 """
 
@@ -20,6 +21,7 @@ from typing import Any
 
 from lapwing.config.values import kind_of
 from lapwing.errors import BadParameter, Unavailable
+from lapwing.ledger.accountant.forms import is_hex
 from lapwing.ledger.budget_history import float_up
 from lapwing.ledger.keys import good_signature
 from lapwing.storage.private_file import sync_to_disk
@@ -122,8 +124,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     for name, kind in _FIELDS.items():
         if type(manifest.get(name)) is not kind:
             raise BadParameter("folder", f"{path}: {name} is {kind_of(manifest.get(name))}")
-    if set(manifest) != set(_FIELDS):
-        raise BadParameter("folder", f"{path} has other fields than a bundle has")
+    if tuple(manifest) != tuple(_FIELDS) or list(manifest["files"]) != sorted(manifest["files"]):
+        raise BadParameter("folder", f"{path} has other fields, or another order, than a bundle has")
     if _text(manifest).encode("utf-8", "surrogatepass") != text:
         raise BadParameter(
             "folder", f"{path} was written by something else: its bytes are not those of a bundle"
@@ -136,11 +138,10 @@ def signature_findings(manifest: Mapping[str, Any], key: str | None) -> Iterator
     if key is not None and manifest["key"] != key:
         yield "the bundle is signed with another key than the one that was given"
         return
-    try:
-        own, signature = bytes.fromhex(manifest["key"]), bytes.fromhex(manifest["signature"])
-    except ValueError:
+    if not is_hex(manifest["key"], 64) or not is_hex(manifest["signature"], 128):
         yield "the key or the signature of the bundle is not of its form"
         return
+    own, signature = bytes.fromhex(manifest["key"]), bytes.fromhex(manifest["signature"])
     if not good_signature(own, signed_message(manifest), signature):
         yield "the signature does not fit: bundle.json was changed after it was signed"
 

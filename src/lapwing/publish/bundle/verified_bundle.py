@@ -76,7 +76,7 @@ REQUIRED = {
     MEASUREMENTS, DICTIONARY, RELEASE_FILE, CHARGE_PROOF, ANSWER_PROOF, "dictionary.md", "privacy.md",
     "report.html", "README.md",
 }  # fmt: skip
-STATED = {"unit", "neighbours", "rows_per_unit", "rho", "epsilon", "delta", "facts"}
+STATED = ("unit", "neighbours", "rows_per_unit", "rho", "epsilon", "delta", "facts")  # in this order
 MOST_TABLE_ROWS = 60_000_000
 TIES = Fraction(2, 1000)  # the share of rows that whole tables may place differently on another processor
 _LEVEL = re.compile(rf"{TABLES}/[A-Za-z_][A-Za-z0-9_]*\.(csv|parquet)")
@@ -220,7 +220,7 @@ def _loss(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         exact_text(privacy["delta"]),
         load_release(place / RELEASE_FILE),
     )
-    if set(privacy) != STATED or privacy["neighbours"] != NEIGHBOURS.format(unit=privacy["unit"]):
+    if tuple(privacy) != STATED or privacy["neighbours"] != NEIGHBOURS.format(unit=privacy["unit"]):
         yield "the bundle states its privacy with other fields or other words than a bundle does"
     if delta != file.delta or privacy["facts"] != fact_lines(file):
         yield "the δ or the public facts that the bundle states are not those of the release file"

@@ -163,12 +163,12 @@ EXPLAINED: dict[str, str] = {
     f"{_SHARES_DELTA}: (law.paid + uneven).exp() * continuous_delta(left, law.ratio) -> "
     "(law.paid + uneven).exp() /": _LARGER,
     f"{_SHARES_DELTA}: 2 -> 1": _UNEVEN,
-    "core/order_statistics.py: RankRuns.of: 1 -> 2": "one more candidate above the last one, and it is public",
+    "core/order_statistics.py: RankRuns.of: 1 -> 2": "one more public candidate, above the last one",
     "core/order_statistics.py: RankRuns.choose: 1 -> 2": "draws two numbers, and takes the first",
     "core/partition_selection.py: PartitionSelection.keep_probability: 1 -> 2": "certain in either case",
-    "core/sensitivity.py: Sensitivity.in_steps: 2 -> 3": "a distance of 1 step or more can only become larger",
-    "core/losses.py: GaussianNoise.renyi_units: 2 * squared.denominator -> 2": "charges more if the squared "
-    "distance is a fraction",
+    "core/sensitivity.py: Sensitivity.in_steps: 2 -> 3": "a distance of at least 1 can only grow",
+    "core/losses.py: GaussianNoise.renyi_units: 2 * squared.denominator -> 2": "charges more, if the "
+    "squared distance is a fraction",
     "sql/noising.py: _split: 0 -> 1": "the ε of a choice, in a question without choices: nobody reads it",
     "sql/noising.py: _gaussian: dimension * len(part.numbers) -> dimension": "ρ does not depend on the "
     "dimension, and the sampler counts its values itself",

@@ -64,7 +64,7 @@ def test_odds_grow_by_e_to_the_epsilon(found: Shown) -> None:
         assert row["even odds become at most (to 1)"] == pytest.approx(factor)
         after = row["1\u00a0% becomes at most"]
         assert after / (1 - after) == pytest.approx(factor * 0.01 / 0.99)
-    assert "even odds (1 : 1) can become 20.1 : 1 at most" in found.headline
+    assert "even odds (1 : 1) that you are in it can become 20.1 : 1 at most" in found.headline
 
 
 def test_published_figures_are_labelled_as_such(found: Shown) -> None:

@@ -227,8 +227,8 @@ def local_lower_bound(epsilon: Fraction, n: int) -> float:
 
     Claim    the root mean square error of every estimate of the share of n people is at least
              √(p (1 - p) / n), with p = e^ε / (e^ε + 1).
-    Because  after all messages the truths are still independent, and each is believed with a probability
-             in [1 - p, p], so its variance is at least p (1 - p).
+    Because  people share no secrets, so after all messages the truths are still independent, and each
+             is believed with a probability in [1 - p, p]: its variance is at least p (1 - p).
     Test     tests/show/chapters/test_nobody_trusted.py::test_the_lower_bound_is_the_doubt_that_is_left
     """
     p = 1 / (1 + math.exp(-float(epsilon)))

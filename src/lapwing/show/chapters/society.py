@@ -43,7 +43,7 @@ def _choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
     daily = max((one for one in PUBLISHED if one.period == "each day"), key=lambda one: one.epsilon)
     return Shown(
         headline=f"At ε {short(float(epsilon))} the count of a block is off by {chosen[2]:.2g} people on "
-        f"average, and even odds (1 : 1) can become {odds_up(factor)} : 1 at most",
+        f"average, and even odds (1 : 1) that you are in it can become {odds_up(factor)} : 1 at most",
         sentences=(
             f"The example's town has {sizes[0]:,.0f} invented people. One release publishes all counts of "
             "sex and stage of life for the town, its districts and its blocks. Its plan tells the expected "
@@ -119,18 +119,16 @@ def _town_errors(
 
     Sizes are people of the town, of a district and of a block. Parks, where nobody lives, do not count.
     """
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
+    from lapwing.audit.attacks.temporary_gate import temporary_folder
     from lapwing.core.conversions import largest_rho
     from lapwing.examples.town import DISTRICTS, TOWN_CENSUS, TOWN_PEOPLE, write_town
     from lapwing.publish.census.census_release import expected_errors
     from lapwing.publish.publication import Publication
 
     found = []
-    with TemporaryDirectory() as folder:
-        write_town(Path(folder))
-        with Publication.open(Path(folder) / TOWN_CENSUS, analyst="reader", threads=1) as release:
+    with temporary_folder() as folder:
+        write_town(folder)
+        with Publication.open(folder / TOWN_CENSUS, analyst="reader", threads=1) as release:
             census = release.census
             assert census is not None
             assert census.spine.levels == _LEVELS
@@ -138,7 +136,7 @@ def _town_errors(
                 progress(done, len(epsilons))
                 errors = expected_errors(census, largest_rho(epsilon, delta))
                 found.append(_TownErrors(epsilon, tuple(level["total"] for level in errors)))
-        blocks = (Path(folder) / "blocks.csv").read_text(encoding="utf-8").count(",false\n")
+        blocks = (folder / "blocks.csv").read_text(encoding="utf-8").count(",false\n")
     progress(len(epsilons), len(epsilons))
     return found, (TOWN_PEOPLE, TOWN_PEOPLE / DISTRICTS, TOWN_PEOPLE / blocks)
 

@@ -60,7 +60,7 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
             f"{posterior_text(exp_up(epsilon))}.",
             "ε itself is not the probability that you are identified: a belief about you also depends on "
             "what was known before.",
-            "This is the loss of one answer. The ε of all answers about you add up "
+            "This is the loss of one answer. The ε of all answers about you adds up "
             "(`lapwing show adding-up`).",
         ),
         tables=(

@@ -11,7 +11,7 @@ from lapwing.show.chapters import topics
 from lapwing.show.topic import Shown, to_json
 
 # Parameters at which a topic takes less than a second. The others are quick at their defaults.
-SMALL: dict[str, dict[str, int]] = {
+SMALL: dict[str, dict[str, Any]] = {
     "many-numbers": {"k": 10},
     "network-choice": {"n": 200},
     "per-person": {"n": 4, "months": 4},

@@ -42,7 +42,7 @@ def test_one_epsilon_for_all_data_waits_longest() -> None:
 
 def test_too_few_rows_say_what_to_do() -> None:
     topic = topics()["data-needed"]
-    few = {"runs": 1, "rows": 4_000, "epsilon": "1/1000", "eta": "1/20"}
+    few = {"runs": "1", "rows": "4000", "epsilon": "1/1000", "eta": "1/20"}
     found = topic.compute({name: Fraction(one) for name, one in few.items()}, False, lambda _, __: None)
     assert "take more rows" in found.headline
     assert found.picture().axes

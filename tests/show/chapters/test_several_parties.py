@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from support.shown import column, shown
 @pytest.mark.parametrize(
     "changed", [{}, {"protocol": 1, "coalition": 13}, {"protocol": 2, "members": 4, "coalition": 24}]
 )
-def test_a_coalition_has_inputs_coins_messages_and_broadcasts(changed: Mapping[str, int]) -> None:
+def test_a_coalition_has_inputs_coins_messages_and_broadcasts(changed: Mapping[str, Any]) -> None:
     found = shown("coalition-view", **changed)
     kinds = column(found, "kind", 0)
     assert {"input", "coin", "broadcast"} <= set(kinds)

@@ -325,7 +325,7 @@ CHAPTER = Chapter(
             parameters=(
                 Parameter("epsilon", Fraction(1), Fraction(1, 10), Fraction(10), "the ε of a block"),
                 Parameter(
-                    "load", Fraction(1, 2), Fraction(1, 20), Fraction(2),
+                    "load", Fraction(1, 2), Fraction(1, 20), Fraction(1),
                     "the most pipelines that arrive each hour",
                 ),
                 Parameter(
@@ -337,7 +337,7 @@ CHAPTER = Chapter(
                     "the blocks that it needs besides at ε 1, for the noise (the full version measures it)",
                 ),
                 Parameter(
-                    "hours", Fraction(200), Fraction(50), Fraction(500), "the simulated hours",
+                    "hours", Fraction(200), Fraction(50), Fraction(300), "the simulated hours",
                     is_whole=True,
                 ),
             ),

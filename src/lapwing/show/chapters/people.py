@@ -275,7 +275,8 @@ def _name_ends(axes: Axes, at: float, ends: tuple[float, float]) -> None:
     if high - low < 0.07:  # two texts would overlap
         side, shift = ("right", -7.0) if at > 50 else ("left", 7.0)
         text = f"{percent_down(low)} to {percent_up(high)}"
-        note_beside(axes, text, (at, 100 * high), (shift, 0), ha=side, va="center", size=9.5)
+        up = 9.0 if high < 0.5 else -9.0
+        note_beside(axes, text, (at, 100 * high), (shift, up), ha=side, va="center", size=9.5)
         return
     top_left, bottom_right = at > 25, at < 75
     for text, end, is_left, up in (

@@ -149,7 +149,10 @@ def _draw(
         axes.plot(shares[:1], [100], "o", color=PURPLE, clip_on=False)
         at = (shares[0], 100)
         note_beside(axes, "noise that ends", at, (8, -9), va="top", color=PURPLE, bbox=WHITE_BOX)
-        axes.set(xscale="log", xlabel="probability of the event with you (rarer to the right)")
+        axes.set(xscale="log")
+        axes.set_xlabel(
+            f"probability of the event with you (rarer to the right; dotted: δ = {short(delta)})"
+        )
         axes.set_xlim(1, delta / 100)
         axes.set_ylim(45, 103)
         axes.set_ylabel("belief that you are in the data, in %")
@@ -157,7 +160,6 @@ def _draw(
         at = (delta / 100, 50)
         note_beside(axes, "50 %: nothing is learned", at, (-4, -6), ha="right", va="top", color=GREY)
         axes.axvline(delta, color=INK, linewidth=0.8, linestyle=(0, (2, 3)))
-        note_beside(axes, f"δ = {short(delta)}", (delta, 46), (-4, 0), ha="right", color=INK)
         label_ends(
             axes,
             [

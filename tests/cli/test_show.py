@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lapwing.cli.show import BOOKLET
-from lapwing.errors import MissingExtra
+from lapwing.errors import BadParameter, MissingExtra
 from lapwing.show.chapters import chapters, one_answer, topics
 from lapwing.show.topic import Chapter, Topic
 from support.shell import Shell
@@ -53,6 +53,10 @@ def test_json_has_numbers_and_no_text_of_them(shell: Shell) -> None:
         (["laplace", "--sensitivity", "1.5"], "sensitivity: must be a whole number"),
         (["laplace", "-x"], "there is no option -x"),
         (["laplace", "--plot", "x.gif"], "plot: must end in .svg"),
+        (
+            ["laplace", "--plot", "gone/x.svg"],
+            "plot: gone/x.svg cannot be written (there is no folder gone)",
+        ),
         (["laplace", "--full"], "full: laplace has no longer version"),
         (["laplace", "--out", "folder"], "out: is the folder of the booklet"),
         (["--epsilon", "1"], "topic: --epsilon needs a topic"),
@@ -75,19 +79,25 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_computed(
     assert done.code == 2
     assert error in done.error
     assert len(done.error.splitlines()) == 1
-    assert done.out == ""
+    assert done.out == "" or done.json["error"]["code"] == "bad-parameter"
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two topics, of which one needs an extra that is missing."""
+    """Three topics: one needs an extra that is missing, one cannot be computed with its numbers."""
 
     def compute(*_: object) -> None:
         raise MissingExtra("learn", "This topic")
 
+    def refuse(*_: object) -> None:
+        raise BadParameter("n", "does not fit the other numbers")
+
     needy = Topic("needy", "Why?", (), "laplace.md", compute, extra="learn")  # type: ignore[arg-type]
+    picky = Topic("picky", "Why?", (), "laplace.md", refuse)  # type: ignore[arg-type]
     laplace = one_answer.CHAPTER.topics[0]
-    monkeypatch.setattr("lapwing.show.chapters.chapters", lambda: (Chapter("Few", (laplace, needy)),))
+    monkeypatch.setattr(
+        "lapwing.show.chapters.chapters", lambda: (Chapter("Few", (laplace, needy, picky)),)
+    )
 
 
 @pytest.mark.usefixtures("few")
@@ -100,6 +110,8 @@ def test_a_booklet_says_which_topics_are_left_out(shell: Shell, tmp_path: Path) 
     assert "<script" not in page
     assert "At ε = 2 the noise" in page
     assert "needy is left out" in page
+    assert "picky is left out: n: does not fit the other numbers" in page
+    assert [path.name for path in (tmp_path / "new" / "folder").iterdir()] == [BOOKLET]
     assert [one["topic"] for one in shell("show", "all", "--json").json] == ["laplace"]
 
 

@@ -11,7 +11,7 @@ from lapwing.show.booklet import ShownTopic, booklet
 from lapwing.show.chapters import chapters, topics
 from lapwing.show.given_values import given_values
 from lapwing.show.topic import Chapter, NumberTable, Shown, Topic
-from support.computed_topics import shown
+from support.shown import shown
 
 SHOWN = ("laplace", "ratio", "delta-area")
 

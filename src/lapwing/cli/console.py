@@ -214,11 +214,13 @@ def write_new(path: Path, text: str, *, option: str) -> None:
 
 
 def check_plot(path: Path | None) -> None:
-    """Raise BadParameter, before anything is charged, if the path of a picture has an unknown suffix."""
+    """Raise BadParameter, before anything is charged, if a picture has an unknown suffix or no folder."""
     if path is not None:
         from lapwing.plots.style import checked_path
 
         checked_path(path)
+        if not path.parent.is_dir():
+            raise BadParameter("plot", f"{path} cannot be written (there is no folder {path.parent})")
 
 
 def write_plot(path: Path, figure: Figure, *, quiet: bool = False) -> None:

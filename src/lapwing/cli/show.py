@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -178,7 +179,8 @@ def _print(out: Console, one: ShownTopic) -> None:
     out.print()
     indented(out, one.shown.headline)
     out.print()
-    indented(out, " ".join(one.shown.sentences))
+    for sentence in one.shown.sentences:
+        indented(out, sentence)
     for numbers in one.shown.tables:
         heading(out, numbers.title)
         out.print(_table(numbers))
@@ -194,7 +196,8 @@ def _print(out: Console, one: ShownTopic) -> None:
         pairs(out, rows)
     out.print()
     more = " The long version: --full." if one.topic.has_full_version else ""
-    indented(out, f"Why it holds: {argument_page(one.topic)}. The picture: --plot FILE.{more}")
+    why = f"Why it holds: {argument_page(one.topic)} of the source."
+    indented(out, f"{why} The picture: --plot FILE.{more}")
 
 
 def _table(numbers: NumberTable) -> Table:
@@ -238,8 +241,8 @@ def _show_all(
     for topic in topics:
         try:
             one = _computed(topic, values[topic.name], full=full and topic.has_full_version)
-        except MissingExtra as missing:
-            left_out.append(f"{topic.name} is left out: {missing}")
+        except (MissingExtra, BadParameter) as error:  # numbers of all topics may not fit together in one
+            left_out.append(f"{topic.name} is left out: {error}")
             tell(left_out[-1])
             continue
         found[topic.name] = one
@@ -251,7 +254,10 @@ def _show_all(
 
     path = out / BOOKLET
     with os_errors_told():
-        path.write_bytes(booklet(every, found, left_out))
+        # Two commands at once: each leaves a whole page.
+        replaced = path.with_name(f".{BOOKLET}.{os.getpid()}")
+        replaced.write_bytes(booklet(every, found, left_out))
+        replaced.replace(path)
     print(f"The booklet is in {path}")
 
 

@@ -114,7 +114,7 @@ def _draw(measured: MeasuredErrors) -> Figure:
         "points. Lines: exact. Points: real runs.",
         panels=2,
         size=(11.5, 5.8),
-        right=0.83,
+        right=0.8,
         one_scale=False,
     )
     for axes in (left, right):

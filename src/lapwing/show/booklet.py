@@ -90,7 +90,7 @@ def _topic(one: ShownTopic, found: Mapping[str, ShownTopic], arguments: Mapping[
     return section(
         topic.question,
         f"<p><strong>{escape(shown.headline)}</strong></p>",
-        f"<p>{_with_links(' '.join(shown.sentences), found)}</p>",
+        *(f"<p>{_with_links(sentence, found)}</p>" for sentence in shown.sentences),
         picture(svg_bytes(figure), str(figure.get_label()) or shown.headline),
         *(_table(table) for table in shown.tables),
         f'<p class="note"><code>{escape(command)}</code><br>Why it holds: {why}</p>',

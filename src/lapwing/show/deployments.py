@@ -32,7 +32,7 @@ class PublishedEpsilon:
 
     @property
     def in_a_year(self) -> float:
-        """The sum of ε over a year, for somebody who takes part in each period."""
+        """The sum of ε over a year, for somebody who takes part in each period: an upper limit."""
         return self.epsilon * A_YEAR[self.period]
 
     @property
@@ -72,7 +72,8 @@ PUBLISHED = (
         "U.S. Census Bureau, 2020 Census DHC technical documentation (2023), by the OpenDP registry",
     ),
     PublishedEpsilon(
-        "LinkedIn", "audience engagement", 2020, 34.9, 7e-9, "all data of one member in one month", MONTHLY,
+        "LinkedIn", "audience engagement", 2020, 34.9, 7e-9,
+        "all data of one member, in one analyst's answers of one month", MONTHLY,
         "Rogers et al., LinkedIn's Audience Engagements API (2020), arXiv:2002.05839",
     ),
     PublishedEpsilon(
@@ -100,7 +101,8 @@ PUBLISHED = (
     ),
     PublishedEpsilon(
         "Microsoft", "app usage in Windows", 2017, 1.672, 0.0,
-        "one round of reports of one user (local model)", SIX_HOURLY,
+        "one round of reports of one user (local model; kept answers can make a year cost less)",
+        SIX_HOURLY,
         "Ding, Kulkarni and Yekhanin, Collecting Telemetry Data Privately (2017)",
     ),
 )  # fmt: skip

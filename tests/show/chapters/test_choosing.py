@@ -11,7 +11,7 @@ import pytest
 from lapwing.show.topics.network_choice import chosen_accuracy
 from lapwing.show.topics.price_choice import DRAWS, HIGHEST, PRICES, highest_bids
 from lapwing.show.topics.small_network import LARGEST_WEIGHT, WEIGHT_COUNT, TownData, right_answers, trained
-from support.computed_topics import numbers, shown
+from support.shown import numbers, shown
 
 
 def _incomes(bids: list[int]) -> list[int]:

@@ -3,12 +3,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise, product
-from pathlib import Path
 
 import pytest
 
 from lapwing.audit.laws import dec, independent, ln, log_ratio, randomized_response
-from lapwing.show.chapters.nobody_trusted import CHAPTER, local_lower_bound, local_spread
+from lapwing.show.chapters.nobody_trusted import local_lower_bound, local_spread
 from support.cases import each
 from support.shown import TopicRun
 from support.streams import SeededStream
@@ -19,17 +18,11 @@ def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(2103))
 
 
-def test_every_topic_has_an_argument() -> None:
-    arguments = Path(__file__).parents[3] / "docs" / "arguments"
-    assert [topic.name for topic in CHAPTER.topics] == ["two-coins", "many-questions", "curator-and-local"]
-    assert all((arguments / topic.argument).is_file() for topic in CHAPTER.topics)
-
-
 # Two coins
 
 
 def test_two_coins_report_three_quarters_and_a_quarter() -> None:
-    run = TopicRun.of(CHAPTER, "two-coins", n="2000", share="0.3")
+    run = TopicRun.of("two-coins", n="2000", share="0.3")
     assert run.table(0) == (("yes", 0.75, 0.25), ("no", 0.25, 0.75))
     assert "probability 3/4" in run.text
     found = dict(run.table(1))
@@ -42,7 +35,6 @@ def test_two_coins_report_three_quarters_and_a_quarter() -> None:
     # 400 runs: seven standard errors of a mean, and of a deviation.
     assert found["mean of all estimates"] == pytest.approx(0.3, abs=7 * exact / 20)
     assert found["standard deviation of all estimates"] == pytest.approx(exact, rel=7 / math.sqrt(800))
-    run.draw()
 
 
 @each("share", [Fraction(0), Fraction(1, 3), Fraction(1)])
@@ -65,7 +57,7 @@ def test_the_spread_of_the_estimate_is_that_of_all_reports(share: Fraction) -> N
 
 
 def test_m_questions_cost_m_times_ln_3() -> None:
-    run = TopicRun.of(CHAPTER, "many-questions", m="5", n="100")
+    run = TopicRun.of("many-questions", m="5", n="100")
     laws = [randomized_response(answer, 2, dec(Fraction(3, 4))) for answer in (0, 1)]
     for asked, total, factor, belief, guess, error, kept in run.table(0):
         joint = [independent(*[law] * asked) for law in laws]
@@ -78,7 +70,6 @@ def test_m_questions_cost_m_times_ln_3() -> None:
         assert error == pytest.approx(math.sqrt(3) / 20)
         p = 3 ** (1 / asked) / (1 + 3 ** (1 / asked))
         assert kept == pytest.approx(math.sqrt(p * (1 - p) / 100) / (2 * p - 1))
-    run.draw()
 
 
 # Curator and local
@@ -101,7 +92,7 @@ def test_the_lower_bound_is_the_doubt_that_is_left(epsilon: Fraction, people: in
 
 
 def test_a_curators_error_falls_like_n_and_a_local_one_like_the_root() -> None:
-    run = TopicRun.of(CHAPTER, "curator-and-local", n="1000")
+    run = TopicRun.of("curator-and-local", n="1000")
     lines = run.table(1)
     for one, ten in pairwise(lines):
         assert ten[1] == pytest.approx(one[1] / 10)
@@ -115,4 +106,3 @@ def test_a_curators_error_falls_like_n_and_a_local_one_like_the_root() -> None:
         # Of a root mean square over 2,000 and 200 runs: seven standard errors or more.
         assert curator == pytest.approx(exact_curator, rel=0.2)
         assert local == pytest.approx(exact_local, rel=0.35)
-    run.draw()

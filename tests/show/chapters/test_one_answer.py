@@ -9,12 +9,11 @@ from itertools import chain, combinations
 
 import pytest
 
-from lapwing.errors import BadParameter
 from lapwing.show.topics.all_events import all_events
 from lapwing.show.topics.laplace_law import DRAWS, cell_chances
 from lapwing.show.topics.mean_noise import expected_size
 from lapwing.show.topics.small_losses import ratio_of_count
-from support.computed_topics import column, numbers, shown
+from support.shown import column, numbers, shown
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(10), Fraction(100, 3)])
@@ -45,8 +44,7 @@ def test_draws_of_the_laplace_topic_follow_its_law(epsilon: str, distance: int) 
         assert written == pytest.approx(distance / e)
 
 
-@pytest.mark.parametrize("epsilon", ["0.01", "0.3", "1", "10"])
-@pytest.mark.parametrize("distance", [1, 3, 100])
+@pytest.mark.parametrize(("epsilon", "distance"), [("0.01", 1), ("0.3", 3), ("1", 100), ("10", 1)])
 def test_the_greatest_ratio_is_exactly_e_to_epsilon(epsilon: str, distance: int) -> None:
     one = shown("ratio", epsilon=epsilon, sensitivity=distance)
     bound = math.exp(float(epsilon))
@@ -124,8 +122,3 @@ def test_no_data_move_a_statistic_further_than_its_sensitivity_and_the_worst_rea
     for most, change in (numbers(*row[1:3]) for row in one.tables[0].rows):
         assert change == pytest.approx(most)
         assert change <= most * (1 + 1e-12)
-
-
-def test_a_topic_refuses_numbers_out_of_its_range() -> None:
-    with pytest.raises(BadParameter, match=r"epsilon: must lie between 0\.01 and 10"):
-        shown("laplace", epsilon=0)

@@ -3,12 +3,11 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from lapwing.audit.laws import SLACK, dec, exp, laplace, precise
-from lapwing.show.chapters.people import CHAPTER, finding_probability
+from lapwing.show.chapters.people import finding_probability
 from support.cases import each
 from support.shown import TopicRun
 from support.streams import SeededStream
@@ -17,12 +16,6 @@ from support.streams import SeededStream
 @pytest.fixture(autouse=True)
 def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(2102))
-
-
-def test_every_topic_has_an_argument() -> None:
-    arguments = Path(__file__).parents[3] / "docs" / "arguments"
-    assert [topic.name for topic in CHAPTER.topics] == ["smoking", "odds", "deniability"]
-    assert all((arguments / topic.argument).is_file() for topic in CHAPTER.topics)
 
 
 # Smoking
@@ -51,7 +44,7 @@ def test_the_finding_is_within_the_ratio_with_and_without_mary(epsilon: Fraction
 
 
 def test_a_study_without_mary_finds_the_same() -> None:
-    run = TopicRun.of(CHAPTER, "smoking")
+    run = TopicRun.of("smoking")
     with_her, without = run.table(0)
     assert with_her[1] == without[1] + 1
     assert with_her[2] == without[2]
@@ -61,12 +54,11 @@ def test_a_study_without_mary_finds_the_same() -> None:
     assert run.table(1)[0][2:] == pytest.approx((1 / (1 + factor), factor / (1 + factor)))
     assert run.table(1)[1][2:] == pytest.approx((1 / (1 + factor**2), factor**2 / (1 + factor**2)))
     assert "staying out does not avoid it" in run.text
-    run.draw()
 
 
 @each("risk", ["0", "1"])
 def test_a_small_study_of_equal_people_can_be_shown(risk: str) -> None:
-    TopicRun.of(CHAPTER, "smoking", n="10", risk=risk, epsilon="0.5").draw()
+    assert TopicRun.of("smoking", n="10", risk=risk, epsilon="0.5").shown.picture().axes
 
 
 # Odds
@@ -75,34 +67,33 @@ def test_a_small_study_of_equal_people_can_be_shown(risk: str) -> None:
 @each("epsilon", ["0.1", "1", "2"])
 def test_a_belief_of_a_half_ends_between_the_exact_bounds(epsilon: str) -> None:
     e = math.exp(float(epsilon))
-    run = TopicRun.of(CHAPTER, "odds", epsilon=epsilon)
+    run = TopicRun.of("odds", epsilon=epsilon)
     [row] = [row for row in run.table(0) if row[0] == epsilon]
     assert row[1:4] == pytest.approx((e, 1 / (e + 1), e / (e + 1)))
     assert row[4:] == pytest.approx((1 / (e**2 + 1), e**2 / (e**2 + 1)))
 
 
 def test_ln_3_takes_a_half_to_a_quarter_or_three_quarters() -> None:
-    run = TopicRun.of(CHAPTER, "odds")
+    run = TopicRun.of("odds")
     [row] = [row for row in run.table(0) if row[0] == "ln 3"]
     assert row == ("ln 3", 3.0, 0.25, 0.75, 0.1, 0.9)
     assert "between 25 % and 75 %" in run.text
 
 
 def test_the_odds_of_every_belief_change_by_the_factor() -> None:
-    run = TopicRun.of(CHAPTER, "odds", epsilon="0.5", prior="0.03")
+    run = TopicRun.of("odds", epsilon="0.5", prior="0.03")
     for before, low, high in run.table(1):
         odds = before / (1 - before)
         assert high / (1 - high) == pytest.approx(odds * math.exp(0.5))
         assert low / (1 - low) == pytest.approx(odds / math.exp(0.5))
     assert 0.03 in {row[0] for row in run.table(1)}
-    run.draw()
 
 
 # Deniability
 
 
 def test_a_report_of_yes_proves_as_much_as_bayes_says() -> None:
-    run = TopicRun.of(CHAPTER, "deniability", prior="0.2", n="20000")
+    run = TopicRun.of("deniability", prior="0.2", n="20000")
     yes, no = run.table(0)
     truth = math.e / (1 + math.e)
     assert yes[4] == pytest.approx(0.2 * truth / (0.2 * truth + 0.8 * (1 - truth)))
@@ -112,11 +103,10 @@ def test_a_report_of_yes_proves_as_much_as_bayes_says() -> None:
     assert yes[3] == yes[1] / (yes[1] + yes[2])
     # Six standard deviations of the number of true reports.
     assert yes[1] == pytest.approx(4_000 * truth, abs=6 * math.sqrt(4_000 * truth * (1 - truth)))
-    run.draw()
 
 
 def test_fresh_reports_use_deniability_up() -> None:
-    run = TopicRun.of(CHAPTER, "deniability", epsilon="2", prior="0.5")
+    run = TopicRun.of("deniability", epsilon="2", prior="0.5")
     for reports, belief in run.table(1):
         assert belief == pytest.approx(1 / (1 + math.exp(-2 * reports)))
     assert dec(Fraction(run.table(1)[0][1])) < exp(2) / (1 + exp(2)) + Decimal("1e-15")

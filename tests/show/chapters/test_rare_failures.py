@@ -11,7 +11,7 @@ from scipy.stats import norm
 from lapwing.mechanisms import Gaussian
 from lapwing.show.topics.many_numbers import noise_of
 from lapwing.show.topics.telling_event import gaussian_events, laplace_events
-from support.computed_topics import numbers, shown
+from support.shown import numbers, shown
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-3"), ("1", "1e-5"), ("5", "1e-9")])
@@ -68,4 +68,15 @@ def test_a_few_numbers_are_better_with_laplace_noise_and_the_text_says_so() -> N
     assert "Laplace noise is the smaller one for all sizes up to 10" in " ".join(
         shown("many-numbers", k=10, delta="1e-12").sentences
     )
-    assert "Gaussian noise is the smaller one from" in " ".join(shown("many-numbers", k=100).sentences)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "first"), [("1", "1e-6", 10), ("5", "1e-6", 14)])
+def test_the_turn_is_the_first_number_where_gaussian_noise_is_smaller(
+    epsilon: str, delta: str, first: int
+) -> None:
+    for k, is_smaller in ((first - 1, False), (first, True)):
+        q = math.exp(-float(epsilon) / k)
+        sigma = Gaussian.for_budget(epsilon, delta, l2_squared=k, dimension=k).sigma
+        assert (float(sigma) < math.sqrt(2 * q) / (1 - q)) is is_smaller
+    found = shown("many-numbers", epsilon=epsilon, delta=delta, k=30)
+    assert f"from {first} numbers on" in " ".join(found.sentences)

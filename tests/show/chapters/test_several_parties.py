@@ -4,47 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.plots.style import save
-from lapwing.show.chapters.several_parties import CHAPTER
-from lapwing.show.topic import Shown
-
-TOPICS = {topic.name: topic for topic in CHAPTER.topics}
-
-
-def shown(name: str, **changed: int | str) -> Shown:
-    topic = TOPICS[name]
-    values = {one.name: one.default for one in topic.parameters}
-    return topic.compute(values | {key: Fraction(one) for key, one in changed.items()}, False, _nothing)
-
-
-def _nothing(_: int, __: int) -> None:
-    pass
-
-
-def column(found: Shown, table: int, head: str) -> list[Any]:
-    at = found.tables[table].heads.index(head)
-    return [row[at] for row in found.tables[table].rows]
+from support.shown import column, shown
 
 
 @pytest.mark.parametrize(
     "changed", [{}, {"protocol": 1, "coalition": 13}, {"protocol": 2, "members": 4, "coalition": 24}]
 )
-def test_a_coalition_has_inputs_coins_messages_and_broadcasts(changed: Mapping[str, int]) -> None:
+def test_a_coalition_has_inputs_coins_messages_and_broadcasts(changed: Mapping[str, Any]) -> None:
     found = shown("coalition-view", **changed)
-    kinds = column(found, 0, "kind")
+    kinds = column(found, "kind", 0)
     assert {"input", "coin", "broadcast"} <= set(kinds)
     assert ("received" in kinds) == (changed.get("protocol", 3) != 1), "own noise is only broadcast"
     assert kinds.count("input") == len(str(changed.get("coalition", 1)))
     for table_column in (1, 2):
         assert sum(row[table_column] for row in found.tables[1].rows) == pytest.approx(1)  # type: ignore[misc]
-    assert max(column(found, 1, "ratio")) <= math.e
+    assert max(column(found, "ratio", 1)) <= math.e
 
 
 def test_the_worst_ratio_is_that_of_wrapped_laplace_noise() -> None:
@@ -52,7 +31,7 @@ def test_the_worst_ratio_is_that_of_wrapped_laplace_noise() -> None:
     found = shown("coalition-view", protocol=1, coalition=12)
     q = math.exp(-1)
     law = [(1 - q) / (1 + q) * (q**k + q ** (5 - k)) / (1 - q**5) for k in range(5)]
-    assert sorted(column(found, 1, "member 3 counts 3")) == pytest.approx(sorted(law))
+    assert sorted(column(found, "member 3 counts 3", 1)) == pytest.approx(sorted(law))
 
 
 @pytest.mark.parametrize("coalition", [11, 4, 123, 5])
@@ -77,7 +56,7 @@ def test_the_planned_errors_are_those_of_shared_noise() -> None:
     found = shown("coalition-size", members=5, epsilon="1/2")
     q = math.exp(-0.5)
     deviations = [math.sqrt(2 * q * 5 / (5 - t)) / (1 - q) for t in range(1, 5)]
-    assert column(found, 1, "standard deviation of a count") == pytest.approx(deviations)
+    assert column(found, "standard deviation of a count", 1) == pytest.approx(deviations)
 
 
 def test_a_coalition_of_everybody_is_refused() -> None:
@@ -93,33 +72,28 @@ def test_measured_errors_are_the_exact_ones() -> None:
         ("fewer than half collude: exact", "fewer than half: measured"),
         ("all but one: exact", "all but one: measured"),
     ):
-        pairs = zip(column(found, 0, exact), column(found, 0, measured), strict=True)
+        pairs = zip(column(found, exact, 0), column(found, measured, 0), strict=True)
         for expected, seen in pairs:
             assert expected is seen is None or seen == pytest.approx(expected, rel=near)
     q = math.exp(-1)
-    assert column(found, 1, "one curator: exact") == pytest.approx(
+    assert column(found, "one curator: exact", 1) == pytest.approx(
         [100 * math.sqrt(2 * q) / (1 - q) / n for n in (10, 100, 1000)]
     )
 
 
 @pytest.mark.slow
 def test_the_full_comparison_has_more_points() -> None:
-    topic = TOPICS["parties-error"]
-    values = {one.name: one.default for one in topic.parameters}
-    found = topic.compute(values, True, _nothing)
+    found = shown("parties-error", full=True)
     assert [row[0] for row in found.tables[0].rows] == [2, 3, 5, 10, 30, 100]
     assert len(found.tables[1].rows) == 7
 
 
-@pytest.mark.parametrize("name", sorted(TOPICS))
-def test_each_topic_is_drawn(name: str, tmp_path: Path) -> None:
-    found = shown(name, repetitions=20) if name == "parties-error" else shown(name)
-    figure = found.picture()
-    save(figure, tmp_path / "picture.svg")
-    assert figure.get_label()
-    assert 3 <= len(found.sentences) <= 7
-    assert found.headline
-    if name == "coalition-size":
-        assert {bar.get_gid() for bar in figure.axes[0].containers[0]} <= {None, "A"}
-        heights = [bar.get_height() for bar in figure.axes[0].containers[0]]
-        assert heights == [1.0, 1.0, 1.0]
+def test_the_picture_has_a_bar_for_each_coalition() -> None:
+    figure = shown("coalition-size").picture()
+    heights = [bar.get_height() for bar in figure.axes[0].containers[0]]
+    assert heights == [1.0, 1.0, 1.0]
+
+
+def test_masks_hold_only_against_bounded_power_and_the_text_says_so() -> None:
+    assert "bounded computing power" in shown("coalition-view", protocol=4).sentences[-1]
+    assert "bounded computing power" not in " ".join(shown("coalition-view").sentences)

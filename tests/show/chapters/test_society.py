@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.plots.style import save
-from lapwing.show.chapters.society import CHAPTER
 from lapwing.show.topic import Shown
+from support.shown import rows_of, shown, small
 
-[CHOICE] = CHAPTER.topics
 DISTRICTS, BLOCKS, SEXES, LIVES = 4, 16, 2, 3
-
-
-def shown(**changed: str) -> Shown:
-    values = {one.name: one.default for one in CHOICE.parameters}
-    return CHOICE.compute(values | {k: Fraction(v) for k, v in changed.items()}, False, lambda _, __: None)
 
 
 def dense_errors(rho: float) -> tuple[float, ...]:
@@ -53,18 +42,14 @@ def dense_errors(rho: float) -> tuple[float, ...]:
     return tuple(math.sqrt(2 / math.pi) * one for one in deviations)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def found() -> Shown:
-    return shown()
-
-
-def rows_of(table: Any) -> list[dict[str, Any]]:
-    return [dict(zip(table.heads, row, strict=True)) for row in table.rows]
+    return small("choice").shown
 
 
 def test_errors_are_those_of_dense_least_squares(found: Shown) -> None:
     heads = ("error of the town's total", "of a district's", "of a block's")
-    for row in rows_of(found.tables[0]):
+    for row in rows_of(found):
         low, high = 0.0, 1e4  # the ρ whose ε is that of the row, by halving
         for _ in range(60):
             middle = (low + high) / 2
@@ -74,20 +59,20 @@ def test_errors_are_those_of_dense_least_squares(found: Shown) -> None:
 
 
 def test_odds_grow_by_e_to_the_epsilon(found: Shown) -> None:
-    for row in rows_of(found.tables[0]):
+    for row in rows_of(found):
         factor = math.exp(row["ε"])
         assert row["even odds become at most (to 1)"] == pytest.approx(factor)
         after = row["1\u00a0% becomes at most"]
         assert after / (1 - after) == pytest.approx(factor * 0.01 / 0.99)
-    assert "even odds (1 : 1) can become 20.1 : 1 at most" in found.headline
+    assert "even odds (1 : 1) that you are in it can become 20.1 : 1 at most" in found.headline
 
 
 def test_published_figures_are_labelled_as_such(found: Shown) -> None:
     published = found.tables[1]
     assert "cited, not computed" in published.title
-    census = [row for row in rows_of(published) if row["who"] == "US Census 2020"]
+    census = [row for row in rows_of(found, 1) if row["who"] == "US Census 2020"]
     assert [row["ε"] for row in census] == [2.47, 17.14, 26.34]
-    assert all(row["source"] and row["protected unit"] and row["period"] for row in rows_of(published))
+    assert all(row["source"] and row["protected unit"] and row["period"] for row in rows_of(found, 1))
 
 
 def test_the_misreadings_of_epsilon_are_denied(found: Shown) -> None:
@@ -97,19 +82,13 @@ def test_the_misreadings_of_epsilon_are_denied(found: Shown) -> None:
     assert "each day adds up to" in text
 
 
-@pytest.mark.parametrize("epsilon", ["1/5", "3", "50"])
-def test_the_picture_has_the_chosen_point_in_each_panel(epsilon: str, tmp_path: Path) -> None:
-    figure = shown(epsilon=epsilon, prior="1/2").picture()
-    top, middle, bottom = figure.axes
-    for axes in (top, middle, bottom):
+def test_the_picture_has_the_chosen_point_in_each_panel() -> None:
+    figure = shown("choice", epsilon="50", prior="1/2").picture()
+    for axes in figure.axes:
         [line] = [one for one in axes.lines if one.get_gid() == "chosen"]
-        assert np.asarray(line.get_xdata()).tolist() == [float(Fraction(epsilon))] * 2
-    save(figure, tmp_path / "choice.svg")
+        assert np.asarray(line.get_xdata()).tolist() == [50.0] * 2
 
 
-@pytest.mark.parametrize("chapter", ["several_parties", "learning", "society"])
-def test_a_chapter_loads_nothing_heavy(chapter: str) -> None:
-    heavy = "{'numpy', 'matplotlib', 'torch', 'sklearn', 'duckdb'} & set(sys.modules)"
-    program = f"import sys, lapwing.show.chapters.{chapter}; print({heavy})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+def test_a_fact_of_a_record_is_two_steps_away(found: Shown) -> None:
+    assert "the odds grow at most 20.1-fold" in found.sentences[2]
+    assert "e^2ε = 404" in found.sentences[2]

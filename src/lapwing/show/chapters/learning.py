@@ -102,10 +102,12 @@ def _bad_models(values: Mapping[str, Fraction], full: bool, progress: Progress) 
             "that; a model is bad if it misses its target on rows that it has not seen.",
             "The noisy numbers of an attempt are judged in four ways. Only the last one allows for "
             "sampling, for its own noise, and for all attempts of the run.",
-            f"In {runs} runs it released {bad['ours']} bad models; a bound that ignores the noise released "
+            f"In {runs:,} runs it released {bad['ours']} bad models; a bound that ignores the noise "
+            "released "
             f"{bad['uncorrected']}, the noisy mean {bad['estimate']}, no validation {bad['none']}.",
             f"It is proven that a run releases a bad model with probability at most η = {eta:g}. The price "
-            "is that fewer models are accepted: see the table.",
+            "is that fewer models are accepted: see the table. η is about bad models. ε is about people, "
+            "and a row pays it for each attempt that uses it.",
         ),
         tables=(
             NumberTable(
@@ -323,7 +325,7 @@ CHAPTER = Chapter(
             parameters=(
                 Parameter("epsilon", Fraction(1), Fraction(1, 10), Fraction(10), "the ε of a block"),
                 Parameter(
-                    "load", Fraction(1, 2), Fraction(1, 20), Fraction(2),
+                    "load", Fraction(1, 2), Fraction(1, 20), Fraction(1),
                     "the most pipelines that arrive each hour",
                 ),
                 Parameter(
@@ -335,7 +337,7 @@ CHAPTER = Chapter(
                     "the blocks that it needs besides at ε 1, for the noise (the full version measures it)",
                 ),
                 Parameter(
-                    "hours", Fraction(200), Fraction(50), Fraction(500), "the simulated hours",
+                    "hours", Fraction(200), Fraction(50), Fraction(300), "the simulated hours",
                     is_whole=True,
                 ),
             ),

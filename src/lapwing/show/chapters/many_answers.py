@@ -26,7 +26,7 @@ _GUESSES = 2_000
 
 def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     from lapwing.audit.laws import laplace, log_ratio
-    from lapwing.core.chances import percent, percent_up, posterior
+    from lapwing.core.chances import odds_up, percent, percent_up, posterior
     from lapwing.core.exact import exp_up, short
     from lapwing.core.losses import Repeated
     from lapwing.mechanisms import Laplace
@@ -53,8 +53,8 @@ def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -
         (
             f"Each answer is a noisy count of the same people, with ε {short(float(epsilon))}. The noises "
             "are independent, so the probabilities of the answers multiply, and their ε adds up.",
-            f"The sum is reached, not only an upper limit: some {k} answers together are "
-            f"{short(float(exp_up(total)))} times as likely with you as without you.",
+            f"The sum is reached, it is not only a limit: there are {k} answers that together are "
+            f"{odds_up(exp_up(total))} times as likely with you as without you.",
             f"From even odds, a guess from all {k} answers whether you are in the data can be right in "
             f"{_at_most(last[3])}. With one answer the limit is {percent_up(alone)}.",
             f"The best guess from these counts is right in {percent(Fraction(best_guess(truth, k)))} of "
@@ -150,14 +150,14 @@ def _trials(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
         (
             f"{result.knows} The attacker guesses, from even odds, whether the head is a patient, too.",
             "Each trial releases the count of patients with fresh noise for ε "
-            f"{short(float(PRICE_WITHOUT_BUDGET))}. After one trial, {one.right} of {one.trials} guesses "
-            f"are right; a fair coin has {one.trials / 2:g} on average. The mean of {last:,} trials is "
-            f"almost free of noise: {shown.right} of {shown.trials} guesses are right.",
+            f"{short(float(PRICE_WITHOUT_BUDGET))}. After one trial, {one.right:,} of {one.trials:,} "
+            f"guesses are right; a fair coin has {one.trials / 2:,g} on average. The mean of {last:,} "
+            f"trials is almost free of noise: {shown.right:,} of {shown.trials:,} guesses are right.",
             "Noise in each answer alone is no protection. Together the trials cost ε "
-            "{float(PRICE_WITHOUT_BUDGET * last):,.0f}, and at such an ε the promise is empty.",
+            f"{float(PRICE_WITHOUT_BUDGET * last):,.0f}, and at such an ε the promise is empty.",
             f"Lapwing's ledger gives {PARTS} new answers, each for a tenth of ε "
-            f"{short(float(result.epsilon))}, and refuses all others. Then {safe.right} of {safe.trials} "
-            "guesses are right. In the long run, no attacker is right in more than "
+            f"{short(float(result.epsilon))}, and refuses all others. Then {safe.right:,} of "
+            f"{safe.trials:,} guesses are right. In the long run, no attacker is right in more than "
             f"{percent_up(result.limit_up)} of the cases.",
             *((f"The gate broke a rule: {result.broken}.",) if result.broken else ()),
         ),
@@ -229,7 +229,7 @@ def _daily_reset(values: Mapping[str, Fraction], full: bool, progress: Progress)
                 ("days", "ε with a daily budget", "right", "ε with a budget for life", "right, for life"),
                 tuple(row(day) for day in counts_up_to(days, 10)),
             ),
-            _over_time("Right guesses about real devices", "days", result),
+            _over_time("Right guesses, measured", "days", result),
         ),
         lambda: _draw_daily_reset(drawn, result),
     )
@@ -263,7 +263,7 @@ def _draw_daily_reset(
         axes.set_ylim(0, 104)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.set_xticks([day for day in (1, 3, 10, 30, 100, 300, 1_000) if day <= max(days[-1], at[-1])])
+        axes.set_xticks([day for day in (1, 2, 3, 10, 30, 100, 300, 1_000) if day <= max(days[-1], at[-1])])
         axes.set_yticks(range(0, 101, 25), [f"{tick} %" for tick in range(0, 101, 25)])
         axes.set(xlabel="days", ylabel="right guesses")
         label_ends(

@@ -47,7 +47,7 @@ def _two_coins(values: Mapping[str, Fraction], full: bool, progress: Progress) -
     true_share, error = yes / n, local_spread(mechanism.truth, n)
     progress(1, 1)
     return Shown(
-        f"Two coins hide every answer: a true yes is reported as yes with probability {says_yes[True]}, a "
+        f"Two coins blur every answer: a true yes is reported as yes with probability {says_yes[True]}, a "
         f"true no with probability {says_yes[False]}",
         (
             "Each person throws a coin in secret. Heads: the person reports the truth. Tails: a second "
@@ -60,7 +60,7 @@ def _two_coins(values: Mapping[str, Fraction], full: bool, progress: Progress) -
             f"yes, so the estimate is {100 * estimates[0]:.1f} %. The truth is "
             f"{percent(Fraction(yes, n))}.",
             f"The estimate is right on average, and its standard deviation is {100 * error:.2g} "
-            "percentage points. It can be below 0 % or above 100 % if few people are asked.",
+            "percentage points. It can be below 0 % or above 100 %, above all if few people are asked.",
         ),
         (
             NumberTable(
@@ -131,6 +131,7 @@ def _draw_two_coins(n: int, share: float, raw: list[float], estimates: list[floa
 def _many_questions(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     from lapwing.audit.laws import dec
     from lapwing.core.chances import percent_up, posterior
+    from lapwing.core.exact import short
     from lapwing.core.losses import Repeated
     from lapwing.mechanisms import RandomizedResponse
     from lapwing.plots.accuracy import local_error
@@ -167,7 +168,7 @@ def _many_questions(values: Mapping[str, Fraction], full: bool, progress: Progre
             f"Somebody who then guesses by the majority of the reports is right in {100 * last[4]:.3g} % "
             "of the cases, on average over the coins. No rule for guessing does better.",
             f"To keep ln 3 for all answers together, each question gets ln 3 / {m}. With {n:,} people, "
-            f"the error of each share then rises from {100 * last[5]:.2g} to {100 * last[6]:.2g} "
+            f"the error of each share then rises from {short(100 * last[5])} to {short(100 * last[6])} "
             "percentage points.",
         ),
         (
@@ -226,8 +227,8 @@ def local_lower_bound(epsilon: Fraction, n: int) -> float:
 
     Claim    the root mean square error of every estimate of the share of n people is at least
              √(p (1 - p) / n), with p = e^ε / (e^ε + 1).
-    Because  after all messages the truths are still independent, and each is believed with a probability
-             in [1 - p, p], so its variance is at least p (1 - p).
+    Because  people share no secrets, so after all messages the truths are still independent, and each
+             is believed with a probability in [1 - p, p]: its variance is at least p (1 - p).
     Test     tests/show/chapters/test_nobody_trusted.py::test_the_lower_bound_is_the_doubt_that_is_left
     """
     p = 1 / (1 + math.exp(-float(epsilon)))
@@ -253,7 +254,7 @@ def _measured(epsilon: Fraction, n: int, share: Fraction, runs: int) -> tuple[fl
 
 
 def _curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.core.exact import short
+    from lapwing.core.exact import short, short_down
     from lapwing.plots.accuracy import curator_error, local_error, measured
 
     epsilon, n = values["epsilon"], int(values["n"])
@@ -289,8 +290,8 @@ def _curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Pro
             "own. (The curator's ε is about adding or removing a person, the local ε about replacing an "
             "answer.)",
             "This is no weakness of one method. If the true answers are fair coins, no ε-private local "
-            f"protocol has a root mean square error below {short(100 * bound)} percentage points: after "
-            "all messages, everybody's answer is still in doubt.",
+            f"protocol has a root mean square error below {short_down(100 * Fraction(bound), 3)} "
+            "percentage points: after all messages, everybody's answer is still in doubt.",
             "To halve the error, a curator needs 2 times as many people, a local survey 4 times.",
         ),
         (
@@ -335,6 +336,7 @@ def _draw_curator_and_local(
             right=0.72,
         )
         error_axes(axes)
+        axes.set_xticks(_SIZES[:-1])  # names of all would overlap
         axes.set_xlim(0.8 * sizes[0], sizes[-1])
         axes.set_ylim(30 * lines[-1][1], 250 * lines[0][2])
         axes.plot(sizes, [100 * line[1] for line in lines], color=BLUE, gid="curator")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +18,7 @@ HALF = Fraction(1, 2)
 _DRAWS = 20_000
 _EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
 _PRIORS = tuple(Fraction(percent, 100) for percent in (1, 10, 25, 50, 75, 90, 99))
+_NOT_CERTAIN = math.nextafter(1, 0)  # a chance below 1 that a float would round to it
 _NATS = 75  # noise beyond this many scales has a probability below 1e-30
 
 
@@ -67,7 +69,7 @@ def _smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> 
     learnt = float(shares[1][0])
     factor = exp_up(epsilon)
     return Shown(
-        "What the study finds about smokers holds for Mary, too, whether or not she took part",
+        "What the study finds about smokers is applied to Mary, too, whether or not she took part",
         (
             f"A study counts ill and well smokers, {n:,} with Mary. Both counts are released together, "
             f"with ε {short(float(epsilon))} for adding or removing a person.",
@@ -75,10 +77,10 @@ def _smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> 
             'the '
             f"two probabilities to {odds_up(factor)}, in both directions, for this and every other "
             "conclusion.",
-            f"Mary stays out, and the release shows {100 * learnt:.1f} % of ill smokers. An insurer who "
-            f"believed {percent(prior)} may now {'raise' if learnt > prior else 'lower'} the premium of "
-            "all smokers, and so Mary's. That is learnt from the others. Privacy does not hide it, and "
-            "staying out does not avoid it.",
+            f"Mary stays out, and by the release {100 * learnt:.1f} % of the smokers are ill. An insurer "
+            f"who believed {percent(prior)} may now {'raise' if learnt > prior else 'lower'} the premium "
+            "of all smokers, and so Mary's. That is learnt from the others. Privacy does not hide it, "
+            "and staying out does not avoid it.",
             "What is limited is the additional harm of taking part. Somebody who knows the data of all "
             "others, and believes with 50 % that Mary took part, believes it with at most "
             f"{percent_up(float(posterior(HALF, factor)))} afterwards.",
@@ -91,7 +93,7 @@ def _smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> 
                     "study", "ill smokers", "well smokers", "released: ill", "released: well",
                     "probability of the finding",
                 ),
-                tuple((*row[:5], float(row[5])) for row in rows),
+                tuple((*row[:5], min(float(row[5]), _NOT_CERTAIN)) for row in rows),
             ),
             NumberTable(
                 "Beliefs of somebody who knows the data of all others",
@@ -102,7 +104,12 @@ def _smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> 
                 ),
             ),
         ),
-        lambda: _draw_smoking(epsilon, [row[1] / (row[1] + row[2]) for row in rows], shares),
+        lambda: _draw_smoking(
+            epsilon,
+            [row[1] / (row[1] + row[2]) for row in rows],
+            shares,
+            is_same=said[0] == said[1],
+        ),
     )  # fmt: skip
 
 
@@ -113,7 +120,9 @@ def _bounds(before: Fraction, ratio: Fraction) -> tuple[float, float]:
     return float(posterior(before, 1 / ratio)), float(posterior(before, ratio))
 
 
-def _draw_smoking(epsilon: Fraction, truths: Sequence[float], shares: Sequence[Sequence[float]]) -> Figure:
+def _draw_smoking(
+    epsilon: Fraction, truths: Sequence[float], shares: Sequence[Sequence[float]], *, is_same: bool
+) -> Figure:
     import numpy as np
     from matplotlib.ticker import FuncFormatter
 
@@ -122,7 +131,9 @@ def _draw_smoking(epsilon: Fraction, truths: Sequence[float], shares: Sequence[S
 
     with style():
         figure, panels = new_figure(
-            "The finding about smokers is the same with Mary and without her",
+            "The finding about smokers is the same with Mary and without her"
+            if is_same
+            else "The finding about smokers, with Mary and without her",
             f"Released share of ill smokers in {len(shares[0]):,} repetitions, each with fresh noise at ε "
             f"{short(float(epsilon))}. Dotted: half of the smokers.",
             panels=2,
@@ -261,6 +272,12 @@ def _name_ends(axes: Axes, at: float, ends: tuple[float, float]) -> None:
     from lapwing.plots.style import note_beside
 
     low, high = ends
+    if high - low < 0.07:  # two texts would overlap
+        side, shift = ("right", -7.0) if at > 50 else ("left", 7.0)
+        text = f"{percent_down(low)} to {percent_up(high)}"
+        up = 9.0 if high < 0.5 else -9.0
+        note_beside(axes, text, (at, 100 * high), (shift, up), ha=side, va="center", size=9.5)
+        return
     top_left, bottom_right = at > 25, at < 75
     for text, end, is_left, up in (
         (percent_up(high), high, top_left, 7.0),
@@ -277,7 +294,7 @@ def _name_ends(axes: Axes, at: float, ends: tuple[float, float]) -> None:
 def _deniability(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     import numpy as np
 
-    from lapwing.core.chances import percent, percent_up, posterior
+    from lapwing.core.chances import odds_up, percent, percent_up, posterior
     from lapwing.core.exact import exp_up, short
     from lapwing.mechanisms import RandomizedResponse
 
@@ -299,11 +316,10 @@ def _deniability(values: Mapping[str, Fraction], full: bool, progress: Progress)
             f"Each of {n:,} people reports the truth with probability {percent(truth)}, else the opposite "
             f"(ε {short(float(epsilon))}). {percent(prior)} of them would truly say yes.",
             f"Here {said_yes:,} people report yes, and {wrong:,} of these would truly say no. So a report "
-            "of yes convicts nobody: the coin can have said it.",
+            f"of yes is no proof: with probability {percent(1 - truth)}, a report is not the truth.",
             "A report is still some evidence. A report of yes raises the belief in a true yes from "
             f"{percent(prior)} to {percent_up(float(after[1]))}; a report of no lowers it to "
-            f"{percent(after[0])}. The odds change by the factor e^ε = {short(float(factor))} and not by "
-            "more.",
+            f"{percent(after[0])}. The odds change by the factor e^ε = {odds_up(factor)} and not by more.",
             "Deniability is not anonymity: it holds even if everybody knows who sent which report.",
             "It holds for one report. Fresh coins for the same question use it up: after 8 reports of "
             f"yes, the belief is {percent(posterior(prior, factor**8))}. So a device must keep its "
@@ -338,8 +354,8 @@ def _draw_deniability(epsilon: Fraction, counted: Sequence[Sequence[int]]) -> Fi
     with style():
         figure, (axes,) = new_figure(
             f"Of {sum(counted[0]):,} people who report yes, {counted[0][1]:,} would truly say no",
-            f"Reports of {total:,} people, each randomized at ε {short(float(epsilon))}. From the report "
-            "alone, nobody can tell who belongs to which part of a bar.",
+            f"Reports of {total:,} people, each randomized at ε {short(float(epsilon))}. A report "
+            "alone does not prove to which part of its bar a person belongs.",
             size=(9.0, 4.2),
             left=1.6,
         )

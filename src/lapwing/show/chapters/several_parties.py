@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lapwing.show.printed_views import ViewOfRun
 
 _LETTERS = "ABCD"
+_MASKS = " The masks of D count as random: this holds only against bounded computing power."
 _MEANING = "the ε of one run, for each person's rows"
 _EPSILON = Parameter("epsilon", Fraction(1), Fraction(1, 100), Fraction(5), _MEANING)
 
@@ -55,21 +56,23 @@ def _shown_view(found: ViewOfRun, epsilon: Fraction) -> Shown:
     )
     rest = ": all else in it is uniform with both inputs" if found.uniform else ""
     return Shown(
-        headline=f"{who}: no view is more than {worst:.4g} times as likely with one input as with the "
-        f"other, and e^ε is {bound:.4g}",
+        headline=f"{who}: no view is more than {worst:.5g} times as likely with one input as with the "
+        f"other, and e^ε is {bound:.5g}",
         sentences=(
             f"{found.setting.members} members run protocol {found.letter} ({NAMES[found.letter]}) once, "
-            "with fresh noise and coins. With the first input each member counts its own number. The "
-            f"second input differs in one thing: member {found.changed} counts one more.",
+            "with fresh noise and coins. With the first input member 1 counts 1 person, member 2 counts "
+            "2, and "
+            f"so on. The second input differs in one thing: member {found.changed} counts one more.",
             f"The first table has all that {seen_by} see{'' if found.coalition else 's'}: inputs, coins, "
             "received messages and broadcasts.",
             f"This tells the noised {told}, and nothing else of honest members{rest}.",
             f"{given} exactly this view has probability {one:.3g} with the first input, and {other:.3g} "
             "with the second one.",
-            f"Over all views, one probability is at most {worst:.4g} times the other: the exact ε of the "
+            f"Over all views, one probability is at most {worst:.5g} times the other: the exact ε of the "
             f"view is {found.loss:.4g}, and {float(epsilon):g} was promised.",
             f"Numbers are taken modulo {p}, so that all views can be counted. This tells no more than "
-            "whole numbers do, and those keep the promised ε, too.",
+            "whole numbers do, and those keep the promised ε, too."
+            + (_MASKS if found.letter == "D" else ""),
         ),
         tables=(
             NumberTable(
@@ -119,8 +122,9 @@ def _view_picture(found: ViewOfRun, epsilon: Fraction) -> Figure:
     who = _who(found)
     with style():
         figure, (axes,) = new_figure(
-            f"Whatever {who[0].lower()}{who[1:]} sees is at most {worst:.3g} times as likely with one "
-            f"input as with the other; ε = {short(float(epsilon))} allows {exp(epsilon):.3g} times",
+            f"What {who[0].lower()}{who[1:]} see{'s' * (len(found.coalition) < 2)} is at most {worst:.5g} "
+            f"times as likely with one input as with the other; ε = {short(float(epsilon))} allows "
+            f"{exp(epsilon):.5g} times",
             f"Exact probability of all that the view tells of member {found.changed}, with both inputs. "
             f"Protocol {found.letter}, {found.setting.members} members.",
         )
@@ -171,8 +175,8 @@ def _coalition_size(values: Mapping[str, Fraction], full: bool, progress: Progre
     broken = [letter for letter in serving if losses[letter][-1] > float(epsilon)]
     beyond = "; if more collude, only A does" if broken else ""
     return Shown(
-        headline=f"If at most {planned} of {members} members collude, as planned, each of "
-        f"{', '.join(serving)} keeps ε {float(epsilon):g}{beyond}",
+        headline=f"If at most {planned} of {members} members collude{'s' * (planned == 1)}, as planned, "
+        f"each of {', '.join(serving)} keeps ε {float(epsilon):g}{beyond}",
         sentences=(
             f"An adversary with unlimited computing power controls t of the {members} members, and reads "
             f"all that the relay carries. t is at most m − 1 = {members - 1}: somebody honest must be "
@@ -280,7 +284,7 @@ def _size_picture(
 def _compared(colluding: int, planned: int) -> str:
     if colluding == planned:
         return "as planned"
-    return "fewer than planned" if colluding < planned else "too many"
+    return "fewer" if colluding < planned else "too many"
 
 
 # Error against the number of members

@@ -43,23 +43,25 @@ def _choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
     daily = max((one for one in PUBLISHED if one.period == "each day"), key=lambda one: one.epsilon)
     return Shown(
         headline=f"At ε {short(float(epsilon))} the count of a block is off by {chosen[2]:.2g} people on "
-        f"average, and even odds (1 : 1) can become {odds_up(factor)} : 1 at most",
+        f"average, and even odds (1 : 1) that you are in it can become {odds_up(factor)} : 1 at most",
         sentences=(
             f"The example's town has {sizes[0]:,.0f} invented people. One release publishes all counts of "
             "sex and stage of life for the town, its districts and its blocks. Its plan tells the expected "
             "error before anything is spent.",
             f"At ε {short(float(epsilon))} the total of a block, about {sizes[2]:.0f} people, is off by "
-            f"{chosen[2]:.2g}, and that of the town by {chosen[0]:.2g}. At half this ε it would be "
-            f"{half[2]:.2g} and {half[0]:.2g}.",
-            f"ε bounds what your taking part can change: against a release without you, odds that "
-            f"something is true of you grow at most {odds_up(factor)}-fold. A guess of {_percent(prior)} "
-            f"becomes {_at_most(posterior(prior, factor))} at most. ε is not the probability of being "
-            "identified, and not a share of noise.",
-            f"With δ {short(float(delta))}, the release is no worse than one that tells anything at all "
-            "with this probability, and keeps the bound otherwise.",
+            f"{short(chosen[2])}, and that of the town by {short(chosen[0])}. At half this ε it would be "
+            f"{short(half[2])} and {short(half[0])}.",
+            "ε bounds what your taking part can change. Somebody who knows all other records, and "
+            f"believes with {_percent(prior)} that yours is in, believes it with "
+            f"{_at_most(posterior(prior, factor))} afterwards: the odds grow at most "
+            f"{odds_up(factor)}-fold. A fact of your record, such as your age, is two steps away from "
+            f"another one: there the factor is e^2ε = {odds_up(factor**2)}. ε is not the probability of "
+            "being identified, and not a share of noise.",
+            f"With δ {short(float(delta))}, the release is no worse than one that tells everything with "
+            "this probability, and keeps the bound otherwise.",
             f"Published figures stand below. They protect different units for different periods, so their "
             f"ε cannot be compared alone: {daily.epsilon:g} each day adds up to {daily.in_a_year:,.0f} in "
-            "a year.",
+            "a year, for somebody who takes part every day.",
             "No formula says which point is right. That is society's decision; the picture shows what it "
             "is about.",
         ),
@@ -83,7 +85,7 @@ def _choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
             NumberTable(
                 "Published figures (cited, not computed)",
                 (
-                    "who", "release", "year", "ε", "δ", "protected unit", "period", "adds up in a year",
+                    "who", "release", "year", "ε", "δ", "protected unit", "period", "in a year, at most",
                     "source",
                 ),
                 tuple(
@@ -106,7 +108,8 @@ def _percent(share: Fraction) -> str:
 def _at_most(chance: Fraction) -> str:
     from lapwing.core.chances import percent_up
 
-    return percent_up(float(chance)) if chance < Fraction(99999, 100_000) else "nearly 100 %"
+    is_certain = chance > Fraction(99999, 100_000)
+    return "up to nearly 100 %" if is_certain else f"at most {percent_up(float(chance))}"
 
 
 def _town_errors(
@@ -116,18 +119,16 @@ def _town_errors(
 
     Sizes are people of the town, of a district and of a block. Parks, where nobody lives, do not count.
     """
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
+    from lapwing.audit.attacks.temporary_gate import temporary_folder
     from lapwing.core.conversions import largest_rho
     from lapwing.examples.town import DISTRICTS, TOWN_CENSUS, TOWN_PEOPLE, write_town
     from lapwing.publish.census.census_release import expected_errors
     from lapwing.publish.publication import Publication
 
     found = []
-    with TemporaryDirectory() as folder:
-        write_town(Path(folder))
-        with Publication.open(Path(folder) / TOWN_CENSUS, analyst="reader", threads=1) as release:
+    with temporary_folder() as folder:
+        write_town(folder)
+        with Publication.open(folder / TOWN_CENSUS, analyst="reader", threads=1) as release:
             census = release.census
             assert census is not None
             assert census.spine.levels == _LEVELS
@@ -135,7 +136,7 @@ def _town_errors(
                 progress(done, len(epsilons))
                 errors = expected_errors(census, largest_rho(epsilon, delta))
                 found.append(_TownErrors(epsilon, tuple(level["total"] for level in errors)))
-        blocks = (Path(folder) / "blocks.csv").read_text(encoding="utf-8").count(",false\n")
+        blocks = (folder / "blocks.csv").read_text(encoding="utf-8").count(",false\n")
     progress(len(epsilons), len(epsilons))
     return found, (TOWN_PEOPLE, TOWN_PEOPLE / DISTRICTS, TOWN_PEOPLE / blocks)
 
@@ -154,8 +155,8 @@ def _choice_picture(
         figure, (whole,) = new_figure(
             f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
             f"{chosen[2]:.2g} people, and even odds can become {odds_up(exp_up(epsilon))} : 1",
-            "Top: expected error of one count in the example's town census. Middle: the most that a guess "
-            "about one person can become by its data. Bottom: published ε. Each has its own unit and "
+            "Top: expected error of one count in the example's town census. Middle: the most that a "
+            "belief that you are in the data can become. Bottom: published ε. Each has its own unit and "
             "period, so it says nothing of the town's error.",
             size=(11.0, 10.8),
             left=3.85,
@@ -219,7 +220,7 @@ def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
         axes.plot(xs, ys, color=colour, gid=f"guess-{float(guess):g}")
         axes.plot([float(epsilon)], [at], "o", color=colour, markersize=6)
         note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
-    axes.set_ylabel("a guess becomes\nat most")
+    axes.set_ylabel("a belief becomes\nat most")
     axes.set_ylim(0, 104)
     axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     for chance, text in {50: "1 : 1", 75: "3 : 1", 90: "9 : 1", 99: "99 : 1"}.items():
@@ -271,7 +272,7 @@ CHAPTER = Chapter(
                 ),
                 Parameter(
                     "prior", Fraction(1, 100), Fraction(1, 1000), Fraction(1, 2),
-                    "a guess that something is true of you, from a release without you",
+                    "somebody's belief that you are in the data, before",
                 ),
             ),
             argument="census.md",

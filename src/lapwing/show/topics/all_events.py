@@ -84,8 +84,7 @@ def _draw(epsilon: float, events: list[tuple[float, float]]) -> Figure:
         figure, (axes,) = new_figure(
             f"All {len(events):,} events lie between the same two lines as the single answers do",
             "One dot for each set of possible answers of a noisy count. Height: how much likelier the "
-            "event "
-            "is with your data than without them.",
+            "event is with your data than without them.",
             left=1.55,
         )
         for data, colour, size in ((events, BLUE, 9), (singles, ORANGE, 42)):

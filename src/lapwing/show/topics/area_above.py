@@ -30,20 +30,17 @@ def delta_area(values: Mapping[str, Fraction], _full: bool, _progress: Progress)
     rows = [(float(e), _area(by_laplace, e), float(by_gauss.excess(e))) for e in every]
     return Shown(
         headline=f"Gaussian noise with σ = {short(float(noise.sigma))} passes e^ε = "
-        f"{short(math.exp(epsilon))} in "
-        f"rare outcomes; what lies above it adds up to δ = {short(area)}",
+        f"{short(math.exp(epsilon))} in rare outcomes; what lies above it adds up to δ = {short(area)}",
         sentences=(
             "Take each possible answer of a noisy count: how much likelier it is with your data, and how "
             "probable it is without them. Drawn as steps, all of them have area 1.",
             "The area above the line e^ε is the δ that the noise needs. For Laplace noise at this ε it "
-            "is 0; "
-            f"for Gaussian noise it is never 0, and here {short(area)}, as computed from all probabilities "
-            f"(and {short(drawn)} in the picture).",
+            f"is 0; for Gaussian noise it is never 0, and here {short(area)}, as computed from all "
+            f"probabilities (and {short(drawn)} in the picture).",
             "δ is not the probability that your data become known. It limits everything that may lie above "
-            "e^ε, most of it only a little above.",
+            "e^ε. Under Gaussian noise, most of that lies only a little above it.",
             "But δ alone allows very bad releases: to publish one row, chosen at random among n, needs "
-            "only "
-            "δ = 1/n. So δ should be far below 1/n.",
+            "only δ = 1/n. So δ should be far below 1/n.",
             "One noise has many pairs (ε, δ): the table shows them.",
         ),
         tables=(

@@ -37,12 +37,12 @@ def laplace(values: Mapping[str, Fraction], _full: bool, _progress: Progress) ->
     others = [Laplace.for_epsilon(other, l1=distance) for other in _OTHERS]
     scale, within = cell_text(float(noise.scale)), noise.spread("0.95")
     return Shown(
-        headline=f"At ε = {short(float(epsilon))} the noise has scale {scale}: 95 % of all answers lie "
-        f"within ± {within:,} of the truth",
+        headline=f"At ε = {short(float(epsilon))} the noise has scale {scale}: at least 95 % of all "
+        f"answers are {_near(within)}",
         sentences=(
             f"One person changes this count by at most {distance:,} (its sensitivity).",
             f"The scale of the noise is the sensitivity divided by ε: {scale}.",
-            "So half the ε means twice the noise, and ε = 0 would mean endless noise, not no noise.",
+            "So half the ε means twice the scale, and ε = 0 would mean noise without limit, not no noise.",
             "The noise does not depend on the count: it protects a person in a group of 5 as it protects "
             "one in a group of a million. So it is a large share of a small count and a small share of a "
             "large one.",
@@ -58,7 +58,7 @@ def laplace(values: Mapping[str, Fraction], _full: bool, _progress: Progress) ->
             ),
             NumberTable(
                 "Other values of ε",
-                ("ε", "scale", "95 % of answers within ±"),
+                ("ε", "scale", "at least 95 % of answers within ±"),
                 tuple(
                     (float(other), float(one.scale), one.spread("0.95"))
                     for other, one in zip(_OTHERS, others, strict=True)
@@ -75,6 +75,10 @@ def cell_chances(scale: Fraction, width: int) -> list[float]:
     ends = [float(laplace_at_least(scale, place * width - half)) for place in range(1 - _SIDE, _SIDE + 1)]
     falling = [1.0, *ends, 0.0]
     return [one - other for one, other in pairwise(falling)]
+
+
+def _near(within: int) -> str:
+    return f"within ± {within:,} of the truth" if within else "exactly the truth"
 
 
 def _name(place: int, width: int) -> str:

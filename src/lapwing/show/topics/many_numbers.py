@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DRAWS, _MOST_RUNS = 20_000, 2_000
+_WIDE = 3  # from here on, the deviation of discrete Gaussian noise is σ to 15 digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,11 @@ def many_numbers(values: Mapping[str, Fraction], _full: bool, progress: Progress
         found.append(noise_of(k, epsilon, delta))
     last = found[-1]
     better, worse = sorted((("Laplace", last.laplace), ("Gaussian", last.gaussian)), key=lambda one: one[1])
-    first = next((one.k for one in found if one.gaussian < one.laplace), None)
+    above = [one.k for one in found if one.laplace <= one.gaussian]
+    below = [one.k for one in found if one.laplace > one.gaussian]
+    first = first_gaussian(epsilon, delta, (max(above, default=0), below[0])) if below else None
     turn = (
-        f"Here Gaussian noise is the smaller one from {first:,} numbers on."
+        f"Here Gaussian noise is the smaller one from {first:,} number{'s' * (first > 1)} on."
         if first is not None
         else f"Here Laplace noise is the smaller one for all sizes up to {most:,}."
     )
@@ -75,6 +78,35 @@ def many_numbers(values: Mapping[str, Fraction], _full: bool, progress: Progress
     )
 
 
+def first_gaussian(epsilon: Fraction, delta: Fraction, between: tuple[int, int]) -> int:
+    """Return the least k at which Gaussian noise is the smaller one.
+
+    It is so at the second of the two k, and not at the first. The ratio of both deviations rises with k.
+    """
+    not_yet, already = between
+    while already - not_yet > 1:
+        middle = (not_yet + already) // 2
+        by_laplace, by_gauss = deviations(middle, epsilon, delta)
+        not_yet, already = (not_yet, middle) if by_gauss < by_laplace else (middle, already)
+    return already
+
+
+def deviations(k: int, epsilon: Fraction, delta: Fraction) -> tuple[float, float]:
+    """Return the deviations of Laplace and of Gaussian noise of each of k counts."""
+    q = math.exp(-1 / Laplace.for_epsilon(epsilon, l1=k).scale)
+    sigma = float(Gaussian.for_budget(epsilon, delta, l2_squared=k, dimension=k).sigma)
+    return math.sqrt(2 * q) / (1 - q), _on_whole_numbers(sigma)
+
+
+def _on_whole_numbers(sigma: float) -> float:
+    """Return the deviation of discrete Gaussian noise. It is below σ where σ is small."""
+    if sigma > _WIDE:
+        return sigma
+    noise = np.arange(-50, 51)
+    chances = np.exp(-(noise**2) / (2 * sigma**2))
+    return math.sqrt(float((chances * noise**2).sum() / chances.sum()))
+
+
 def _grown(most: int) -> list[int]:
     """Return 1, 3, 10, 30, … below `most`."""
     return [size for power in range(6) for size in (10**power, 3 * 10**power) if size < most]
@@ -88,8 +120,7 @@ def noise_of(k: int, epsilon: Fraction, delta: Fraction) -> NoiseOfMany:
     runs = min(max(_DRAWS // k, 1), _MOST_RUNS)
     drawn = (np.concatenate([noise.sample(zeros) for _ in range(runs)]) for noise in (by_laplace, by_gauss))
     one, other = (float(np.sqrt((noise.astype(float) ** 2).mean())) for noise in drawn)
-    q = math.exp(-1 / by_laplace.scale)
-    return NoiseOfMany(k, math.sqrt(2 * q) / (1 - q), float(by_gauss.sigma), one, other)
+    return NoiseOfMany(k, *deviations(k, epsilon, delta), one, other)
 
 
 def _draw(found: list[NoiseOfMany], epsilon: float, delta: float) -> Figure:

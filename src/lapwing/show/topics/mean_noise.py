@@ -55,9 +55,9 @@ def mean_noise(values: Mapping[str, Fraction], _full: bool, progress: Progress) 
             "An answer is above the truth as often as below it, so the noise is 0 on average.",
             "Its size, without the sign, is on average the scale: the sensitivity divided by ε.",
             "This is exact for noise on all real numbers. Our noise is on whole numbers, and its mean size "
-            f"is 1/sinh(1/scale), a little less: {exact:.4g} instead of {scale}. On a finer grid the two "
+            f"is 1/sinh(1/scale), which is less: {exact:.6g} instead of {scale}. On a finer grid the two "
             "agree.",
-            "A single answer may be farther off: at this ε, 95 % of all answers lie within "
+            "A single answer may be farther off: at this ε, at least 95 % of all answers lie within "
             f"± {Laplace.for_epsilon(epsilon, l1=1).spread('0.95'):,} of the truth.",
         ),
         tables=(
@@ -97,7 +97,7 @@ def _on_grid(epsilon: Fraction, steps: int) -> tuple[int, float, float]:
 def _draw(rows: list[tuple[float, float, float, float]], draws: int) -> Figure:
     with style():
         figure, (axes,) = new_figure(
-            "The mean size of the noise is about its scale: half the ε, twice the noise",
+            "For a small ε the mean size of the noise is about its scale: half the ε, twice the noise",
             f"Noise of a count of people. Line: exact. Dots: {draws:,} fresh draws for each ε.",
             right=0.74,
         )

@@ -71,19 +71,16 @@ def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progre
         headline=f"At ε = {short(float(epsilon))} a network with noisy weights is right in "
         f"{_percent(here.noisy)} of cases, a privately chosen one in {_percent(here.chosen)}",
         sentences=(
-            f"A network with {WEIGHT_COUNT} weights is trained on {n:,} private rows (invented). "
-            "Without privacy "
-            f"it is right in {_percent(without)} of cases; guessing, in 50 %.",
+            f"A network with {WEIGHT_COUNT} weights is trained on {n:,} private rows (invented). Without "
+            f"privacy it is right in {_percent(without)} of cases; guessing, in 50 %.",
             "One person might change every weight by its whole range. Noise that covers this is so large "
             "that the network only guesses, at every usual ε.",
             f"Instead, {TOWNS} networks were trained elsewhere, on public data of other towns. The "
-            "private rows "
-            "only say which of them to take: a network's score is the number of rows that it gets "
-            "right, and "
-            "one person changes it by 1.",
-            "The exponential mechanism chooses a good one, and the promise is the same ε. The result "
-            "can only be "
-            "as good as the best of the networks offered.",
+            "private rows only say which of them to take: a network's score is the number of rows that "
+            "it gets right, and one person changes it by 1.",
+            "The exponential mechanism takes a better one with a higher probability, and the promise is "
+            f"the same ε. No choice is better than the best network offered, {_percent(max(shares))}, and "
+            "few rows or a small ε make it worse.",
             "Another way out is to add noise during training instead of afterwards (`lapwing train`).",
         ),
         tables=(

@@ -53,20 +53,16 @@ def exponential(values: Mapping[str, Fraction], _full: bool, _progress: Progress
     return Shown(
         headline=f"At ε = {short(float(epsilon))} a private choice among {HIGHEST} prices earns "
         f"{_percent(by_choice / most)} of the best price's income on average; the best price with noise "
-        "earns "
-        f"{_percent(by_noise / most)}",
+        f"earns {_percent(by_noise / most)}",
         sentences=(
             f"A town sells a permit to {n:,} people (invented), at one price for all. Most would pay up "
-            "to a "
-            f"round price; {PRICES[best]} earns most, and {PRICES[best] + 1} much less, so a price that is "
-            "nearly right is worth little.",
+            f"to a round price; {PRICES[best]} earns most, and {PRICES[best] + 1} much less, so a price "
+            "that is nearly right is worth little.",
             "The exponential mechanism adds no noise to the result. It draws one of the prices, and a "
-            "price "
-            "that earns more is more probable: in proportion to e^(ε · income / 2Δ).",
+            "price that earns more is more probable: in proportion to e^(ε · income / 2Δ).",
             f"Δ = {HIGHEST} is the most that one person can change the income at any price.",
-            "The promise is the same as that of noise: with your data or without, no price is more "
-            "than e^ε "
-            "times as probable.",
+            "The promise is the same as that of noise: with your data or without, no price is more than "
+            "e^ε times as probable.",
             "It may choose badly, and the fewer people there are, the more often it does: try --n 30.",
         ),
         tables=(
@@ -105,12 +101,10 @@ def _draw(
     by_choice, by_noise = (float(np.dot(earned, law)) / earned[best] for law in (chances, noisy))
     with style():
         figure, (left, right) = new_figure(
-            f"A price for {n:,} people at ε = {epsilon}: a private choice earns {_percent(by_choice)} "
-            "of the "
-            f"best, noise on the best price {_percent(by_noise)}",
+            f"A price for {n:,} people at ε = {epsilon}: a private choice earns {_percent(by_choice)} of "
+            f"the best, noise on the best price {_percent(by_noise)}",
             "Grey: the income at each price, as a share of the best. Colour: the probability that this "
-            "price "
-            "is released.",
+            "price is released.",
             panels=2,
             size=(11.0, 5.2),
         )

@@ -56,12 +56,11 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
             f"lies between 1/e^ε = {least} and e^ε = {most} for all answers, without exception. The "
             f"greatest logarithm of it, computed with 60 digits, is {greatest:.10f}.",
             "So if somebody knows all other data and would bet 1 : 1 that yours are in, the answer can "
-            "raise "
-            f"these odds to at most {odds_up(exp_up(epsilon))} : 1, that is from 50 % to at most "
+            f"raise these odds to at most {odds_up(exp_up(epsilon))} : 1, that is from 50 % to at most "
             f"{posterior_text(exp_up(epsilon))}.",
             "ε itself is not the probability that you are identified: a belief about you also depends on "
             "what was known before.",
-            "This is the loss of one answer. The ε of all answers about you add up "
+            "This is the loss of one answer. The ε of all answers about you adds up "
             "(`lapwing show adding-up`).",
         ),
         tables=(

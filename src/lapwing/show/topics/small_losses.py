@@ -23,12 +23,13 @@ from lapwing.plots.style import (
     note_beside,
     style,
 )
-from lapwing.show.topic import NumberTable, Progress, Shown
+from lapwing.show.topic import NumberTable, Progress, Shown, cell_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _OTHERS = ("0.01", "0.05", "0.1", "0.2", "0.5", "1", "2", "3")
+_SMALL = 0.3  # up to here e^ε is less than 4 % above 1 + ε
 _CHANCES = (Fraction(1, 1000), Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 
 
@@ -44,7 +45,7 @@ def small_epsilon(values: Mapping[str, Fraction], _full: bool, _progress: Progre
         headline=f"At ε = {short(float(epsilon))} an answer is at most {most} times as likely with you as "
         f"without you; 1 + ε is {float(1 + epsilon):.4g}",
         sentences=(
-            f"For a small ε the factor e^ε is nearly 1 + ε. Here it is {short(off)} % above it.",
+            f"For a small ε the factor e^ε is nearly 1 + ε. Here it is {cell_text(off)} % above it.",
             "So a small ε can be read as a relative change: at ε = 0.01, every event is at most about 1 % "
             "likelier than without your data.",
             "That is 1 % of the event's own probability, not a risk of 1 %: 1 in 1,000 becomes at most "
@@ -80,11 +81,11 @@ def _bounds(p: float, factor: float) -> tuple[float, float]:
 
 
 def _draw(epsilon: float, factor: float) -> Figure:
+    near = "is nearly" if epsilon <= _SMALL else "is far above"
     with style():
         most = max(1.5, 1.3 * epsilon)
         figure, (axes,) = new_figure(
-            f"For a small ε the factor eᵋ is nearly 1 + ε: at ε = {short(epsilon)} it is {factor:.4g}, and "
-            f"1 + ε is {1 + epsilon:.4g}",
+            f"At ε = {short(epsilon)} the factor eᵋ {near} 1 + ε: {factor:.4g} and {1 + epsilon:.4g}",
             "How much likelier your data can make an answer, against ε.",
             right=0.8,
         )

@@ -45,19 +45,16 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
     ]
     return Shown(
         headline=f"Among {n:,} people, one person moves a mean by at most {_up(_mean(n))}, a standard "
-        "deviation "
-        f"by at most {_up(_deviation(n))}, and a maximum by all of its range",
+        f"deviation by at most {_up(_deviation(n))}, and a maximum by all of its range",
         sentences=(
             "The sensitivity of a statistic is the most that one person can change it, over all possible "
             "data, not only over yours.",
-            f"A count of people changes by 1. If a person may file {rows} complaints, a count of "
-            "complaints "
-            f"changes by {rows}.",
+            f"A count of people changes by 1. If a person may file up to {rows} "
+            f"complaint{'s' * (rows > 1)}, a count of complaints changes by {rows}.",
             "A mean of n values from 0 to 1 changes by at most 1/n, and a standard deviation by at most "
             "about 1/√n (n is public, and one person's value is replaced).",
             "A maximum can change from 0 to 1 by one person alone. Noise that covers this change also "
-            "hides "
-            "the maximum.",
+            "hides the maximum.",
             "The scale of Laplace noise is the sensitivity divided by ε. So ε alone does not say how large "
             "the noise is.",
         ),
@@ -97,8 +94,7 @@ def _draw(n: int) -> Figure:
     with style():
         figure, drawn = new_figure(
             f"One of {n:,} people changes their value from 0 to 1: the mean moves by {short(_mean(n))}, "
-            "the "
-            "maximum by 1",
+            "the maximum by 1",
             "All others have the value 0: for these three statistics there are no worse data. The "
             "sensitivity is the height at the right end.",
             panels=3,

@@ -21,6 +21,7 @@ from lapwing.plots.style import (
     INK,
     ORANGE,
     PURPLE,
+    WHITE_BOX,
     EndLabel,
     label_ends,
     new_figure,
@@ -71,20 +72,17 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
     once = math.floor(1 / certain.with_you)
     return Shown(
         headline="If noise ends somewhere, an answer beyond its end proves that you are in the data; "
-        "with your data "
-        f"this happens once in {once:,} answers",
+        f"with your data this happens once in {once:,} answers, on average",
         sentences=(
             "An event is a set of answers, here: all answers from some number on. The count is 1 with your "
             "data and 0 without them, and somebody who knows all other data wants to know which it is.",
             "Under Laplace noise no event tells more than e^ε allows: a belief of 50 % that your data "
-            "are in "
-            f"becomes at most {posterior_text(exp_up(epsilon))}.",
+            f"are in becomes at most {posterior_text(exp_up(epsilon))}.",
             f"Under Gaussian noise (σ = {short(float(sigma))}) rare events tell more, without a limit. "
-            "Those "
-            f"above e^ε are what δ = {short(float(delta))} pays for.",
+            f"Those above e^ε are what δ = {short(float(delta))} pays for.",
             f"Noise that ends, here all numbers from -{width:,} to {width:,} with equal probability, "
             "has an "
-            "event that happens only with your data. It is as rare as δ, but it leaves no doubt.",
+            "event that happens only with your data. It is no likelier than δ, but it leaves no doubt.",
             "So δ says how much may go wrong, and not what happens then. Choose it so small that you would "
             "accept it for each of the n people: far below 1/n.",
         ),
@@ -138,8 +136,7 @@ def _draw(
     with style():
         figure, (axes,) = new_figure(
             "The rarer the event, the more it tells: without a limit under Gaussian noise, and for "
-            "certain "
-            f"with noise that ends (1 in {1 / certain.with_you:,.0f})",
+            f"certain with noise that ends (1 in {1 / certain.with_you:,.0f})",
             'Events "the answer is at least t". Height: what somebody who gave even odds can believe '
             "afterwards.",
             right=0.76,
@@ -150,15 +147,19 @@ def _draw(
         shares = [min(step * certain.with_you, 1.0) for step in steps]
         axes.plot(shares, [100 * step / (2 * step - 1) for step in steps], color=PURPLE)
         axes.plot(shares[:1], [100], "o", color=PURPLE, clip_on=False)
-        note_beside(axes, "noise that ends", (shares[0], 100), (8, 0), va="center", color=PURPLE)
-        axes.set(xscale="log", xlabel="probability of the event with you (rarer to the right)")
+        at = (shares[0], 100)
+        note_beside(axes, "noise that ends", at, (8, -9), va="top", color=PURPLE, bbox=WHITE_BOX)
+        axes.set(xscale="log")
+        axes.set_xlabel(
+            f"probability of the event with you (rarer to the right; dotted: δ = {short(delta)})"
+        )
         axes.set_xlim(1, delta / 100)
         axes.set_ylim(45, 103)
         axes.set_ylabel("belief that you are in the data, in %")
         axes.axhline(50, color=GREY, linewidth=0.8)
-        note_beside(axes, "50 %: nothing is learned", (1, 50), (6, -6), va="top", color=GREY)
+        at = (delta / 100, 50)
+        note_beside(axes, "50 %: nothing is learned", at, (-4, -6), ha="right", va="top", color=GREY)
         axes.axvline(delta, color=INK, linewidth=0.8, linestyle=(0, (2, 3)))
-        note_beside(axes, f"δ = {short(delta)}", (delta, 46), (4, 0), color=INK)
         label_ends(
             axes,
             [

@@ -1,8 +1,8 @@
 """Published ε of deployments, with their sources. They are cited, not computed.
 
 Each figure was read in the named publication, or in a list that cites it: the OpenDP deployments registry
-(data of July 2026), or Desfontaines's list of real-world uses of differential privacy. A figure says little without its unit and its
-period, so that both are part of it.
+(data of July 2026), or Desfontaines's list of real-world uses of differential privacy. A figure says little
+without its unit and its period, so that both are part of it.
 """
 
 from __future__ import annotations

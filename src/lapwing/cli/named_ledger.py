@@ -56,7 +56,8 @@ def named_ledger(where: str, keys: Path | None, anchor: str | None) -> NamedLedg
     if not where.endswith(".toml") or _is_no_toml(Path(where)):
         return NamedLedger(where, keys, anchor)
     of, account = _owner(Path(where))
-    own_keys = _own_place("keys", of.ledger_keys, keys and str(keys), file=where, ledger=of.ledger)
+    given = None if keys is None else str(keys)
+    own_keys = _own_place("keys", of.ledger_keys, given, file=where, ledger=of.ledger)
     own_anchor = _own_place("anchor", of.ledger_anchor, anchor, file=where, ledger=of.ledger)
     return NamedLedger(
         of.ledger, Path(own_keys) if own_keys else None, own_anchor, file=where, account=account

@@ -10,6 +10,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -80,8 +81,8 @@ def run_cell(line: str, cell: str, names: dict[str, Any]) -> Plan | Answer:
         raise _cell_error(f"a quote is not closed. Write {USAGE}") from None
     given = CellArguments().parse_args(words)
     into = given.into
-    if into is not None and not into.isidentifier():
-        raise _cell_error("--into must be the name of a variable")
+    if into is not None and (not into.isidentifier() or iskeyword(into)):
+        raise _cell_error("--into must be the name of a variable, such as answer")
     try:
         with _opened(given, names) as dataset:
             plan = dataset.plan(
@@ -90,7 +91,7 @@ def run_cell(line: str, cell: str, names: dict[str, Any]) -> Plan | Answer:
             )  # fmt: skip
             result: Plan | Answer = plan
             if given.release:
-                print(f"Costs {plan.cost}; before: {dataset.left()}.")
+                print(f"Costs {plan.cost}, or nothing if released before. Left so far: {dataset.left()}.")
                 result = plan.release()
             else:
                 print(f"Nothing was charged. Add --release to be charged {plan.cost} and see the answer.")
@@ -110,7 +111,7 @@ def _opened(given: argparse.Namespace, names: dict[str, Any]) -> Iterator[Datase
             raise _cell_error(f"{given.source} is asked by {known.analyst}. Leave out --analyst")
         yield known
         return
-    if known is None and not Path(given.source).exists():
+    if not Path(given.source).exists():
         raise _cell_error(f"{given.source} is neither a policy file nor a data set. Write {USAGE}")
     with open_policy(given.source, analyst=given.analyst) as dataset:
         yield dataset

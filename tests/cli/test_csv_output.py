@@ -94,7 +94,8 @@ def test_one_form_at_a_time(shell: Shell, tmp_path: Path) -> None:
         (float("nan"), ""), (True, "true"), (False, "false"), (date(2026, 1, 2), "2026-01-02"),
         (datetime(2026, 1, 2, 3, tzinfo=UTC), "2026-01-02T03:00:00+00:00"), (["a", "b"], "a; b"),
         ("plain", "plain"), ("", ""), ("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@x", "'@x"),
-        ("\uff1d1", "'\uff1d1"), ("a=1", "a=1"), ("\t=1", " =1"), ("\x1b[31m", "\\u001b[31m"),
+        ("\uff1d1", "'\uff1d1"), ("a=1", "a=1"), ("\t=1", "' =1"), (" @x", "' @x"),
+        ("\r=1", "\\u000d=1"), ("\x1b[31m", "\\u001b[31m"),
         ("a\nb", "a b"),
     ],
 )  # fmt: skip

@@ -48,8 +48,38 @@ def test_keys_and_anchor_are_those_of_the_policy(
     assert shell.good("ask", policy, COUNT, "--epsilon", "0.5").code == 0
     assert shell.good("budget", policy, "--json").json["accounts"][0]["account"] == "visits"
     assert shell.good("ledger", "verify", policy, "--json").json["good"]
-    found = named_ledger(str(policy), Path("other.keys"), None)
+    found = named_ledger(str(policy), own / "k.keys", str(own / "a.anchor"))
     assert (found.where, found.keys) == (str(own / "l.ledger"), own / "k.keys")
+    for option in ("keys", "anchor"):
+        done = shell("budget", policy, f"--{option}", own / "another", "--json")
+        assert (done.code, done.json["error"]["name"]) == (2, option)
+        assert "names its own" in done.error
+        assert f"Leave out --{option}" in done.error
+
+
+def test_variables_of_another_ledger_do_not_count_for_a_policy(
+    shell: Shell, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.good("ask", policy, COUNT, "--epsilon", "0.5")
+    monkeypatch.setenv("LAPWING_KEYS", str(policy.with_name("of-another-ledger.keys")))
+    monkeypatch.setenv("LAPWING_ANCHOR", str(policy.with_name("of-another-ledger.anchor")))
+    for command in (["budget"], ["history"], ["ledger", "verify"], ["verify"]):
+        shell.good(*command, policy)
+    moved = policy.with_name("moved.keys")
+    policy.with_name("lapwing.ledger.keys").rename(moved)
+    assert shell("budget", policy).code != 0
+    shell.good("budget", policy, "--keys", moved)  # the policy names no keys, so the option counts
+
+
+def test_verify_takes_a_policy_and_a_path_from_another_folder(
+    shell: Shell, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "there is no ledger at" in shell("verify", policy).error
+    shell.good("ask", policy, COUNT, "--epsilon", "0.5")
+    (policy.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(policy.parent / "elsewhere")
+    assert shell.good("verify", "../visits.toml", "--json").json["good"]
+    shell.good("budget", "../visits.toml")
 
 
 def test_of_two_data_sets_in_a_ledger_only_the_own_one_is_shown(shell: Shell, policy: Path) -> None:

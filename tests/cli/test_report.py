@@ -154,7 +154,13 @@ def test_audits_are_told_with_date_and_version(shell: Shell, policy: Path) -> No
     started = audit.json["started"][:16].replace("T", " ")
     assert f"audit.json: begun {started} UTC, Lapwing {audit.json['version']}." in found["r.md"]
     assert "| noisy max |" in found["r.md"]
-    for text in ("{}", "[1]", "no JSON", '{"lapwing": "audit", "format": 99}'):
+    assert "error" not in audit.json  # under this name `--json` tells that a command failed
+    told = dict(audit.json)
+    earlier = {**told, "format": 1, "error": told.pop("error_probability")}
+    Path("audit.json").write_text(json.dumps(earlier))
+    assert "| noisy max |" in written(shell, policy, "--audit", "audit.json")["r.md"]
+    texts = ("{}", "[1]", "no JSON", '{"lapwing": "audit", "format": 99}', json.dumps(told))
+    for text in texts:
         Path("audit.json").write_text(text)
         done = shell("report", policy, "--audit", "audit.json")
         assert (done.code, "is no audit run" in done.error) == (2, True)

@@ -311,8 +311,23 @@ def test_a_loss_without_epsilon_is_refused_in_other_words() -> None:
     filter_ = PrivacyFilter(TERMS)
     with pytest.raises(OverBudget) as caught:
         filter_.admit(TERMS.price(GaussianNoise(Fraction(1), Fraction(1), 1)))
-    assert caught.value.asked == "more than every filter has left"
+    assert caught.value.asked == "a loss of about ρ 0.5"
     assert caught.value.left == "ε 1 of 1"
+
+
+@each("epsilon", ["2", "99", "1000000.5"])
+def test_a_refusal_says_what_was_asked_also_if_it_is_far_too_much(epsilon: str) -> None:
+    filter_ = PrivacyFilter(TERMS)
+    with pytest.raises(OverBudget) as caught:
+        filter_.admit(TERMS.price(Pure(Fraction(epsilon))))
+    assert str(caught.value) == f"asked ε {epsilon}, but ε 1 of 1 is left. Ask for ε 1 or less."
+
+
+def test_a_loss_beyond_all_numbers_is_refused_with_a_number() -> None:
+    filter_ = PrivacyFilter(TERMS)
+    with pytest.raises(OverBudget) as caught:
+        filter_.admit(TERMS.price(Pure(Fraction(10**12))))
+    assert caught.value.asked == "more than ε 4,611,686,018"
 
 
 @each("rho", ["0.5", "0.05", "0.0224"])

@@ -24,6 +24,7 @@ from lapwing.core.exact import (
     exact,
     exp_of,
     exp_up,
+    grouped,
     log_up,
     lower,
     positive,
@@ -338,3 +339,14 @@ def test_the_largest_accepted_scale_is_accepted() -> None:
 def test_reals_of_huge_exponents_are_tiny_balls() -> None:
     for bits in (64, 1152):
         assert abs(exp_of(Fraction(-(10**4000)))(bits)) < arb(2) ** -2000
+
+
+@each(
+    ("number", "text"),
+    [
+        (29957.3, "29,960"), (1e6, "1,000,000"), (60, "60"), (0.0123456, "0.01235"), (0, "0"),
+        (-1234.56, "-1,235"), (2.5e15, "2.5e15"), (math.inf, "inf"), (999.96, "1,000"), (1e-6, "1e-6"),
+    ],
+)  # fmt: skip
+def test_large_numbers_are_shown_without_exponents(number: float, text: str) -> None:
+    assert grouped(number, 4) == text

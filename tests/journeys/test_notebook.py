@@ -52,7 +52,9 @@ def test_release_shows_the_price_then_charges(visits: Dataset, capsys: pytest.Ca
     answer = run_cell("visits --epsilon 0.5 --release --into answer", f"\n{COUNT}\n", names)
     assert isinstance(answer, lapwing.Answer)
     assert names["answer"] is answer
-    assert capsys.readouterr().out.startswith("Costs ε 0.5; before: ε 3 of 3")
+    assert capsys.readouterr().out.startswith(
+        "Costs ε 0.5, or nothing if released before. Left so far: ε 3 of 3"
+    )
     assert "ε 2.5 of 3" in visits.left()
     again = run_cell("visits --epsilon 0.5 --release", COUNT, names)
     assert isinstance(again, lapwing.Answer)
@@ -72,7 +74,7 @@ def test_an_accuracy_can_be_asked_for(visits: Dataset) -> None:
     [
         "", "visits", "visits --epsilon", "visits --epsilon 0.5 --within 3", "visits --epsilon x",
         "visits --what", "nothing.toml --epsilon 1", "visits --epsilon 1 'open", "--epsilon 1",
-        "visits --epsilon 1 --into 3x", "visits --epsilon 99 --release",
+        "visits --epsilon 1 --into 3x", "visits --epsilon 1 --into class", "visits --epsilon 99 --release",
         "visits --epsilon 1 --analyst ben", "visits --eps 1",
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,44 @@ def test_the_command_line_reads_the_stored_rows(
     monkeypatch.chdir(policy.parent)
     done = Shell(capsys).good("ask", "orders.toml", COUNT, "--epsilon", "1", "--json")
     assert done.json["replayed"]
+
+
+def test_rows_that_do_not_fit_leave_the_earlier_ones_in_place(policy: Path) -> None:
+    asked(policy, pa.table(rows()), "1")
+    with pytest.raises(BadParameter, match="no column"):
+        asked(policy, pa.table({"city": ["Oslo"]}), "2")
+    with lapwing.open(policy, analyst="ann") as dataset:
+        assert dataset.ask(COUNT, epsilon=1).is_replay
+    assert [path.name for path in policy.parent.glob("*.frame.parquet*")] == ["orders.frame.parquet"]
+    assert not list(policy.parent.glob(".*before"))
+    assert asked(policy, pa.table(rows()), "2")[0] is False
+
+
+def test_another_data_set_does_not_replace_the_rows(policy: Path) -> None:
+    asked(policy, pa.table(rows()), "1")
+    other = policy.with_name("other.toml")
+    other.write_text(POLICY.replace('"orders"', '"others"', 1))
+    with pytest.raises(BadParameter, match="folder of its own", check=named("tables")):
+        asked(other, pa.table(rows(50)), "2")
+    assert asked(policy, pa.table(rows()), "1") == (True, 1)
+
+
+def test_names_of_versions_decide_also_if_threads_store_at_once(policy: Path) -> None:
+    """Every name that is stored is one more version: none is skipped or shared."""
+    frame = pa.table(rows())
+
+    def store(name: str) -> None:
+        lapwing.open(policy, tables={"orders": frame}, version=name).close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(store, ["a", "b", "c", "d"]))
+    with lapwing.open(policy) as dataset:
+        assert dataset.version() == 4
+
+
+def test_a_named_index_is_not_lost_without_a_word() -> None:
+    frame = pd.DataFrame(rows())
+    with pytest.raises(BadParameter, match="reset_index", check=named("tables")):
+        arrow_rows(frame.set_index("who"), "orders")
+    assert arrow_rows(frame.set_index("who").reset_index(), "orders").num_columns == 3
+    assert arrow_rows(frame.set_index("who", drop=False), "orders").num_columns == 3

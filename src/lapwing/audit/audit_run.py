@@ -28,7 +28,7 @@ from lapwing.errors import BadParameter, LapwingError, MissingExtra
 WITH_CHANCE = (Stage.SAMPLED, Stage.CANARIES)
 EXACT_STAGES = (Stage.REPLAY, Stage.EXACT)
 ALL_STAGES = tuple(Stage)
-AUDIT_FORMAT = 1  # of `AuditReport.to_json`, which privacy reports read
+AUDIT_FORMAT = 2  # of `AuditReport.to_json`, which privacy reports read
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class AuditReport:
             "format": AUDIT_FORMAT,
             "passed": self.passed,
             "verdict": self.verdict,
-            "error": self.error,
+            "error_probability": self.error,
             "uncovered": list(self.uncovered),
             "started": self.started.isoformat(timespec="seconds"),
             "version": self.version,

@@ -20,7 +20,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lapwing.cli.named_ledger import NamedLedger, named_ledger
+from lapwing.cli.named_ledger import VARIABLES, NamedLedger, named_ledger
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.storage.private_file import PUBLIC, new_private_file
 
@@ -40,13 +40,13 @@ Where = Annotated[
 ]
 Keys = Annotated[
     Path | None,
-    typer.Option("--keys", envvar="LAPWING_KEYS", help="The ledger's key file; else LEDGER.keys."),
+    typer.Option("--keys", envvar=VARIABLES["keys"], help="The ledger's key file; else LEDGER.keys."),
 ]
 AnchorAt = Annotated[
     str | None,
     typer.Option(
         "--anchor",
-        envvar="LAPWING_ANCHOR",
+        envvar=VARIABLES["anchor"],
         help="Where the newest state is kept besides; else LEDGER.anchor.",
     ),
 ]

@@ -51,4 +51,5 @@ def csv_cell(value: Any) -> str | int | float:
     if isinstance(value, list | tuple):
         value = "; ".join(map(str, value))
     text = printable(value.isoformat() if isinstance(value, date) else str(value))
-    return f"'{text}" if text.startswith(_FORMULAS) else text
+    # Some spreadsheets leave out spaces before they look for a formula; a tab has become a space.
+    return f"'{text}" if text.lstrip().startswith(_FORMULAS) else text

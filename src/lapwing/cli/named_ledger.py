@@ -2,10 +2,15 @@
 
 A policy and a survey file say where their ledger is, with its keys and anchor. A pipeline and a release
 file name a policy. So every command that needs a ledger takes such a file as well.
+
+With such a file the variables LAPWING_KEYS and LAPWING_ANCHOR do not count, as they do not for `lapwing
+ask`. The options --keys and --anchor count where the file names no place, and are refused where it names
+another one: no option is ignored.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from lapwing.sql.policy import Policy
     from lapwing.survey.questionnaire import Questionnaire
 
+VARIABLES = {"keys": "LAPWING_KEYS", "anchor": "LAPWING_ANCHOR"}  # by option
 _SQLITE = b"SQLite format 3\x00"
 
 
@@ -42,12 +48,33 @@ class NamedLedger:
 
 
 def named_ledger(where: str, keys: Path | None, anchor: str | None) -> NamedLedger:
-    """Return the ledger at a place, or the one of a .toml file. Keys and anchor of the file come first."""
+    """Return the ledger at a place, or the one of a .toml file.
+
+    Raises:
+        BadParameter: If an option names other keys or another anchor than the file does.
+    """
     if not where.endswith(".toml") or _is_no_toml(Path(where)):
         return NamedLedger(where, keys, anchor)
     of, account = _owner(Path(where))
-    own = Path(of.ledger_keys) if of.ledger_keys else keys
-    return NamedLedger(of.ledger, own, of.ledger_anchor or anchor, file=where, account=account)
+    given = None if keys is None else str(keys)
+    own_keys = _own_place("keys", of.ledger_keys, given, file=where, ledger=of.ledger)
+    own_anchor = _own_place("anchor", of.ledger_anchor, anchor, file=where, ledger=of.ledger)
+    return NamedLedger(
+        of.ledger, Path(own_keys) if own_keys else None, own_anchor, file=where, account=account
+    )
+
+
+def _own_place(option: str, own: str, given: str | None, *, file: str, ledger: str) -> str | None:
+    """Return the place that a file names, or else the one of an option. `given` can be the variable's."""
+    if given is None or given == os.environ.get(VARIABLES[option]):
+        return own or None
+    if own and own != given and Path(own) != Path(given).absolute():
+        raise BadParameter(
+            option,
+            f"{file} names its own: {own}. Leave out --{option}, or name the ledger itself, {ledger}, "
+            f"together with --{option}",
+        )
+    return own or given
 
 
 def _is_no_toml(path: Path) -> bool:

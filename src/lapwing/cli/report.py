@@ -27,6 +27,7 @@ from lapwing.cli.console import (
     working,
     write_new,
 )
+from lapwing.cli.named_ledger import named_ledger
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def verify(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="WHAT", help="A ledger, statement, proof, report, or the folder of a bundle."
+            metavar="WHAT",
+            help="A ledger, a policy (then its ledger), a statement, proof, report, or a bundle's folder.",
         ),
     ],
     *,
@@ -175,8 +177,11 @@ def verify(
     from lapwing.reporting.verifying import verify_anything
 
     with os_errors_told():
+        place = named_ledger(what, keys, anchor)
+        if place.file:
+            place.require()
         found = verify_anything(
-            what, key=key, keys=keys, anchor=anchor, statement=statement, working=working
+            place.where, key=key, keys=place.keys, anchor=place.anchor, statement=statement, working=working
         )
     if as_json:
         told = found.to_json()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lapwing.cli.console import ExampleFolder, print_written
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, LapwingError
 
 if TYPE_CHECKING:
     from lapwing.sql.policy_draft import SourceSchema
@@ -66,6 +66,7 @@ def init(
     if unit is None and sys.stdin.isatty():
         unit = _ask(schema)
     facts = KnownFacts(unit, rows_per_unit, epsilon, delta, read_column_facts(column or (), schema))
+    before = target.read_bytes() if force and target.is_file() else None
     _write(target, draft_of(schema, facts, folder=target.absolute().parent), force=force)
     question = f"SELECT COUNT(*) FROM {schema.table}"  # noqa: S608 - only shown
     steps = [
@@ -73,7 +74,11 @@ def init(
         f'lapwing plan {quote(str(target))} "{question}" --epsilon 0.1',
     ]
     if facts.complete:
-        load_policy(target)  # says with its line what is wrong, if something is
+        try:
+            load_policy(target)  # says with its line what is wrong, if something is
+        except LapwingError:  # a corrected command must not need --force
+            _put_back(target, before)
+            raise
         print(f"{target} is ready. Read it: all of it becomes public. Nothing in it comes from the rows.")
         print(f"Next, for nothing:\n  {steps[1]}")
         return
@@ -94,6 +99,14 @@ def _ask(schema: SourceSchema) -> str | None:
         except BadParameter as error:
             print(error.why)
     return None
+
+
+def _put_back(target: Path, before: bytes | None) -> None:
+    """Leave the folder as it was before a draft that is no policy."""
+    if before is None:
+        target.unlink(missing_ok=True)
+    else:
+        target.write_bytes(before)
 
 
 def _write(target: Path, text: str, *, force: bool) -> None:

@@ -21,7 +21,16 @@ from decimal import Decimal
 from fractions import Fraction
 
 from lapwing.core.conversions import renyi_cap
-from lapwing.core.exact import Number, least_from, least_where, round_down, round_up, set_fields, whole
+from lapwing.core.exact import (
+    Number,
+    least_from,
+    least_where,
+    round_down,
+    round_up,
+    set_fields,
+    short_up,
+    whole,
+)
 from lapwing.core.losses import ZERO, Loss, Pure, checked_delta, checked_epsilon
 from lapwing.core.process_bound import FORK_COUNTER, ProcessBound
 from lapwing.errors import BadParameter, OverBudget
@@ -200,10 +209,7 @@ class Terms:
             asked = f"δ {_decimal_text(charge.costs[DELTA0], DELTA_UNIT)}"
             left = _decimal_text(max(self.caps[DELTA0] - spent[DELTA0], 0), DELTA_UNIT)
             return OverBudget(asked, f"δ {left}", "Ask with a smaller δ, or with declared keys.")
-        if charge.costs[EPSILON] <= self.caps[EPSILON] * 10:
-            asked = f"ε {_decimal_text(charge.costs[EPSILON], EPSILON_UNIT)}"
-        else:
-            asked = "more than every filter has left"
+        asked = _asked_text(charge)
         largest = self.largest_pure(spent)
         pure = pure_text(largest)
         by_epsilon = largest * EPSILON_UNIT < charge.costs[EPSILON] < NEVER
@@ -269,6 +275,17 @@ class PrivacyFilter(ProcessBound):
 def pure_text(epsilon: Fraction) -> str:
     """Return a pure ε in all its digits, down to one ledger unit."""
     return _decimal_text(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
+
+
+def _asked_text(charge: Charge) -> str:
+    """Return in words what a charge asks for: its ε, or ρ if it is priced by Rényi orders alone."""
+    if charge.costs[EPSILON] < NEVER:
+        return f"ε {_decimal_text(charge.costs[EPSILON], EPSILON_UNIT)}"
+    at_orders = zip(charge.costs[FIRST_ORDER:], charge.orders, strict=True)
+    priced = [Fraction(cost, order) for cost, order in at_orders if cost < NEVER]
+    if not priced:
+        return f"more than ε {NEVER // EPSILON_UNIT:,}"
+    return f"a loss of about ρ {short_up(min(priced) / EPSILON_UNIT, 4)}"
 
 
 def _decimal_text(units: int, unit: int) -> str:

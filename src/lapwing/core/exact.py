@@ -241,6 +241,13 @@ def short_down(value: Fraction, digits: int = 4) -> str:
     return _short(value, digits, ROUND_FLOOR)
 
 
+def grouped(number: float, digits: int = 6) -> str:
+    """Return a number with that many digits and thousands separated: 29,960 rather than 2.996e+04."""
+    if not math.isfinite(number) or not 1e-4 <= abs(number) < 1e15:
+        return short(number) if number else "0"
+    return f"{Decimal(f'{number:.{digits}g}'):,f}"
+
+
 _WITHOUT_EXPONENT = range(-4, 7)  # powers of ten
 
 

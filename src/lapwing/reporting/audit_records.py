@@ -13,8 +13,9 @@ from lapwing.errors import BadParameter
 
 LARGEST_AUDIT = 1 << 26
 _FIELDS: dict[str, type | tuple[type, ...]] = {
-    "passed": bool, "verdict": str, "started": str, "version": str, "error": (int, float), "cases": list,
+    "passed": bool, "verdict": str, "started": str, "version": str, "cases": list,
 }  # fmt: skip
+_ERROR = {1: "error", AUDIT_FORMAT: "error_probability"}  # the field of the error, by format
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,10 @@ class AuditRecord:
         try:
             found = json.loads(path.read_bytes())
             json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # every text can be shown
-            if found["lapwing"] != "audit" or found["format"] != AUDIT_FORMAT:
+            if found["lapwing"] != "audit":
                 raise wrong
-            if any(not isinstance(found[name], kind) for name, kind in _FIELDS.items()):
+            fields = {**_FIELDS, _ERROR[found["format"]]: (int, float)}
+            if any(not isinstance(found[name], kind) for name, kind in fields.items()):
                 raise wrong
             rows = tuple(row for case in found["cases"] for row in _rows(case))
         except (ValueError, LookupError, TypeError, RecursionError):

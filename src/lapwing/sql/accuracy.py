@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lapwing.core.budget import EPSILON_UNIT
-from lapwing.core.exact import Number, positive
+from lapwing.core.exact import Number, grouped, positive
 from lapwing.core.losses import LARGEST_EPSILON, SMALLEST_EPSILON
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
@@ -137,7 +137,7 @@ def _computed(tree: Computed, shares: BudgetShares, level: Fraction, n: int | No
     half = None if inner.half is None else factor * inner.half
     formula = inner.formula
     if formula is not None and factor != 1:
-        formula = f"{factor:.4g} * {formula}"
+        formula = f"{grouped(factor, 4)} * {formula}"
     return Spread(half, formula)
 
 
@@ -170,8 +170,12 @@ def _statistic(
         unit **= 2
     top = unit * float(noises.width([f * w for f, w in zip(factors, widths, strict=True)]))
     if s.function.startswith("stddev"):  # |√a - √b| <= √|a - b|
-        return Spread(formula=f"sqrt({top:.4g} / n)") if n is None else Spread(math.sqrt(top / max(n, 1)))
-    return Spread(formula=f"{top:.4g} / n") if n is None else Spread(top / max(n, 1))
+        return (
+            Spread(formula=f"sqrt({grouped(top, 4)} / n)")
+            if n is None
+            else Spread(math.sqrt(top / max(n, 1)))
+        )
+    return Spread(formula=f"{grouped(top, 4)} / n") if n is None else Spread(top / max(n, 1))
 
 
 @dataclass(frozen=True, slots=True)

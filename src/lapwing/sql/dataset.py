@@ -73,20 +73,15 @@ def open(  # noqa: A001
         if version is not None:
             raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
         return Dataset(Curator(path, threads=threads), analyst=name, closes=True)
-    from lapwing.sql.given_frames import store_frames  # noqa: PLC0415 (Parquet is slow to load)
+    from lapwing.sql.given_frames import stored_frames  # noqa: PLC0415 (Parquet is slow to load)
 
-    written = store_frames(Path(path), tables, version)
-    try:
+    with stored_frames(Path(path), tables, version):
         dataset = Dataset(Curator(path, threads=threads), analyst=name, closes=True)
         try:
             dataset.prepare()  # has nothing to do where no rows were written
         except BaseException:
             dataset.close()
             raise
-    except BaseException:
-        for file in written:  # mended rows may then be given under the same name
-            file.unlink(missing_ok=True)
-        raise
     return dataset
 
 

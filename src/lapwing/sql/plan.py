@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
-from lapwing.core.exact import Number, short
+from lapwing.core.exact import Number, grouped, short
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.partition_selection import PartitionSelection
@@ -165,7 +165,7 @@ class Plan:
                     f"{chosen.wanted.function} of {label}{question.grouping_in_words(chosen.grouping)}",
                     "exponential choice",
                     f"ε {float(chosen.mechanism.epsilon):.4g}",
-                    f"rank within ±{ranks:.4g}",
+                    f"rank within ±{grouped(ranks, 4)}",
                 )
             )
         return steps
@@ -219,7 +219,7 @@ class Plan:
             "reason": self.shares.reason,
             "confidence": float(self.confidence),
             "columns": {
-                name: {"half": one.half, "formula": one.formula, "ranks": one.ranks}
+                name: {"half": one.half, "formula": _plain(one.formula), "ranks": one.ranks}
                 for name, one in self.spread.items()
             },
             "steps": [vars(step) for step in self.steps],
@@ -301,10 +301,15 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
 def describe_spread(one: Spread) -> str:
     """Return a spread in words, or "" if it makes no statement."""
     if one.half is not None:
-        return f"± {one.half:,.6g}"
+        return f"± {grouped(one.half)}"
     if one.formula is not None:
         return f"± {one.formula}, n being the rows of the group"
-    return f"rank within ±{one.ranks:,.4g}" if one.ranks is not None else ""
+    return f"rank within ±{grouped(one.ranks, 4)}" if one.ranks is not None else ""
+
+
+def _plain(formula: str | None) -> str | None:
+    """Return a formula for programs: without separators of thousands."""
+    return None if formula is None else formula.replace(",", "")
 
 
 def describe_selection(mechanism: PartitionSelection) -> str:
@@ -316,6 +321,6 @@ def _describe_noise(mechanism: Laplace | Gaussian) -> tuple[str, str]:
     """Return the noise of a part and its share of the price, in words."""
     if isinstance(mechanism, Laplace):
         share = f"ε {float(mechanism.l1 / mechanism.scale):.4g}"
-        return f"Laplace noise, scale {float(mechanism.scale):,.6g}", share
+        return f"Laplace noise, scale {grouped(float(mechanism.scale))}", share
     share = f"ρ {float(mechanism.loss.concentrated.rho):.4g}"
-    return f"Gaussian noise, σ {float(mechanism.sigma):,.6g}", share
+    return f"Gaussian noise, σ {grouped(float(mechanism.sigma))}", share

@@ -277,7 +277,7 @@ class AttackResult:
             "limit": self.limit_up,
             "limit_formula": self.formula,
             "success_at_least": self.at_least,
-            "error": VIOLATION_ERROR,
+            "error_probability": VIOLATION_ERROR,
             "violation": self.is_violation,
             "could_show_violation": self.could_show,
             "violation_needs_right": self.least_right,

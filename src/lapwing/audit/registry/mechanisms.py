@@ -410,7 +410,10 @@ def _above_threshold() -> AuditCase:
 _FIRST, _LAST = 0, 30
 _Data = tuple[int, ...]
 # If the last row of (0, 1, 30) is added, the median leaves 0, and comes nearer to the other thirty points.
-_ADDED: tuple[tuple[_Data, _Data], ...] = (((), (30,)), ((1, 3), (1, 3, 3)), ((2, 2), (2, 2, 99)))
+# The same if a value that is there gets one more row.
+_ADDED: tuple[tuple[_Data, _Data], ...] = (
+    ((), (30,)), ((1, 3), (1, 3, 3)), ((2, 2), (2, 2, 99)), ((1, 1, 30), (1, 1, 30, 30)),
+)  # fmt: skip
 _REPLACED: tuple[tuple[_Data, _Data], ...] = (((0,), (30,)), ((1, 3), (1, -2)), ((0, 1, 1), (0, 1, 30)))
 
 

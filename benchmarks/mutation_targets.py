@@ -167,8 +167,8 @@ EXPLAINED: dict[str, str] = {
     f"{_SHARES_DELTA}: 2 -> 1": _UNEVEN,
     "core/selection.py: NoisyMax.scale: 2 -> 3": "half as much noise again",
     "core/selection.py: AboveThresholdSession._is_above: 1 -> 2": "draws two numbers, and takes the first",
-    "core/order_statistics.py: RankRuns.of: 0 -> 1": "max(rows below, 1) in place of the rows below: it moves "
-    "by no more with a row",
+    "core/order_statistics.py: RankRuns.of: 0 -> 1": "max(rows below, 1) in place of rows below: a row "
+    "moves it by no more",
     "core/order_statistics.py: RankRuns.of: 1 -> 2": "one more public candidate, above the last one",
     "core/order_statistics.py: RankRuns.choose: 1 -> 2": "draws two numbers, and takes the first",
     "core/partition_selection.py: PartitionSelection.keep_probability: 1 -> 2": "certain in either case",

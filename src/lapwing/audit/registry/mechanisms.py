@@ -419,7 +419,8 @@ def _neighbours(rows: int, relation: Relation) -> Iterator[tuple[_Data, _Data]]:
     yield from _ADDED
     yield (0, 1), (0, 1, *(_LAST,) * rows)
     yield (_LAST - 1, _LAST), (*(_FIRST,) * rows, _LAST - 1, _LAST)
-    yield (1, 1, _LAST), (1, 1, _LAST, *(_LAST,) * rows)  # a value that is there gets more rows
+    held = tuple(range(_LAST - rows + 1, _LAST + 1))  # each of these values gets its second row
+    yield ((1, 1) * rows + held), ((1, 1) * rows + 2 * held)
     if relation is Relation.REPLACE:
         yield from _REPLACED
         yield (*(_FIRST,) * rows, 15), (15, *(_LAST,) * rows)

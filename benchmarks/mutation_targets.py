@@ -131,6 +131,8 @@ _SEARCH = "the start of a search: only a σ whose loss or δ is within the claim
 _SHARES_DELTA = "core/gaussian.py: GaussianShares.delta"
 _LARGER = "the continuous bound becomes larger, so the zCDP bound, which holds alone, is taken: more noise"
 _UNEVEN = "η is below 1e-8: no stage compares so many digits; tests/claims/test_noise_shares.py does"
+_FEWER = "a part of the score does not depend on rows any more: it moves by no more"
+_RESPONSE = "core/randomized_response.py: RandomizedResponse"
 _KEYS_IN_FLOATS = "core/partition_selection.py: PartitionSelection._approximate"
 _EXACTLY = "a larger bound on the error of floats: more draws are decided by the exact probability"
 EXPLAINED: dict[str, str] = {
@@ -165,6 +167,13 @@ EXPLAINED: dict[str, str] = {
     f"{_SHARES_DELTA}: 0 -> 1": _LARGER,
     f"{_SHARES_DELTA}: ball(e) - law.paid - 2 * uneven -> ball(e) - law.paid + 2 * uneven": _UNEVEN,
     f"{_SHARES_DELTA}: 2 -> 1": _UNEVEN,
+    "core/order_statistics.py: Quantile.sample_counts: f * (runs.equal + runs.above) -> f": _FEWER,
+    "core/order_statistics.py: Quantile.sample_counts: g * (runs.below + runs.equal) -> g": _FEWER,
+    f"{_KEYS_IN_FLOATS}: 1 + c -> 1 - c": "c is far below 1, and the error below 2^-42",
+    f"{_RESPONSE}.two_coins: ": "another probability, whose loss follows",
+    f"{_RESPONSE}.loss: self.options - 1 -> self.options + 1": "charges more",
+    "core/sensitivity.py: variance: 1 -> 2": "one more step for rounding",
+    "core/losses.py: LaplaceNoise.pair_units: 0 -> 1": "charges one unit of δ more",
     "core/selection.py: NoisyMax.scale: 2 -> 3": "half as much noise again",
     "core/selection.py: AboveThresholdSession._is_above: 1 -> 2": "draws two numbers, and takes the first",
     "core/order_statistics.py: RankRuns.of: 0 -> 1": "max(rows below, 1) in place of rows below: a row "

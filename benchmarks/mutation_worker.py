@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from lapwing.core.budget import price
 DRAWS = 20_000
 MILLIONTH = 1e-6
 QUICK = StageBudget(seconds=1.0, error=1e-6, is_thorough=False)
+THOROUGH = replace(QUICK, is_thorough=True)
 Numbers = dict[str, list[float]]
 SHARES, PROMISED, USED = "shares", "promised", "used"
 FAMILIES: tuple[Callable[[], Iterable[AuditCase]], ...] = (
@@ -98,10 +100,10 @@ def tell(outcome: str, stage: str = "", why: str = "") -> None:
     sys.exit()
 
 
-def attempt(watched: Watched, case: AuditCase, stage: Stage) -> None:
+def attempt(watched: Watched, case: AuditCase, stage: Stage, budget: StageBudget | None = None) -> None:
     """Run one stage of one case. End the process if it finds a violation or cannot run."""
     watched.case = case.name
-    result = case.stages[stage](QUICK)
+    result = case.stages[stage](budget or QUICK)
     if result.unable or not result.checks:
         tell("caught", stage.value, f"{case.name}: could not run: {result.unable[:80]}")
     if result.witness is not None:
@@ -184,6 +186,18 @@ def judged(watched: Watched, before: dict[str, Numbers]) -> tuple[bool, str]:
     return bool(words) and not share_above, ", ".join(words) or "no law and no charge moved"
 
 
+def meet_more(watched: Watched, reached: list[tuple[AuditCase, Stage]]) -> None:
+    """Run exact stages with all their settings, then 20,000 draws if the change is inside of a sampler."""
+    for case, stage in reached:
+        if stage is Stage.EXACT:
+            attempt(watched, case, stage, THOROUGH)
+    if "sampled" in sys.argv:
+        sampled._affordable = lambda *_: DRAWS
+        for case in {case.name: case for case, _ in reached}.values():
+            if Stage.SAMPLED in case.stages:
+                attempt(watched, case, Stage.SAMPLED)
+
+
 def main() -> None:
     """Run the stages that call the function, cheapest first."""
     file, function, place = sys.argv[1], sys.argv[2], Path(sys.argv[3])
@@ -200,11 +214,7 @@ def main() -> None:
     is_harmless, words = judged(watched, before)
     if is_harmless:
         tell("harmless", "measured", words)
-    if "sampled" in sys.argv:
-        sampled._affordable = lambda *_: DRAWS
-        for name in sorted({one["case"] for one in reached}):
-            if Stage.SAMPLED in cases[name].stages:
-                attempt(watched, cases[name], Stage.SAMPLED)
+    meet_more(watched, [(cases[one["case"]], Stage(one["stage"])) for one in reached])
     if file.startswith("sql/") and any(changes(watched.found[USED], before[USED])):
         tell("harmless", "measured", "another division of the budget, found to be within the price")
     tell("survived", why=words)

@@ -8,8 +8,8 @@ the reason; the run stops if a function is in neither.
 
 Each mutant is a copy of the package with one change: a number goes up or down, `*` and `/`, `+` and `-`,
 or `min` and `max` are swapped, a factor or an exponent is dropped. A fresh process runs those quick stages
-of the registry that call the changed function, cheapest first, until one does not hold. Mutants inside of
-samplers then meet 20,000 draws.
+of the registry that call the changed function, cheapest first, until one does not hold. Survivors
+then meet the exact stages with all their settings and, inside of samplers, 20,000 draws.
 
 Half of the changes only add noise or charge more. A mutant that survives is *harmless* if that is
 measured: something moved, and no bound of the registry (ε, δ or a Rényi value) is used up to a larger

@@ -21,7 +21,7 @@ STAGE: dict[str, Any] = {
 }
 RUN: dict[str, Any] = {
     "lapwing": "audit", "format": AUDIT_FORMAT, "passed": False, "verdict": "A violation.", "version": "1",
-    "started": "2026-01-31T00:00", "error": 1e-9, "cases": [{"name": "a count", "stages": [STAGE]}],
+    "started": "2026-01-31T00:00", "error_probability": 1e-9, "cases": [{"name": "a count", "stages": [STAGE]}],
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def test_a_violation_without_bound_is_told(tmp_path: Path) -> None:
 
 def test_texts_and_numbers_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "audit.json"
-    for changed in ({"verdict": "\ud800"}, {"error": float("nan")}):
+    for changed in ({"verdict": "\ud800"}, {"error_probability": float("nan")}):
         path.write_text(json.dumps({**RUN, **changed}))
         with pytest.raises(BadParameter, match="is no audit run"):
             AuditRecord.read(path)

@@ -21,7 +21,8 @@ STAGE: dict[str, Any] = {
 }
 RUN: dict[str, Any] = {
     "lapwing": "audit", "format": AUDIT_FORMAT, "passed": False, "verdict": "A violation.", "version": "1",
-    "started": "2026-01-31T00:00", "error_probability": 1e-9, "cases": [{"name": "a count", "stages": [STAGE]}],
+    "started": "2026-01-31T00:00", "error_probability": 1e-9,
+    "cases": [{"name": "a count", "stages": [STAGE]}],
 }  # fmt: skip
 
 

@@ -230,6 +230,7 @@ def test_all_pictures_of_the_docs_are_drawn_by_one_command(tmp_path: Path) -> No
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "accuracy.svg",
+        "answer.svg",
         "curator-and-local.svg",
         "epsilon-delta.svg",
         "privacy-loss.svg",

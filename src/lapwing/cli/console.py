@@ -50,6 +50,10 @@ AnchorAt = Annotated[
         help="Where the newest state is kept besides; else LEDGER.anchor.",
     ),
 ]
+KnownKey = Annotated[
+    str | None,
+    typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PlotPath = Annotated[Path | None, typer.Option(help="Draw it into this .svg, .png or .pdf file.")]
 ExampleFolder = Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")]

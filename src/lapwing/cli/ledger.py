@@ -18,6 +18,7 @@ from lapwing.cli.console import (
     AnchorAt,
     AsJson,
     Keys,
+    KnownKey,
     Where,
     console,
     heading,
@@ -215,10 +216,7 @@ def verify(
             metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof."
         ),
     ],
-    key: Annotated[
-        str | None,
-        typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
-    ] = None,
+    key: KnownKey = None,
     as_json: AsJson = False,
     keys: Keys = None,
     anchor: AnchorAt = None,

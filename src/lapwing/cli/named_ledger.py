@@ -5,7 +5,7 @@ file name a policy. So every command that needs a ledger takes such a file as we
 
 With such a file the variables LAPWING_KEYS and LAPWING_ANCHOR do not count, as they do not for `lapwing
 ask`. The options --keys and --anchor count where the file names no place, and are refused where it names
-another one: no option is ignored.
+another one: no option is ignored. An option with the value of its variable counts as the variable.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from rich.text import Text
 from lapwing.cli.console import (
     AsJson,
     ExampleFolder,
+    KnownKey,
     check_plot,
     console,
     heading,
@@ -215,10 +216,7 @@ def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 @app.command()
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a bundle.")],
-    key: Annotated[
-        str | None,
-        typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
-    ] = None,
+    key: KnownKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a bundle without the data and the ledger. Exit code 1 if it is not what was released."""

@@ -17,6 +17,7 @@ from lapwing.cli.console import (
     AnchorAt,
     AsJson,
     Keys,
+    KnownKey,
     console,
     new_file,
     os_errors_told,
@@ -158,10 +159,7 @@ def verify(
         ),
     ],
     *,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
-    ] = None,
+    key: KnownKey = None,
     statement: Annotated[
         Path | None, typer.Option(help="The statement of a report, if it lies beside the report.")
     ] = None,

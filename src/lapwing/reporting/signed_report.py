@@ -63,7 +63,7 @@ class LedgerEvidence:
 
     @property
     def is_enclosed(self) -> bool:
-        """Whether the statement is short enough to be in the report."""
+        """True if the statement is short enough to be in the report."""
         return 0 < len(self.packed) <= LARGEST_ENCLOSED
 
     def fields(self) -> dict[str, Any]:

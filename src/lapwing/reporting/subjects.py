@@ -38,7 +38,7 @@ class LedgerAddress:
 
     @property
     def is_there(self) -> bool:
-        """Whether the ledger was made."""
+        """True if the ledger exists."""
         return is_postgres(self.where) or Path(self.where).is_file()
 
 

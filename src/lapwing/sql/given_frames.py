@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +119,20 @@ def _store(
         file = files[table]
         before = file.with_name(f".{file.name}.before")
         before.unlink(missing_ok=True)  # of a process that was killed
-        with suppress(OSError):  # there is none, or the file system has no hard links
-            os.link(file, before)
+        if file.exists():
+            _keep(file, before)
         written[file] = before
         _write(file, rows[table], {VERSION_KEY: name, DATASET_KEY: dataset}, table)
+
+
+def _keep(file: Path, before: Path) -> None:
+    """Give the stored rows a second name. They are copied if the file system has no hard links."""
+    try:
+        os.link(file, before)
+    except OSError:
+        with file.open("rb") as stored, replaced_private_file(before) as copy:
+            shutil.copyfileobj(stored, copy)
+        shutil.copystat(file, before)  # the ledger knows the version by size and time
 
 
 def _checked_file(path: Path, table: str, sources: Mapping[str, Any]) -> Path:

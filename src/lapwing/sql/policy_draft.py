@@ -285,7 +285,7 @@ class KnownFacts:
 
     @property
     def complete(self) -> bool:
-        """Whether a policy that is drafted with them can be loaded."""
+        """True if a policy that is drafted with them can be loaded."""
         return None not in (self.unit, self.rows_per_unit, self.epsilon, self.delta)
 
 

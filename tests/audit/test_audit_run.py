@@ -16,6 +16,7 @@ from lapwing.audit.registry import cases
 from lapwing.audit.report import html_report
 from lapwing.audit.stages.self_check import PlantedBug
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
+from support.slowly import slow
 
 ONE = Fraction(1)
 QUICK = StageBudget(seconds=1, is_thorough=False)
@@ -177,9 +178,27 @@ def test_an_infinite_epsilon_is_told_in_json_and_html() -> None:
 
 
 ALL = cases()
+LENGTHY = {  # a second of computing or more, each beside another case of the same mechanism
+    "runs of fixed steps",
+    "logistic regression on samples",
+    "attempt: network",
+    "publish: adaptive with a check",
+    "search over every candidate, permute-and-flip",
+    "search over every candidate, exponential mechanism",
+    "DP-SGD, two rows of a unit",
+    "best of a negative binomial number of runs",
+}
 
 
-@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+def test_lengthy_claims_exist() -> None:
+    assert {case.name for case in ALL} >= LENGTHY
+
+
+@pytest.mark.parametrize(
+    "case",
+    [slow(case) if case.name in LENGTHY else case for case in ALL],
+    ids=[case.name for case in ALL],
+)
 def test_replay_and_exact_probabilities_break_no_claim_of_lapwing(case: AuditCase) -> None:
     """The quick settings of `lapwing audit all --quick --exact-only`, claim by claim."""
     result = run_case(case, QUICK, EXACT_STAGES)

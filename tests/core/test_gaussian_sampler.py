@@ -287,6 +287,7 @@ def test_a_small_sigma_takes_the_same_bytes_whatever_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("sigma", first(1, [Fraction(500), Fraction(5)]))
+@pytest.mark.slow
 def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) -> None:
     size = 5_000_000
     discrete_gaussian(SeededStream(0), sigma, LOT)

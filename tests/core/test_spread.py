@@ -32,6 +32,7 @@ from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter
 from support.cases import each
+from support.slowly import slow
 
 LEVELS = ["0.05", "0.5", "0.95", "0.999999"]
 MANY = [1, 2, 10, 1000]
@@ -104,7 +105,7 @@ def test_laplace_for_a_width_is_the_least_epsilon_that_keeps_it(width: int, l1: 
     assert less.spread("0.95") > width
 
 
-@pytest.mark.parametrize("width", [0, 1, 17, 4000])
+@pytest.mark.parametrize("width", [0, 1, 17, slow(4000)])
 @pytest.mark.parametrize("answers", [1, 10])
 def test_gaussian_for_a_width_is_the_most_noise_that_keeps_it(width: int, answers: int) -> None:
     mechanism = Gaussian.for_width(width, confidence="0.95", l2_squared=1, dimension=1, answers=answers)

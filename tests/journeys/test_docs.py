@@ -19,7 +19,13 @@ from support.orders import typed_commands, write_orders
 from support.shell import Shell
 
 ROOT = Path(__file__).parents[2]
-LENGTHY = {("learning.md", "console")}  # test_learning.py goes the same way
+LENGTHY = {  # `make test` goes the same ways elsewhere
+    ("learning.md", "console"),  # test_learning.py
+    ("audit.md", "console"),  # tests/cli/test_audit.py
+    ("audit.md", "python"),
+    ("attack.md", "console"),  # tests/cli/test_attack.py
+    ("publish.md", "python"),  # test_publish.py, tests/publish/test_publication.py
+}
 PAGES = [  # of which each example of the first gets a process of its own
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),

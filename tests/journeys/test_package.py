@@ -50,6 +50,7 @@ def _source(built: Path) -> Path:
     return source
 
 
+@pytest.mark.slow
 def test_the_distributions_hold_what_they_need(built: Path) -> None:
     """The wheel: every file of the package, data and py.typed included, and nothing else."""
     package = {

@@ -122,6 +122,7 @@ def test_the_guide_takes_three_processes_to_one_histogram(shell: Shell, tmp_path
     assert again["left"].startswith("ε 2 of 3")
 
 
+@pytest.mark.slow
 def test_who_does_not_come_is_named_and_nothing_was_charged(shell: Shell, tmp_path: Path) -> None:
     set_up(shell, tmp_path, lobby="2")
     with started(tmp_path, *part("north")) as north, started(tmp_path, *part("east")) as east:

@@ -24,6 +24,7 @@ def _run(folder: Path, kill_after: int) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("after", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_killed_resumed_verified_and_run_again(after: int, tmp_path: Path) -> None:
     write_town(tmp_path)
     assert _run(tmp_path, after).returncode == -signal.SIGKILL

@@ -29,9 +29,9 @@ from lapwing.sql.truncated.reader import Reader
 from support.published import copied_bundle
 from support.scripts import ROOT, load_script
 
-AFTER_TRAINING = {
-    f"lapwing.learn.{name}"
-    for name in ("card_text", "load_model", "log_to_mlflow", "model_card", "write_outputs")
+LENGTHY = {
+    "learn": ("card_text", "load_model", "log_to_mlflow", "model_card", "write_outputs"),  # after training
+    "audit": ("AuditReport", "case_of_query", "run_audit"),
 }
 PERSON: dict[str, Any] = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
 
@@ -156,9 +156,10 @@ class _OnlyShown(doctest.OutputChecker):
 
 
 def _names() -> Iterator[object]:
+    lengthy = {f"lapwing.{part}.{name}" for part, names in LENGTHY.items() for name in names}
     for name, value in NAMES.items():
         if callable(value):
-            yield pytest.param(name, marks=[pytest.mark.slow] if name in AFTER_TRAINING else [])
+            yield pytest.param(name, marks=[pytest.mark.slow] if name in lengthy else [])
 
 
 @pytest.mark.parametrize("name", list(_names()))
@@ -171,7 +172,7 @@ def test_examples_of_the_reference_run(name: str, tmp_path: Path, monkeypatch: p
     failures: list[str] = []
     with ExitStack() as stack:
         part = value.__module__.split(".")[1]
-        world = _trained if name in AFTER_TRAINING else WORLDS.get(part, lambda _: {})
+        world = _trained if name.rpartition(".")[2] in LENGTHY["learn"] else WORLDS.get(part, lambda _: {})
         names = {**KNOWN, **world(stack)}
         tests = doctest.DocTestFinder(exclude_empty=True).find(value, name, globs=names)
         for test in sorted(tests, key=lambda one: one.lineno or 0):

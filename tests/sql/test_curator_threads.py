@@ -22,7 +22,7 @@ from lapwing.sql.truncated.reader import MAX_READERS, Reader
 from sql.conftest import write_visits
 from sql.test_releasing import spent
 from support.hospital import ENGINES, invented, policy_for
-from support.slowly import first
+from support.slowly import first, slow
 
 Open = Callable[..., Dataset]
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -61,11 +61,12 @@ def asker(dataset: Dataset, numbers: range) -> Callable[[], int]:
 
 
 # Case C5.
-def test_eight_threads_and_five_hundred_questions(opened: Open) -> None:
+@pytest.mark.parametrize("count", [100, slow(500)])
+def test_eight_threads_and_five_hundred_questions(opened: Open, count: int) -> None:
     """From the first of all, which makes the ledger and registers the data."""
     dataset = opened()
-    assert sum(in_threads([asker(dataset, range(k, 500, 8)) for k in range(8)])) == 500
-    assert spent(dataset) == 5
+    assert sum(in_threads([asker(dataset, range(k, count, 8)) for k in range(8)])) == count
+    assert 100 * spent(dataset) == count
 
 
 def test_what_is_asked_while_the_copy_is_made_anew(opened: Open) -> None:

@@ -237,6 +237,7 @@ class TestTheStage:
         assert "2.5e-07 for each bound" in result.notes[0]
         assert any("not judged" in note for note in result.notes)
 
+    @pytest.mark.slow
     def test_what_it_could_show_is_shown_in_about_half_of_the_runs(self) -> None:
         result = sampled_stage([_laplace(1)], 1)(StageBudget(seconds=4, is_thorough=False))
         assert result.could_show is not None

@@ -111,6 +111,7 @@ def test_bins_are_on_the_labels_scale() -> None:
 
 
 @pytest.mark.parametrize(("features", "share"), [(TWO, 0.3), (NUMBER, 0.3)])
+@pytest.mark.slow
 def test_intervals_hold_as_often_as_they_say(features: Features, share: float) -> None:
     """400 draws of 300 units in a bin. An interval that held in 95 % would miss more than 45 with 1e-6."""
     own, draw = (

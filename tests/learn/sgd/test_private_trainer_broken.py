@@ -78,6 +78,7 @@ def proven_epsilon(release: Release, *, length: float = 1.0, is_clipped: bool = 
     return math.log(max(low - float(DELTA), 1e-12) / high)
 
 
+@pytest.mark.slow
 def test_ours_stays_under_its_epsilon() -> None:
     assert proven_epsilon(sound) < EPSILON
     assert proven_epsilon(sound, length=1e6) < EPSILON

@@ -23,6 +23,7 @@ from lapwing.learn.sgd.randomness import (
     release_on_gpu,
     round_to_grid,
 )
+from support.slowly import slow
 from support.streams import SeededStream
 
 MECHANISM = Gaussian(Fraction(1000), Fraction(100), 500)
@@ -107,7 +108,7 @@ def test_what_a_device_looks_up_are_the_draws() -> None:
 
 
 @pytest.mark.parametrize("way", [release_noisy_sum, release_on_gpu])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, slow(torch.float64)])
 def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(
     dtype: torch.dtype, way: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from lapwing.parties.statistics.statistic import JointAnswer
 from lapwing.sql.dataset import Dataset
 from support.hospital import invented, policy_for
 from support.joint import laplace, member, opened, plain, totals
+from support.slowly import slow
 
 LEVEL = Fraction(19, 20)
 PEOPLE = (range(0, 120), range(120, 300))
@@ -88,7 +89,7 @@ class Made(QuantileStatistic):
         return np.array([under, len(self.rows) - under])
 
 
-@pytest.mark.parametrize("fraction", ["0.5", "0.9"])
+@pytest.mark.parametrize("fraction", ["0.5", slow("0.9")])
 def test_ranks_and_intervals_hold_as_often_as_they_say(fraction: str, tmp_path: Path) -> None:
     """Each should hold in 95 % of 200 searches; below 160 comes less than once in 1e9 (binomial)."""
     dice = np.random.default_rng(5)

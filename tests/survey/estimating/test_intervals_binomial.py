@@ -7,11 +7,12 @@ import pytest
 from scipy.stats import beta, binom
 
 from lapwing.survey.estimating.intervals import least_chance, least_count, upper_tail
+from support.slowly import slow
 
 RISKS = (0.25, 0.025, 5e-6, 1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 2, 30, 1_000, 1_000_000])
+@pytest.mark.parametrize("n", [1, 2, 30, 1_000, slow(1_000_000)])
 def test_the_least_chance_is_that_of_clopper_and_pearson(n: int) -> None:
     """Never above it, not even by rounding, and no further below than rounding asks for."""
     few = np.arange(min(n, 20) + 1)

@@ -117,6 +117,7 @@ def test_words_that_nobody_wrote_are_hardly_ever_shown(
         slow(8, 3, 300),
     ],
 )
+@pytest.mark.slow
 def test_all_intervals_that_are_shown_hold_together(
     epsilon: int, letters: int, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_cross_tables_are_unbiased(tmp_path: Path) -> None:
     assert total == pytest.approx(np.array([[0, 0, 0], [0, 0, 1]]), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_cross_tables_and_groups_hold(tmp_path: Path) -> None:
     """250 surveys; false alarm 1e-9 for each of six tests that coverage is at least 94 %."""
     made = designed(tmp_path, COINS, f"{CHOICE}\nno_answer = false", NUMBER, epsilon="5")

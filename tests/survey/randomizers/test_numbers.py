@@ -22,6 +22,7 @@ from lapwing.survey.randomizers import (
     WindowResponse,
 )
 from support.randomizers import NUMERIC, law, possible
+from support.slowly import slow
 from support.streams import SeededStream
 
 TENTHS = st.integers(1, 80).map(lambda tenth: Fraction(tenth, 10))
@@ -50,7 +51,9 @@ def sent(name: str) -> Messages:
     return randomizer.decode(rows)
 
 
-@pytest.mark.parametrize("name", NUMERIC)
+@pytest.mark.parametrize(
+    "name", [slow(name) if name in ("piecewise, fine", "hybrid or none") else name for name in NUMERIC]
+)
 def test_scores_are_exactly_unbiased(name: str) -> None:
     randomizer = NUMERIC[name]
     for answer in range(randomizer.inputs):

@@ -40,6 +40,7 @@ from lapwing.survey.randomizers.randomizer import (
 from support.cases import each
 from support.laws import CONTEXT, decimal, follows
 from support.randomizers import ORACLES, SMALL, accepted, law, possible, some_answers
+from support.slowly import slow
 from support.streams import SeededStream
 
 DRAWS = 60_000
@@ -68,7 +69,9 @@ def messages_of(randomizer: Randomizer) -> int:  # noqa: PLR0911
     return messages_of(randomizer.window) + messages_of(randomizer.duchi)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", [slow(name) if name in ("points for letters", "prefixes") else name for name in SMALL]
+)
 def test_exactly_the_possible_messages_are_accepted(name: str) -> None:
     assert len(possible(name)) == messages_of(SMALL[name])
 

@@ -19,6 +19,7 @@ from lapwing.survey.randomizers import from_recipe
 from support.browser import chromium, scripts_page
 from support.coins import SMALL, law_of, most_coins
 from support.estimated import designed
+from support.slowly import slow
 
 SURVEY = Path(__file__).parents[2] / "survey"
 VECTORS = json.loads((SURVEY / "vectors.json").read_text())
@@ -57,7 +58,11 @@ def page() -> Iterator[Page]:
         yield scripts_page(browser)
 
 
-@pytest.mark.parametrize("recipe", SMALL, ids=lambda recipe: f"{recipe['kind']}")
+@pytest.mark.parametrize(
+    "recipe",
+    [slow(recipe) if recipe["kind"] == "prefixes" else recipe for recipe in SMALL],
+    ids=lambda recipe: f"{recipe['kind']}",
+)
 def test_every_branch_together_is_exactly_the_stated_law(page: Page, recipe: dict[str, Any]) -> None:
     randomizer = from_recipe(recipe)
     every = from_recipe(recipe).inputs

@@ -88,6 +88,16 @@ def time_limit(timeout: float | None, stop: Callable[[], None]) -> Iterator[None
             yield
 
 
+@contextmanager
+def undo_on_failure(undo: Callable[[], object]) -> Iterator[None]:
+    """Call `undo` if the block raises: what was opened is closed again."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
+
+
 def private_folder(name: str) -> tuple[str, Callable[[], None]]:
     """Create a folder that nobody else can read. Return its path and a function that removes it.
 

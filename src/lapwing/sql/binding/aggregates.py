@@ -293,11 +293,9 @@ class AggregateBinder:
     def _of_one(self, node: exp.Expr, condition: exp.Expr | None) -> NoisyAggregate:
         """Bind an aggregate of one column."""
         if type(node) not in _ONE_COLUMN:
-            raise refused(
-                node,
-                f"{name_of(node)} would show values of single rows, or is unknown",
-                "Use COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN, QUANTILE, MIN, MAX, COVAR or CORR",
-            )
+            why = f"{name_of(node)} would show values of single rows, or is unknown"
+            known = "COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN, QUANTILE, MIN, MAX, COVAR or CORR"
+            raise refused(node, why, f"Use {known}")
         allow_only(node, "this")
         value, label = self._argument(node.this, condition), _label(node)
         if isinstance(node, exp.Sum):

@@ -254,7 +254,6 @@ class ExpressionSize:
         return _together([self] * count)
 
 
-_ADDED_UP = ("terms", "made_in_all", "copies_in_all", "conditions", "if_negated")
 ColumnSizes = Mapping[str, ExpressionSize]
 
 
@@ -294,7 +293,13 @@ def _require_small(parts: Sequence[ExpressionSize]) -> None:
 
 def _together(parts: Sequence[ExpressionSize]) -> ExpressionSize:
     """Return the size of all parts together, which is the size of no single text."""
-    return ExpressionSize(**{name: sum(getattr(part, name) for part in parts) for name in _ADDED_UP})
+    return ExpressionSize(
+        terms=sum(part.terms for part in parts),
+        made_in_all=sum(part.made_in_all for part in parts),
+        copies_in_all=sum(part.copies_in_all for part in parts),
+        conditions=sum(part.conditions for part in parts),
+        if_negated=sum(part.if_negated for part in parts),
+    )
 
 
 class _SizeCounter:

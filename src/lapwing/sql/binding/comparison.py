@@ -254,15 +254,17 @@ def _of_one_kind(known: Sequence[Expression]) -> list[Expression]:
 
 def joint_kind(unified_expressions: Sequence[Expression]) -> Kind:
     """Return the kind of unified expressions, with bounds that hold for all of them."""
-    kinds: list[Any] = [one.kind for one in unified_expressions if not is_null(one)]
-    first: Kind = kinds[0] if kinds else Text()
-    if not isinstance(first, Numeric | Moment | Period):
-        return first
-    ends: dict[str, Any] = {
-        "first": joint_bound(min, [kind.first for kind in kinds]),
-        "last": joint_bound(max, [kind.last for kind in kinds]),
-    }
-    return replace(first, **ends)
+    kinds = [one.kind for one in unified_expressions if not is_null(one)]
+    ordered = [kind for kind in kinds if isinstance(kind, Numeric | Moment | Period)]  # all or none
+    if not ordered:
+        return kinds[0] if kinds else Text()
+    first = joint_bound(min, [kind.first for kind in ordered])
+    last = joint_bound(max, [kind.last for kind in ordered])
+    if isinstance(ordered[0], Numeric):
+        return Numeric(ordered[0].step, first, last)
+    assert first is not None
+    assert last is not None
+    return replace(ordered[0], first=first, last=last)
 
 
 def _texts(known: Sequence[Expression]) -> list[Expression]:

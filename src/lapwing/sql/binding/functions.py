@@ -139,9 +139,8 @@ def shifted(value: Expression, interval: exp.Interval, *, minus: bool) -> Expres
     allow_only(interval, "this", "unit")
     count = interval.this.name if isinstance(interval.this, exp.Literal) else ""
     if unit not in SECONDS or not re.fullmatch(r"-?\d{1,9}", count):
-        raise refused(
-            interval, "this interval is not possible", "Use whole days, weeks, hours, minutes or seconds"
-        )
+        instead = "Use whole days, weeks, hours, minutes or seconds"
+        raise refused(interval, "this interval is not possible", instead)
     seconds = int(count) * SECONDS[unit] * (-1 if minus else 1)
     if seconds % kind.seconds:
         raise refused(interval, "the interval is finer than the time's own precision", "Use a longer one")

@@ -90,9 +90,8 @@ class ExpressionBinder:
                     allow_only(node, "this", "expression", "typed", "safe")
                 return handler(self, node)
         if isinstance(node, exp.AggFunc):
-            raise refused(
-                node, f"{name_of(node)} cannot stand here", "Aggregate in SELECT, HAVING or ORDER BY"
-            )
+            instead = "Aggregate in SELECT, HAVING or ORDER BY"
+            raise refused(node, f"{name_of(node)} cannot stand here", instead)
         if type(node) in FUNCTIONS:
             allowed, function = FUNCTIONS[type(node)]
             allow_only(node, *allowed.split())
@@ -117,13 +116,9 @@ class ExpressionBinder:
             return Constant(node.name, Text())
         return number(exact_number(node))
 
-    def divide(self, node: exp.Expr) -> Expression:
-        """Bind a division by a public number. Other quotients need ROUND or FLOOR."""
-        return divided(as_number(self.bind(node.this)), as_number(self.bind(node.expression)))
-
-    def floor_divide(self, node: exp.Expr) -> Expression:
-        """Bind a // b, rounded down."""
-        return quotient(as_number(self.bind(node.this)), as_number(self.bind(node.expression)), Fraction(1))
+    def numbers(self, node: exp.Expr) -> tuple[Expression, Expression]:
+        """Bind both sides of an operator as numbers."""
+        return as_number(self.bind(node.this)), as_number(self.bind(node.expression))
 
     def modulo(self, node: exp.Expr) -> Expression:
         """Bind a % b for a public b above 0. The result is never negative."""
@@ -201,9 +196,8 @@ class ExpressionBinder:
     def one_of(self, node: exp.In) -> Expression:
         """Bind IN with a public list."""
         if node.args.get("query") is not None:
-            raise refused(
-                node, f"IN with a sub-query is not possible: {_PEOPLE}", "List the values, or join"
-            )
+            why = f"IN with a sub-query is not possible: {_PEOPLE}"
+            raise refused(node, why, "List the values, or join")
         allow_only(node, "this", "expressions")
         return is_in(self.bind(node.this), [self.bind(one) for one in node.expressions])
 
@@ -244,8 +238,8 @@ _HANDLERS: dict[type[Any], Callable[[ExpressionBinder, Any], Expression]] = {
     exp.Add: lambda binder, node: binder.add(node),
     exp.Sub: lambda binder, node: binder.add(node, minus=True),
     exp.Mul: lambda binder, node: multiplied(binder.bind(node.this), binder.bind(node.expression)),
-    exp.Div: ExpressionBinder.divide,
-    exp.IntDiv: ExpressionBinder.floor_divide,
+    exp.Div: lambda binder, node: divided(*binder.numbers(node)),
+    exp.IntDiv: lambda binder, node: quotient(*binder.numbers(node), Fraction(1)),
     exp.Mod: ExpressionBinder.modulo,
     exp.Case: ExpressionBinder.case,
     exp.If: ExpressionBinder.either,

@@ -88,12 +88,8 @@ class PreparedCopy:
         """
         return DuckDbEngine.open(databases={"prepared": self.file}, limits=limits)
 
-    def scans(self, engine: Engine) -> dict[str, str]:
-        """Return FROM items of the truncated tables, for `render`."""
-        return self.relations(engine, self.types)
-
     def relations(self, engine: Engine, tables: Iterable[str]) -> dict[str, str]:
-        """Return FROM items of the given tables of the copy."""
+        """Return FROM items of the given tables of the copy. The truncated tables are those of `types`."""
         name = engine.dialect.name
         if self.engine == "duckdb":
             return {table: f"prepared.main.{name(table)}" for table in tables}

@@ -180,7 +180,7 @@ class Reader:
         copy = None if from_source else current_copy(policy, key)
         if copy is not None:
             engine = open_copy(policy, copy, threads=threads)
-            return cls(policy, engine, copy.scans(engine), {}, public)
+            return cls(policy, engine, copy.relations(engine, copy.types), {}, public)
         if not all(files_of(policy).values()) and last_copy(policy) is not None:
             # New units could be read that the ledger does not know.
             raise BadParameter(

@@ -21,9 +21,9 @@ from lapwing.sql.meaning import query_digests
 from lapwing.sql.policy import Column, Policy, Source, UnitBy
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.preliminary_questions import policy_with_searched_column
+from lapwing.sql.truncated.open_sources import read_public_tables
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import copy_digest
-from lapwing.sql.truncated.public_rows import read_public_tables
 from lapwing.sql.truncated.reader import Reader
 from lapwing.sql.truncated.registration import unit_locations
 from support.postgres import server

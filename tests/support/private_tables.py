@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from lapwing.sql.expression import Kind, Numeric
 from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
-from lapwing.sql.truncated.open_sources import open_sources
-from lapwing.sql.truncated.truncated_table import coded
+from lapwing.sql.truncated.open_sources import OpenedSources, open_sources
+from lapwing.sql.truncated.truncated_table import TruncatedTable
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(range(1, 33))
@@ -50,13 +50,19 @@ def policy_of(
     )  # fmt: skip
 
 
+def coded(policy: Policy, table: str, opened: OpenedSources, key: bytes = KEY) -> str:
+    """A SELECT of the truncated rows of a table."""
+    rows = TruncatedTable(policy, policy.tables[table], opened.engine, key, opened.relations)
+    return rows.ranked(rows.codes())
+
+
 def coded_rows(
     policy: Policy, *columns: str, table: str = "visits", key: bytes = KEY, threads: int | None = None
 ) -> list[Row]:
     """Units, ranks and some columns of the coded table, sorted."""
     opened = open_sources(policy, threads=threads)
     try:
-        sql = coded(policy, policy.tables[table], opened.engine, key, relations=opened.relations)
+        sql = coded(policy, table, opened, key)
         names = ", ".join(["lapwing_unit", "lapwing_rank", *columns])
         found = opened.engine.run(f"SELECT {names} FROM ({sql}) AS b")
     finally:

@@ -56,18 +56,13 @@ def decimal_type(width: int, scale: int) -> ColumnType:
     return ColumnType(TypeFamily.DECIMAL, 1 - 10**width, 10**width - 1, scale)
 
 
-@dataclass(frozen=True, slots=True)
-class ClampEdges:
-    """Edges of clamping: values <= low become the first step, values >= high the last one."""
+def clamp_edges(step: Fraction, first: int, last: int) -> tuple[int, int]:
+    """Return the edges of clamping whole numbers v to the step floor(v / step + 1/2).
 
-    low: int
-    high: int
-
-    @classmethod
-    def of(cls, step: Fraction, first: int, last: int) -> ClampEdges:
-        """Return the edges for whole numbers v and the step floor(v / step + 1/2)."""
-        half = Fraction(1, 2)
-        return cls(math.ceil((first + half) * step) - 1, math.ceil((last - half) * step))
+    Values at most as large as the low edge become the first step, values from the high edge on the last.
+    """
+    half = Fraction(1, 2)
+    return math.ceil((first + half) * step) - 1, math.ceil((last - half) * step)
 
 
 def power_of_ten_in(step: Fraction) -> int:
@@ -130,93 +125,41 @@ ISO = f"{_DATE}([T ]{_TIME}(:[0-5][0-9]([.][0-9]{{1,9}})?(Z|{_ZONE})?)?)?"
 ISO_WITH_ZONE = f".{{19,29}}{_ZONE}"
 
 
-class Calendar:
-    """SQL expressions for the parts of a number of days, or seconds, since 1970-01-01.
+def calendar_parts(moment: str, divide: Divide, *, in_days: bool) -> dict[str, str]:
+    """Return SQL of the parts of a number of days, or seconds, since 1970-01-01, by their names.
 
-    `divide` divides positive whole numbers and rounds down.
+    `months` are counted from January 1970; Monday is day 1 of the week; other parts that are no times of
+    the day count from 1. A number of days has hour, minute and second 0. `divide` divides positive whole
+    numbers and rounds down.
     """
+    second = f"({moment} + {_SHIFT * SECONDS_OF_DAY})"
+    day = f"({moment} + {_SHIFT})" if in_days else divide(second, SECONDS_OF_DAY)
+    quarters = f"(4 * {day} + 3)"  # leap years come every 1461 of it, centuries every 146097
+    century = divide(quarters, _CYCLE)
+    in_century = f"(4 * {divide(f'({quarters} % {_CYCLE})', 4)} + 3)"
+    year = divide(in_century, 1461)  # of the century; it begins with March
+    of_year = divide(f"({in_century} % 1461)", 4)
+    fifths = f"(5 * {of_year} + 2)"
+    months = f"(12 * (100 * {century} + {year}) + {divide(fifths, 153)} + 2)"  # since a January long ago
+    leap = f"CASE WHEN {year} % 4 = 0 AND ({year} > 0 OR {century} % 4 = 0) THEN 1 ELSE 0 END"
 
-    def __init__(self, moment: str, divide: Divide, *, in_days: bool) -> None:
-        self._divide = divide
-        self._in_days = in_days
-        self._moment = moment
+    def of_day(seconds: int, modulus: int) -> str:
         if in_days:
-            self._day = f"({moment} + {_SHIFT})"
-        else:
-            self._second = f"({moment} + {_SHIFT * SECONDS_OF_DAY})"
-            self._day = divide(self._second, SECONDS_OF_DAY)
+            return f"(0 * {moment})"  # NULL stays NULL
+        return f"({second if seconds == 1 else divide(second, seconds)} % {modulus})"
 
-    def _quarters(self) -> str:
-        """Return four times the day, plus 3: leap years come every 1461 of it, centuries every 146097."""
-        return f"(4 * {self._day} + 3)"
-
-    def _century(self) -> str:
-        return self._divide(self._quarters(), _CYCLE)
-
-    def _in_century(self) -> str:
-        return f"(4 * {self._divide(f'({self._quarters()} % {_CYCLE})', 4)} + 3)"
-
-    def _year_of_century(self) -> str:
-        return self._divide(self._in_century(), 1461)
-
-    def _day_of_march_year(self) -> str:
-        return self._divide(f"({self._in_century()} % 1461)", 4)
-
-    def _fifths(self) -> str:
-        return f"(5 * {self._day_of_march_year()} + 2)"
-
-    def _months(self) -> str:
-        """Return months since a January long ago."""
-        month = self._divide(self._fifths(), 153)
-        return f"(12 * (100 * {self._century()} + {self._year_of_century()}) + {month} + 2)"
-
-    def months(self) -> str:
-        """Return months since January 1970."""
-        return f"({self._months()} - {12 * (1970 + _YEARS)})"
-
-    def year(self) -> str:
-        """Return the year."""
-        return f"({self._divide(self._months(), 12)} - {_YEARS})"
-
-    def quarter(self) -> str:
-        """Return the quarter of the year, from 1."""
-        return f"({self._divide(f'({self._months()} % 12)', 3)} + 1)"
-
-    def month(self) -> str:
-        """Return the month, from 1."""
-        return f"({self._months()} % 12 + 1)"
-
-    def day(self) -> str:
-        """Return the day of the month, from 1."""
-        return f"({self._divide(f'({self._fifths()} % 153)', 5)} + 1)"
-
-    def dayofweek(self) -> str:
-        """Return the day of the week; Monday is 1."""
-        return f"(({self._day} + {(3 - _SHIFT) % 7}) % 7 + 1)"
-
-    def dayofyear(self) -> str:
-        """Return the day of the year, from 1."""
-        day, century, year = self._day_of_march_year(), self._century(), self._year_of_century()
-        leap = f"CASE WHEN {year} % 4 = 0 AND ({year} > 0 OR {century} % 4 = 0) THEN 1 ELSE 0 END"
-        return f"CASE WHEN {day} >= 306 THEN {day} - 305 ELSE {day} + 60 + {leap} END"
-
-    def hour(self) -> str:
-        """Return the hour; 0 of a number of days."""
-        return self._of_day(3600, 24)
-
-    def minute(self) -> str:
-        """Return the minute; 0 of a number of days."""
-        return self._of_day(60, 60)
-
-    def second(self) -> str:
-        """Return the second; 0 of a number of days."""
-        return self._of_day(1, 60)
-
-    def _of_day(self, seconds: int, modulus: int) -> str:
-        if self._in_days:
-            return f"(0 * {self._moment})"  # NULL stays NULL
-        counted = self._second if seconds == 1 else self._divide(self._second, seconds)
-        return f"({counted} % {modulus})"
+    return {
+        "months": f"({months} - {12 * (1970 + _YEARS)})",
+        "year": f"({divide(months, 12)} - {_YEARS})",
+        "quarter": f"({divide(f'({months} % 12)', 3)} + 1)",
+        "month": f"({months} % 12 + 1)",
+        "day": f"({divide(f'({fifths} % 153)', 5)} + 1)",
+        "dayofweek": f"(({day} + {(3 - _SHIFT) % 7}) % 7 + 1)",
+        "dayofyear": f"CASE WHEN {of_year} >= 306 THEN {of_year} - 305 ELSE {of_year} + 60 + {leap} END",
+        "hour": of_day(3600, 24),
+        "minute": of_day(60, 60),
+        "second": of_day(1, 60),
+    }
 
 
 def seconds_of_parts(date: tuple[str, str, str], time: tuple[str, str, str], divide: Divide) -> str:
@@ -229,10 +172,3 @@ def seconds_of_parts(date: tuple[str, str, str], time: tuple[str, str, str], div
         f" + {day} - {1 + _MARCH_YEAR_0 + _CYCLE})"
     )
     return f"(({days} * 24 + {hour}) * 60 + {minute}) * 60 + {second}"
-
-
-PARTS: dict[str, Callable[[Calendar], str]] = {
-    "year": Calendar.year, "quarter": Calendar.quarter, "month": Calendar.month, "day": Calendar.day,
-    "dayofweek": Calendar.dayofweek, "dayofyear": Calendar.dayofyear, "hour": Calendar.hour,
-    "minute": Calendar.minute, "second": Calendar.second,
-}  # fmt: skip

@@ -10,20 +10,22 @@ type that `whole` casts it to.
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 
 from lapwing.engines.column_values import (
     DAYS_AT_MOST,
     ISO,
     ISO_WITH_ZONE,
-    PARTS,
     SECONDS_OF_DAY,
-    Calendar,
-    ClampEdges,
     ColumnType,
     TypeFamily,
+    calendar_parts,
+    clamp_edges,
+    decimal_type,
     float_edges,
     power_of_ten_in,
     seconds_of_parts,
@@ -37,6 +39,8 @@ HEX_BYTES = TEXT_BYTES // 2 + 1  # one byte more than hexadecimal text of TEXT_B
 SECONDS_AT_MOST = DAYS_AT_MOST * SECONDS_OF_DAY
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _LARGEST_POSITION = 1 << 30
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_SIZE = re.compile(r"\([^)]*\)")  # of varchar(20), timestamp(6)
 _TRUE, _FALSE = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
 
 
@@ -52,10 +56,14 @@ class SqlDialect(ABC):
     division: str  # the operator that divides whole numbers and rounds towards 0
     total_type = "decimal(38, 0)"
     byte_length = "octet_length"
+    types: Mapping[str, ColumnType]  # by the engine's names, without sizes
 
-    @abstractmethod
     def shape(self, type_name: str) -> ColumnType:
         """Return the column type that a type name of this engine stands for."""
+        name = type_name.lower()
+        if found := _DECIMAL.fullmatch(name):
+            return decimal_type(int(found[1]), int(found[2]))
+        return self.types.get(_SIZE.sub("", name), ColumnType(TypeFamily.OTHER))
 
     @abstractmethod
     def total(self, sql: str, reach: int) -> str:
@@ -80,9 +88,10 @@ class SqlDialect(ABC):
     def hashed_text(self, sql: str) -> str:
         """Return a whole number in 0..2^31-2 from a text's UTF-8 bytes (md5), the same on all engines."""
 
-    @abstractmethod
     def units(self, column: str, shape: ColumnType, reach: int) -> str:
-        """Return a decimal times 10^scale, as a whole number of at most this size."""
+        """Return a whole number, or a decimal times 10^scale, as a whole number of at most this size."""
+        assert shape.scale == 0
+        return self.cast(column, self.type_for(reach))
 
     @abstractmethod
     def moment(self, column: str, shape: ColumnType) -> str:
@@ -221,16 +230,15 @@ class SqlDialect(ABC):
 
     def month_of(self, days: str) -> str:
         """Return months since January 1970 from days since 1970-01-01, at most 3,650,000 either way."""
-        return Calendar(self.cast(days, self.int_type), self.divide, in_days=True).months()
+        return calendar_parts(self.cast(days, self.int_type), self.divide, in_days=True)["months"]
 
     def part_of(self, seconds_or_days: str, part: str, *, in_days: bool) -> str:
         """Return a part of a number of days or seconds since 1970-01-01 (UTC).
 
         Parts: year, quarter, month, day, dayofweek (Monday is 1), dayofyear, hour, minute, second.
         """
-        type_name = self.int_type if in_days else self.big_type
-        moment = self.cast(seconds_or_days, type_name)
-        return self.cast(PARTS[part](Calendar(moment, self.divide, in_days=in_days)), self.int_type)
+        moment = self.cast(seconds_or_days, self.int_type if in_days else self.big_type)
+        return self.cast(calendar_parts(moment, self.divide, in_days=in_days)[part], self.int_type)
 
     # From a source's own types to whole numbers and texts. None may raise; unreadable values are NULL.
 
@@ -275,24 +283,19 @@ class SqlDialect(ABC):
         shape, result = self.shape(type_name), self.type_for(max(abs(first), abs(last)))
         match shape.family:
             case TypeFamily.TRUTH:
-                one, zero = (
-                    self.number(min(max(math.floor(value / step + Fraction(1, 2)), first), last))
-                    for value in (1, 0)
-                )
+                near = [math.floor(value / step + Fraction(1, 2)) for value in (1, 0)]
+                one, zero = (self.number(min(max(code, first), last)) for code in near)
                 steps = f"CASE WHEN {column} THEN {one} WHEN NOT {column} THEN {zero} END"
-            case TypeFamily.WHOLE:
-                steps = self._whole_steps(column, shape, step, first, last)
-            case TypeFamily.DECIMAL:
-                steps = self.decimal_steps(column, shape, step, first, last)
+            case TypeFamily.WHOLE | TypeFamily.DECIMAL:
+                steps = self.exact_steps(column, shape, step, first, last)
             case TypeFamily.FLOAT:
                 steps = self.float_steps(self._as_double(column, type_name), step, first, last)
             case TypeFamily.TEXT:
                 text = self.trim(self.source_text(column))
                 number = self.float_steps(self.cast(text, self.float_type), step, first, last)
                 too_long = f"{self._is_too_long(column)} OR {self.length(text)} > {NUMBER_LENGTH}"
-                steps = (
-                    f"CASE WHEN {too_long} THEN NULL WHEN {self.matches(text, NUMBER)} THEN {number} END"
-                )
+                is_number = self.matches(text, NUMBER)
+                steps = f"CASE WHEN {too_long} THEN NULL WHEN {is_number} THEN {number} END"
             case _:
                 steps = "NULL"
         return self.cast(steps, result)
@@ -300,46 +303,32 @@ class SqlDialect(ABC):
     def _as_double(self, column: str, type_name: str) -> str:
         return column if type_name == self.float_type else self.cast(column, self.float_type)
 
-    def _whole_steps(self, column: str, shape: ColumnType, step: Fraction, first: int, last: int) -> str:
-        def to_type(reach: int) -> str:
-            return self.cast(column, self.type_for(reach))
+    def exact_steps(self, column: str, shape: ColumnType, step: Fraction, first: int, last: int) -> str:
+        """Return `clamped_steps` of a whole number or a decimal.
 
-        return self._exact_steps(
-            column, shape, units=to_type, literal=self.number, step=step, first=first, last=last
-        )
-
-    def decimal_steps(self, column: str, shape: ColumnType, step: Fraction, first: int, last: int) -> str:
-        """Return `clamped_steps` of a decimal."""
+        It clamps first and computes then, so that the size of all computed numbers is known beforehand.
+        """
+        step *= 10**shape.scale
 
         def literal(units: int) -> str:
+            if shape.family is TypeFamily.WHOLE:
+                return self.number(units)
             digits = f"{abs(units):0{shape.scale + 1}d}"
             point = len(digits) - shape.scale
             text = f"{'-' if units < 0 else ''}{digits[:point]}{'.' if shape.scale else ''}{digits[point:]}"
             return f"CAST('{text}' AS decimal({min(len(digits), 38)}, {shape.scale}))"
 
-        def units(reach: int) -> str:
-            return self.units(column, shape, reach)
-
-        return self._exact_steps(
-            column, shape, units=units, literal=literal, step=step * 10**shape.scale, first=first, last=last
-        )
-
-    def _exact_steps(
-        self, column: str, shape: ColumnType, *, units: Callable[[int], str], literal: Callable[[int], str],
-        step: Fraction, first: int, last: int,
-    ) -> str:  # fmt: skip
-        """Clamp first and compute then, so that the size of all computed numbers is known beforehand."""
-        edges = ClampEdges.of(step, first, last)
-        if edges.low >= shape.last or edges.high <= shape.first:  # every value of the type is clamped
-            constant = self.number(first if edges.low >= shape.last else last)
+        low, high = clamp_edges(step, first, last)
+        if low >= shape.last or high <= shape.first:  # every value of the type is clamped
+            constant = self.number(first if low >= shape.last else last)
             return f"CASE WHEN {column} IS NOT NULL THEN {constant} END"
         clamps = ""
-        if edges.low >= shape.first:
-            clamps += f" WHEN {column} <= {literal(edges.low)} THEN {self.number(first)}"
-        if edges.high <= shape.last:
-            clamps += f" WHEN {column} >= {literal(edges.high)} THEN {self.number(last)}"
-        size = max(abs(max(edges.low, shape.first)), abs(min(edges.high, shape.last)))
-        inside = self._steps_inside(units, size, step, first)
+        if low >= shape.first:
+            clamps += f" WHEN {column} <= {literal(low)} THEN {self.number(first)}"
+        if high <= shape.last:
+            clamps += f" WHEN {column} >= {literal(high)} THEN {self.number(last)}"
+        size = max(abs(max(low, shape.first)), abs(min(high, shape.last)))
+        inside = self._steps_inside(partial(self.units, column, shape), size, step, first)
         return f"CASE{clamps} ELSE {inside} END" if clamps else f"({inside})"
 
     def _steps_inside(self, units: Callable[[int], str], size: int, step: Fraction, first: int) -> str:
@@ -433,14 +422,21 @@ class SqlDialect(ABC):
             case TypeFamily.FLOAT:
                 value = self._as_double(column, type_name)
                 return f"CASE WHEN {self._is_exact_whole(value)} THEN {self._whole_text(value)} END"
-        text = (
-            self.source_text(column) if shape.family is TypeFamily.TEXT else self.formatted(column, shape)
-        )
+        is_text = shape.family is TypeFamily.TEXT
+        text = self.source_text(column) if is_text else self.formatted(column, shape)
         return f"CASE WHEN {self.byte_length}({text}) <= {TEXT_BYTES} THEN {text} END"
 
     def without_zeros(self, sql: str) -> str:
         """Return a decimal's text without zeros at its end, and without a point at its end."""
         return f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {sql}))"
+
+    def decimal_text(self, column: str, digits: str, zero_before_point: str) -> str:
+        """Return a decimal's text from all of its digits, with a zero before its point and none at its end.
+
+        `zero_before_point` is the replacement of a sign and a point in the engine's regular expressions.
+        """
+        text = f"regexp_replace({self.without_zeros(digits)}, '^(-?)[.]', '{zero_before_point}')"
+        return f"CASE WHEN {column} = 0 THEN '0' ELSE {text} END"
 
     def _if_within(self, value: str, limit: int, result: str) -> str:
         return f"CASE WHEN {value} BETWEEN -{limit} AND {limit} THEN {result} END"

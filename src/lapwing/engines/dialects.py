@@ -14,26 +14,15 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from lapwing.engines.column_values import (
-    DAYS_AT_MOST,
-    SECONDS_OF_DAY,
-    ColumnType,
-    TypeFamily,
-    decimal_type,
-    whole_type,
-)
+from lapwing.engines.column_values import DAYS_AT_MOST, SECONDS_OF_DAY, ColumnType, TypeFamily, whole_type
 from lapwing.engines.dialect import HEX_BYTES, PRIME, SECONDS_AT_MOST, TEXT_BYTES, SqlDialect
-
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
-_SIZE = re.compile(r"\([^)]*\)")  # of varchar(20), timestamp(6)
 
 _DUCKDB_WHOLE = {"tinyint": 8, "smallint": 16, "integer": 32, "bigint": 64, "hugeint": 128}
 _DUCKDB_TYPES = {
     **{name: whole_type(bits) for name, bits in _DUCKDB_WHOLE.items()},
     **{f"u{name}": whole_type(bits, signed=False) for name, bits in _DUCKDB_WHOLE.items()},
     "boolean": ColumnType(TypeFamily.TRUTH),
-    "float": ColumnType(TypeFamily.FLOAT),
-    "double": ColumnType(TypeFamily.FLOAT),
+    **dict.fromkeys(("float", "double"), ColumnType(TypeFamily.FLOAT)),
     "varchar": ColumnType(TypeFamily.TEXT),
     "date": ColumnType(TypeFamily.DATE),
     **dict.fromkeys(
@@ -52,16 +41,11 @@ class DuckDbDialect(SqlDialect):
     int_type, big_type, wide_type = "INTEGER", "BIGINT", "HUGEINT"
     float_type, text_type, division = "DOUBLE", "VARCHAR", "//"
     small_types = ((8, "TINYINT"), (16, "SMALLINT"))
-    byte_length = "strlen"
+    byte_length, types = "strlen", _DUCKDB_TYPES
 
     def shape(self, type_name: str) -> ColumnType:
-        """Return the column type that a type name stands for."""
-        name = type_name.lower()
-        if found := _DECIMAL.fullmatch(name):
-            return decimal_type(int(found[1]), int(found[2]))
-        if name.startswith("enum("):
-            return ColumnType(TypeFamily.TEXT)
-        return _DUCKDB_TYPES.get(name, ColumnType(TypeFamily.OTHER))
+        """Return the column type. The name of an enumeration contains its values."""
+        return super().shape("varchar" if type_name.lower().startswith("enum(") else type_name)
 
     def cast(self, sql: str, type_name: str) -> str:
         """Return a cast that gives NULL instead of failing."""
@@ -78,10 +62,8 @@ class DuckDbDialect(SqlDialect):
 
     def time_of(self, sql: str, form: str) -> str:
         """Return the timestamp that a text in a `strptime` form is; else NULL."""
-        trimmed = self.trim(sql)
-        return (
-            f"CASE WHEN strlen({sql}) <= {TEXT_BYTES} THEN try_strptime({trimmed}, {self.text(form)}) END"
-        )
+        parsed = f"try_strptime({self.trim(sql)}, {self.text(form)})"
+        return f"CASE WHEN strlen({sql}) <= {TEXT_BYTES} THEN {parsed} END"
 
     def whole(self, sql: str, reach: int) -> str:
         """Cast to the narrowest type to compute with."""
@@ -125,10 +107,9 @@ class DuckDbDialect(SqlDialect):
 
     def units(self, column: str, shape: ColumnType, reach: int) -> str:
         """Return a decimal times 10^scale, as a whole number."""
-        digits = len(str(reach)) + shape.scale  # of the product below
-        result = self.type_for(reach)
         if shape.scale == 0:
-            return self.cast(column, result)
+            return super().units(column, shape, reach)
+        digits, result = len(str(reach)) + shape.scale, self.type_for(reach)  # digits of the product below
         if digits > 38:
             return self.cast(f"replace(TRY_CAST({column} AS VARCHAR), '.', '')", result)
         width = 18 if digits <= 18 else 38  # 8 or 16 bytes; a product keeps the width of its factors
@@ -148,10 +129,7 @@ class DuckDbDialect(SqlDialect):
         """Return the text of a decimal, time, UUID or bytes."""
         match shape.family:
             case TypeFamily.DECIMAL if shape.scale:
-                text = self.without_zeros(f"TRY_CAST({column} AS VARCHAR)")
-                return (
-                    f"CASE WHEN {column} = 0 THEN '0' ELSE regexp_replace({text}, '^(-?)[.]', '\\10.') END"
-                )
+                return self.decimal_text(column, f"TRY_CAST({column} AS VARCHAR)", "\\10.")
             case TypeFamily.BYTES:
                 return f"lower(hex({column}))"
             case TypeFamily.ZONED:
@@ -183,11 +161,7 @@ class PostgresDialect(SqlDialect):
 
     int_type, big_type, wide_type = "integer", "bigint", "numeric"
     float_type, text_type, total_type = "double precision", "text", "numeric(38, 0)"
-    small_types, division = ((16, "smallint"),), "/"
-
-    def shape(self, type_name: str) -> ColumnType:
-        """Return the column type that a type name stands for."""
-        return _POSTGRES_TYPES.get(_SIZE.sub("", type_name.lower()), ColumnType(TypeFamily.OTHER))
+    small_types, division, types = ((16, "smallint"),), "/", _POSTGRES_TYPES
 
     def matches(self, sql: str, pattern: str) -> str:
         """Return whether the whole text matches a regular expression."""
@@ -237,12 +211,10 @@ class PostgresDialect(SqlDialect):
         bits = f"CAST('x' || substring(md5({sql}), 1, 15) AS bit(60))"
         return f"CAST(CAST({bits} AS bigint) % {PRIME} AS integer)"
 
-    def units(self, column: str, shape: ColumnType, reach: int) -> str:
-        """Refuse: numerics have no fixed scale, and `decimal_steps` does without."""
-        raise NotImplementedError
-
-    def decimal_steps(self, column: str, shape: ColumnType, step: Fraction, first: int, last: int) -> str:
+    def exact_steps(self, column: str, shape: ColumnType, step: Fraction, first: int, last: int) -> str:
         """Clamp with a margin at both ends, since numerics are of any scale; then compute exactly."""
+        if shape.family is TypeFamily.WHOLE:
+            return super().exact_steps(column, shape, step, first, last)
         top, bottom = step.numerator, step.denominator
         low, high = (first - 2) * top // bottom - 1, (last + 2) * top // bottom + 1
         shift = top - 2 * top * (first - 4)
@@ -304,16 +276,11 @@ class SparkDialect(SqlDialect):
 
     int_type, big_type, wide_type = "INT", "BIGINT", "DECIMAL(38, 0)"
     float_type, text_type, division = "DOUBLE", "STRING", "div"
-    small_types = ((8, "TINYINT"), (16, "SMALLINT"))
+    small_types, types = ((8, "TINYINT"), (16, "SMALLINT")), _SPARK_TYPES
 
     def shape(self, type_name: str) -> ColumnType:
-        """Return the column type that a type name stands for."""
-        name = type_name.lower()
-        if found := _DECIMAL.fullmatch(name):
-            return decimal_type(int(found[1]), int(found[2]))
-        return _SPARK_TYPES.get(
-            _SIZE.sub("", name).removesuffix(" collate utf8_binary"), ColumnType(TypeFamily.OTHER)
-        )
+        """Return the column type. Only texts of this collation are compared by code point."""
+        return super().shape(type_name.lower().removesuffix(" collate utf8_binary"))
 
     def name(self, identifier: str) -> str:
         """Quote an identifier."""
@@ -364,7 +331,7 @@ class SparkDialect(SqlDialect):
         """Return a decimal times 10^scale, as a whole number."""
         scale, result = shape.scale, self.type_for(reach)
         if scale == 0:
-            return self.cast(column, result)
+            return super().units(column, shape, reach)
         width = max(len(str(reach)), scale)
         if width + scale + 2 > 38:  # a product would lose digits
             return self.cast(f"replace({self._plain(column, shape)}, '.', '')", result)
@@ -390,10 +357,7 @@ class SparkDialect(SqlDialect):
         """Return the text of a decimal, time, UUID or bytes."""
         match shape.family:
             case TypeFamily.DECIMAL if shape.scale:
-                text = self.without_zeros(self._plain(column, shape))
-                return (
-                    f"CASE WHEN {column} = 0 THEN '0' ELSE regexp_replace({text}, '^(-?)[.]', '$10.') END"
-                )
+                return self.decimal_text(column, self._plain(column, shape), "$10.")
             case TypeFamily.BYTES:
                 return f"lower(hex(substring({column}, 1, {HEX_BYTES})))"
             case _:

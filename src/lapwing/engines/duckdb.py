@@ -24,6 +24,7 @@ from lapwing.engines.engine import (
     private_folder,
     repeated_meanwhile,
     time_limit,
+    undo_on_failure,
     uniform_failure,
 )
 from lapwing.errors import BadParameter
@@ -87,20 +88,19 @@ class DuckDbEngine(Engine):
         found = {str(one): _list_files(str(one)) for one in files}
         text, name = DuckDbDialect().text, DuckDbDialect().name
         spills, remove = private_folder("duckdb")  # temporary files, and recoded copies
-        connection: duckdb.DuckDBPyConnection | None = None
-        try:
-            with uniform_failure():
-                for location, encoding in (encodings or {}).items():
-                    found[location] = _recoded(found[location], encoding, Path(spills))
-                config: dict[str, Any] = {
-                    **_CLOSED,
-                    "temp_directory": spills,
-                    "max_temp_directory_size": f"{limits.temporary_in(spills)}B",
-                    "memory_limit": f"{limits.memory_here()}B",
-                }
-                if limits.threads is not None:
-                    config["threads"] = limits.threads
-                connection = duckdb.connect(":memory:", config=config)
+        with undo_on_failure(remove), uniform_failure():
+            for location, encoding in (encodings or {}).items():
+                found[location] = _recoded(found[location], encoding, Path(spills))
+            config: dict[str, Any] = {
+                **_CLOSED,
+                "temp_directory": spills,
+                "max_temp_directory_size": f"{limits.temporary_in(spills)}B",
+                "memory_limit": f"{limits.memory_here()}B",
+            }
+            if limits.threads is not None:
+                config["threads"] = limits.threads
+            connection = duckdb.connect(":memory:", config=config)
+            with undo_on_failure(connection.close):
                 for alias, path in (databases or {}).items():
                     connection.execute(f"ATTACH {text(str(path))} AS {name(alias)} (READ_ONLY)")
                 if writable is not None:
@@ -121,11 +121,6 @@ class DuckDbEngine(Engine):
                 ):
                     connection.execute(f"SET {setting}")
                 return cls(connection, found, remove, writes=writable is not None)
-        except BaseException:
-            if connection is not None:
-                connection.close()
-            remove()
-            raise
 
     def relation_of(
         self, form: str, location: str | Path, table: str = "", csv: CsvForm = DEFAULT_CSV
@@ -158,7 +153,7 @@ class DuckDbEngine(Engine):
         separator, names = read_header(paths, form)
         text = self.dialect.text
         quote, null = text(form.quote), f"[{', '.join(map(text, form.null))}]"
-        columns = ", ".join(f"{self.dialect.text(name)}: 'VARCHAR'" for name in names)
+        columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
         return (
             f"read_csv({listed}, auto_detect = false, columns = {{{columns}}}, header = true, "
             f"delim = {text(separator)}, quote = {quote}, escape = {quote}, nullstr = {null}, "
@@ -169,9 +164,8 @@ class DuckDbEngine(Engine):
         """Return names and types of the columns. Reads no row."""
         with uniform_failure():
             found = self._select(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
-            return {
-                name: str(type_).lower() for name, type_ in zip(found.columns, found.types, strict=True)
-            }
+            typed = zip(found.columns, found.types, strict=True)
+            return {name: str(type_).lower() for name, type_ in typed}
 
     def bind(self, sql: str) -> None:
         """Resolve names and types without running the query."""
@@ -256,9 +250,7 @@ def _list_files(location: str) -> list[str]:
     if os.path.isdir(location):
         patterns = [os.path.join(glob.escape(location), "**", end) for end in ("*.parquet", "*.csv")]
     for pattern in patterns:
-        found = sorted(
-            os.path.abspath(path) for path in glob.iglob(pattern, recursive=True) if os.path.isfile(path)
-        )
-        if found:
+        paths = glob.iglob(pattern, recursive=True)
+        if found := sorted(os.path.abspath(path) for path in paths if os.path.isfile(path)):
             return found
     raise BadParameter("source", "there is no such file")

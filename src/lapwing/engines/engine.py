@@ -12,7 +12,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -80,12 +80,19 @@ def time_limit(timeout: float | None, stop: Callable[[], None]) -> Iterator[None
         late.set()
         stop()
 
-    with uniform_failure(late.is_set):
-        if timeout is None:
-            yield
-            return
-        with repeated_meanwhile(stop_late, first=timeout):
-            yield
+    limit = nullcontext() if timeout is None else repeated_meanwhile(stop_late, first=timeout)
+    with uniform_failure(late.is_set), limit:
+        yield
+
+
+@contextmanager
+def undo_on_failure(undo: Callable[[], object]) -> Iterator[None]:
+    """Call `undo` if the block raises: what was opened is closed again."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 def private_folder(name: str) -> tuple[str, Callable[[], None]]:

@@ -24,6 +24,7 @@ from lapwing.engines.engine import (
     EngineFailed,
     EngineLimits,
     ReportProgress,
+    undo_on_failure,
     uniform_failure,
 )
 from lapwing.errors import BadParameter, MissingExtra
@@ -65,6 +66,7 @@ _TYPES: dict[int, pa.DataType] = {
 _NUMERIC = 1700
 _SHIPPED = {pa.bool_(): "boolean", pa.float32(): "real", pa.float64(): "double precision"}
 _SET = "SELECT set_config(%s, %s, false)"
+_SERVER = "SELECT current_setting('server_version_num')::int / 10000, current_setting('server_encoding')"
 _LEAST_WORK, _MOST_WORK = 4 << 20, (1 << 31) - 1024  # bytes
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
@@ -110,41 +112,28 @@ class PostgresEngine(Engine):
             raise BadParameter("source", "is not a PostgreSQL URL") from None
         with uniform_failure():
             self._connection = psycopg.connect(autocommit=True, **{**_DEFAULTS, **parameters})
-        try:
-            with uniform_failure():
-                for name, value in (_SETTINGS | _limit_settings(limits)).items():
-                    self._connection.execute(_SET, (name, value))
-                if limits.temporary is not None:
-                    with suppress(psycopg.errors.InsufficientPrivilege):  # the server's own limit holds
-                        self._connection.execute(_SET, ("temp_file_limit", f"{limits.temporary // 1024}kB"))
-                version, encoding = self._fetch_row(
-                    "SELECT current_setting('server_version_num')::int / 10000,"
-                    " current_setting('server_encoding')"
-                )
+        with undo_on_failure(self._connection.close), uniform_failure():
+            for name, value in (_SETTINGS | _limit_settings(limits)).items():
+                self._connection.execute(_SET, (name, value))
+            if limits.temporary is not None:
+                with suppress(psycopg.errors.InsufficientPrivilege):  # the server's own limit holds
+                    self._connection.execute(_SET, ("temp_file_limit", f"{limits.temporary // 1024}kB"))
+            found: Any = self._connection.execute(_SERVER).fetchone()
+            version, encoding = found
             if version < OLDEST_SERVER:
                 raise BadParameter("source", f"the server is older than PostgreSQL {OLDEST_SERVER}")
             if encoding != "UTF8":
                 raise BadParameter("source", "the database's encoding is not UTF8")
-        except BaseException:
-            self._connection.close()
-            raise
 
     def relation_of(self, table: str) -> str:
         """Return a FROM item for a table; its schema is `public` if none is given."""
         parts = table.split(".")
-        return ".".join(
-            self.dialect.name(part) for part in (["public", *parts] if len(parts) == 1 else parts)
-        )
-
-    def _fetch_row(self, sql: str) -> tuple[Any, ...]:
-        found: tuple[Any, ...] | None = self._connection.execute(sql.encode()).fetchone()
-        assert found is not None
-        return found
+        return ".".join(map(self.dialect.name, parts if len(parts) > 1 else ["public", *parts]))
 
     def columns(self, relation: str) -> Mapping[str, str]:
         """Return names and types of the columns. Reads no row."""
         with uniform_failure(), self._transaction(_READ):
-            found = self._describe(self._with_inlined_tables(f"SELECT * FROM {relation} LIMIT 0"))  # noqa: S608
+            _, found = self._described(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
             asked = [one.type for one in found], [one.modifier for one in found]
             names = self._connection.execute(_NAMES, asked).fetchall()
             return {
@@ -155,21 +144,19 @@ class PostgresEngine(Engine):
     def bind(self, sql: str) -> None:
         """Resolve names and types without running the query."""
         with uniform_failure(), self._transaction(_READ):
-            self._describe(self._with_inlined_tables(sql))
+            self._described(sql)
 
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
         """Return all rows."""
         late = threading.Event()
         with uniform_failure(late.is_set), self._transaction(_READ, timeout, late):
-            sql = self._with_inlined_tables(sql)
-            columns = self._describe(sql)
+            sql, columns = self._described(sql)
             return _table_of(b"".join(self._copy_out(sql)), columns)
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Yield record batches."""
         with uniform_failure(), self._transaction(_READ):
-            sql = self._with_inlined_tables(sql)
-            columns = self._describe(sql)
+            sql, columns = self._described(sql)
             for part in _batched(self._copy_out(sql)):
                 yield from _table_of(part, columns).to_batches()
 
@@ -178,39 +165,32 @@ class PostgresEngine(Engine):
         named, self._inlined = self.dialect.name(name), {**self._inlined}
         self._inlined.pop(name, None)
         types = [_shipped_type(field.type) for field in table.schema]
-        columns = ", ".join(
-            f"{self.dialect.name(column)} {type_}"
-            for column, type_ in zip(table.column_names, types, strict=True)
-        )
+        typed = zip(table.column_names, types, strict=True)
+        columns = ", ".join(f"{self.dialect.name(column)} {type_}" for column, type_ in typed)
         with uniform_failure():
             try:
                 with self._transaction(_WRITE):
                     self._connection.execute(f"DROP TABLE IF EXISTS pg_temp.{named}".encode())
                     self._connection.execute(f"CREATE TEMP TABLE {named} ({columns})".encode())
-                    with self._connection.cursor().copy(
-                        f"COPY pg_temp.{named} FROM STDIN".encode()
-                    ) as copy:
-                        for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                    target = f"COPY pg_temp.{named} FROM STDIN".encode()
+                    with self._connection.cursor().copy(target) as copy:
+                        for row in _rows_of(table):
                             copy.write_row(row)
                     self._connection.execute(f"ANALYZE pg_temp.{named}".encode())
             except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction,
                     psycopg.errors.FeatureNotSupported):  # fmt: skip
-                self._inlined[name] = self._values_of(
-                    table, types
-                )  # no right to temporary tables, a standby
+                # There is no right to temporary tables, or the server is a standby.
+                self._inlined[name] = self._values_of(table, types)
 
     def _values_of(self, table: pa.Table, types: list[str]) -> str:
         def literal(value: Any) -> str:
             return "NULL" if value is None else self.dialect.text(str(value))
 
-        rows = ", ".join(
-            f"({', '.join(map(literal, row))})"
-            for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
-        ) or f"({', '.join('NULL' for _ in types)})"  # fmt: skip
+        given_rows = list(_rows_of(table)) or [(None,) * len(types)]
+        rows = ", ".join(f"({', '.join(map(literal, row))})" for row in given_rows)
         names = [self.dialect.name(name) for name in table.column_names]
-        cast = ", ".join(
-            f"CAST({name} AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True)
-        )
+        typed = zip(names, types, strict=True)
+        cast = ", ".join(f"CAST({name} AS {type_}) AS {name}" for name, type_ in typed)
         given = f"SELECT {cast} FROM (VALUES {rows}) AS given ({', '.join(names)})"  # noqa: S608
         return given if table.num_rows else f"{given} LIMIT 0"
 
@@ -247,22 +227,19 @@ class PostgresEngine(Engine):
                 connection.execute("ROLLBACK")
             raise
 
-    def _with_inlined_tables(self, sql: str) -> str:
-        """Put shipped tables into the query itself, if the server stores none."""
-        if not self._inlined:
-            return sql
-        given = ", ".join(
-            f"{self.dialect.name(name)} AS ({values})" for name, values in self._inlined.items()
-        )
-        return f"WITH {given} SELECT * FROM (\n{sql}\n) AS asked"  # noqa: S608
+    def _described(self, sql: str) -> tuple[str, list[_Column]]:
+        """Return a query, with shipped tables in it if the server stores none, and its columns.
 
-    def _describe(self, sql: str) -> list[_Column]:
-        """Return the columns of a query. More than one statement is an error, and is not run."""
+        More than one statement is an error, and is not run.
+        """
+        if self._inlined:
+            named = [f"{self.dialect.name(name)} AS ({values})" for name, values in self._inlined.items()]
+            sql = f"WITH {', '.join(named)} SELECT * FROM (\n{sql}\n) AS asked"  # noqa: S608
         link = self._connection.pgconn
         for found in (link.prepare(b"", sql.encode()), link.describe_prepared(b"")):
             if found.status != psycopg.pq.ExecStatus.COMMAND_OK:
                 raise psycopg.ProgrammingError(found.error_message.decode(errors="replace"))
-        return [
+        return sql, [
             _Column((found.fname(place) or b"").decode(), found.ftype(place), found.fmod(place))
             for place in range(found.nfields)
         ]
@@ -295,17 +272,19 @@ def _table_of(content: bytes, columns: list[_Column]) -> pa.Table:
 
 def _named_columns(table: pa.Table, columns: list[_Column]) -> pa.Table:
     for place, one in enumerate(columns):
-        if (
-            one.type == _NUMERIC and one.modifier < 0
-        ):  # of any scale: keep as few decimals as the values have
-            values = [
-                None if value is None else Decimal(value) for value in table.column(place).to_pylist()
-            ]
-            if all(value is None or value.is_finite() for value in values):
-                whole = all(value is None or value == value.to_integral_value() for value in values)
+        if one.type == _NUMERIC and one.modifier < 0:  # of any scale: as few decimals as the values have
+            texts = table.column(place).to_pylist()
+            values = [None if text is None else Decimal(text) for text in texts]
+            known = [value for value in values if value is not None]
+            if all(value.is_finite() for value in known):
+                whole = all(value == value.to_integral_value() for value in known)
                 array = pa.array(values, pa.decimal128(38, 0) if whole else None)
                 table = table.set_column(place, str(place), array)
     return table.rename_columns([one.name for one in columns])
+
+
+def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 def _batched(parts: Iterable[bytes], size: int = 1 << 22) -> Iterator[bytes]:

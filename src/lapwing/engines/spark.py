@@ -30,6 +30,7 @@ from lapwing.engines.engine import (
     ReportProgress,
     private_folder,
     time_limit,
+    undo_on_failure,
     uniform_failure,
 )
 from lapwing.errors import BadParameter, MissingExtra
@@ -122,10 +123,6 @@ logger.start.level = off
 """
 
 
-def _here(limits: EngineLimits) -> str:
-    return f"local[{limits.threads or THREADS}]"
-
-
 class SparkEngine(Engine):
     """A Spark session. With `writable`, `execute` may write.
 
@@ -143,28 +140,24 @@ class SparkEngine(Engine):
         self._names = itertools.count(1)
         folder, self._remove = private_folder("spark")
         self._folder = Path(folder)
-        try:
-            with uniform_failure(), _without_warnings():
-                with _STARTING:
-                    is_running = SparkContext._active_spark_context is not None
-                    running = SparkSession.getActiveSession()  # of this thread
-                    if running is None:
-                        here = SparkSession.builder
-                        running = here.getOrCreate() if is_running else self._started(master, limits)
-                    self._session = running.newSession()
-                    if _OURS or not is_running:
-                        _OURS.add(self)
-                for name, value in _SETTINGS.items():
-                    self._session.conf.set(name, value)
-                self._forget_functions()
-        except BaseException:
-            self._remove()
-            raise
+        with undo_on_failure(self._remove), uniform_failure(), _without_warnings():
+            with _STARTING:
+                is_running = SparkContext._active_spark_context is not None
+                running = SparkSession.getActiveSession()  # of this thread
+                if running is None:
+                    here = SparkSession.builder
+                    running = here.getOrCreate() if is_running else self._started(master, limits)
+                self._session = running.newSession()
+                if _OURS or not is_running:
+                    _OURS.add(self)
+            for name, value in _SETTINGS.items():
+                self._session.conf.set(name, value)
+            self._forget_functions()
 
     def _started(self, master: str, limits: EngineLimits) -> SparkSession:
         quiet = self._folder / "log4j2.properties"
         quiet.write_text(_QUIET)
-        master = master or _here(limits)
+        master = master or f"local[{limits.threads or THREADS}]"
         builder = SparkSession.builder.master(master)
         settings = {**_STATIC, "spark.sql.warehouse.dir": str(self._folder / "warehouse")}
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{quiet}"

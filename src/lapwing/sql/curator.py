@@ -28,7 +28,7 @@ from lapwing.sql.noising import ExactGrouping
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
-from lapwing.sql.truncated import generated_rows, open_sources, prepared_copy, public_rows, registration
+from lapwing.sql.truncated import generated_rows, open_sources, prepared_copy, registration
 from lapwing.sql.truncated.prepare import (
     has_blocks_by_arrival,
     has_readable_copy,
@@ -169,7 +169,7 @@ class Curator:
         """The rows of the public tables, by table."""
         if self._public is None:
             with self._opening:
-                self._public = self._public or public_rows.read_public_tables(self.policy)
+                self._public = self._public or open_sources.read_public_tables(self.policy)
         return self._public
 
     def catalog(self, rows: int | None = None) -> Catalog:

@@ -14,7 +14,7 @@ import pytest
 from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import Statistic, statistic_of
 from lapwing.sql.curator import Curator
-from lapwing.sql.truncated.public_rows import read_public_tables
+from lapwing.sql.truncated.open_sources import read_public_tables
 from lapwing.sql.truncated.reader import Reader
 from support.hospital import Hospital, invented, policy_for
 from support.private_tables import KEY

@@ -51,7 +51,7 @@ def copied(made: PreparedCopy, *columns: str, table: str = "visits") -> list[Row
     engine = made.open()
     try:
         names = ", ".join(["lapwing_unit", "lapwing_rank", *columns])
-        return rows_of(engine.run(f"SELECT {names} FROM {made.scans(engine)[table]}"))
+        return rows_of(engine.run(f"SELECT {names} FROM {made.relations(engine, made.types)[table]}"))
     finally:
         engine.close()
 

@@ -99,7 +99,9 @@ def copied(policy: Policy, made: PreparedCopy) -> list[Row]:
     names = ["lapwing_unit", "lapwing_rank", *(["lapwing_block"] if policy.blocks else []), *NAMES]
     quoted = ", ".join(map(opened.engine.dialect.name, names))
     try:
-        return rows_of(opened.engine.run(f"SELECT {quoted} FROM {made.scans(opened.engine)['visits']}"))
+        return rows_of(
+            opened.engine.run(f"SELECT {quoted} FROM {made.relations(opened.engine, made.types)['visits']}")
+        )
     finally:
         opened.engine.close()
 
@@ -121,7 +123,7 @@ def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> No
     names = ", ".join(
         ["lapwing_unit", "lapwing_rank", *(["lapwing_block"] if policy.blocks else []), *NAMES]
     )
-    expected = rows_of(engine.run(f"SELECT {names} FROM {here.scans(engine)['visits']}"))
+    expected = rows_of(engine.run(f"SELECT {names} FROM {here.relations(engine, here.types)['visits']}"))
     engine.close()
     assert copied(elsewhere, made) == expected
     assert current_copy(elsewhere, KEY) == made

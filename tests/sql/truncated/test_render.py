@@ -28,8 +28,7 @@ from lapwing.sql.expression import (
 from lapwing.sql.relation import UNIT, Filter, Join, PerUnit, Project, PublicScan, Relation, Scan, UnionAll
 from lapwing.sql.truncated.open_sources import open_sources
 from lapwing.sql.truncated.render import public_table_name, render, truncated_name, with_truncated
-from lapwing.sql.truncated.truncated_table import coded
-from support.private_tables import KEY, policy_of, store, table_of, whole
+from support.private_tables import coded, policy_of, store, table_of, whole
 
 WARD, STAY, COST = Choice(("A", "B", "C")), whole(0, 60), Numeric(whole(0, 1).step, 0, 100_000)
 COLUMNS: dict[str, Kind] = {"ward": WARD, "stay": STAY, "cost": COST, "note": Text(), "open": Truth()}
@@ -203,7 +202,7 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     policy = policy_of(tmp_path, table_of(store(tmp_path / "v.parquet", ROWS), COLUMNS))
     opened = open_sources(policy)
     opened.engine.ship(SHIPPED, pa.table({"name": [0, 1, None], "beds": [10, 20, 30]}))
-    sql = coded(policy, policy.tables["visits"], opened.engine, KEY, relations=opened.relations)
+    sql = coded(policy, "visits", opened)
     spelling = opened.engine.dialect
 
     def asked(one: BoundQuery) -> list[dict[str, Any]]:

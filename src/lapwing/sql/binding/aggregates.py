@@ -40,6 +40,7 @@ from lapwing.sql.binding.typed_expressions import (
     is_null,
     null_of,
     number,
+    numeric,
     product_of_codes,
 )
 from lapwing.sql.bound_query import (
@@ -93,23 +94,22 @@ class AggregateCollector:
 
     def total(self, value: Expression, label: str) -> NoisyAggregate:
         """Return SUM(x)."""
-        number, kind = self._bounded(value)
+        number, kind = _bounded(value)
         part = self._part(f"sum of {label}", [(1, self._sum("sum", number))], max(kind.reach, 1))
         return NoisyAggregate("sum", (part,), kind)
 
     def average(self, value: Expression, label: str) -> NoisyAggregate:
         """Return AVG(x): the sum of the distances from the middle of the bounds, and the count."""
-        number, kind = self._bounded(value)
+        number, kind = _bounded(value)
         middle, total = self._centred(number, kind, label)
         found = NoisyAggregate("avg", (total, self._known(number, label, HALF)), kind, middle)
-        pair = self._pair(number, kind, label)
-        if pair is not None:
+        if pair := self._pair(number, kind, label):
             self.pairs[found] = pair
         return found
 
     def variance(self, function: str, value: Expression, label: str) -> NoisyAggregate:
         """Return VARIANCE or STDDEV, of the population or of a sample."""
-        number, kind = self._bounded(value)
+        number, kind = _bounded(value)
         middle, total = self._centred(number, kind, label)
         known = self._known(number, label, HALF)
         squares = self._product((number, middle), (number, middle), f"squares of {label}")
@@ -119,7 +119,7 @@ class AggregateCollector:
         self, function: str, first: Expression, second: Expression, label: str
     ) -> NoisyAggregate:
         """Return COVAR_POP, COVAR_SAMP or CORR, over the rows where both columns are not NULL."""
-        (x, x_kind), (y, y_kind) = self._bounded(first), self._bounded(second)
+        (x, x_kind), (y, y_kind) = _bounded(first), _bounded(second)
         x, y = _where_known(x, second), _where_known(y, first)
         mx, tx = self._centred(x, x_kind, f"x of {label}")
         my, ty = self._centred(y, y_kind, f"y of {label}")
@@ -140,21 +140,11 @@ class AggregateCollector:
         if not isinstance(kind, Numeric | Moment | Period):
             raise Refused("quantiles, MIN and MAX need numbers or times", "Use a column with bounds")
         if isinstance(kind, Numeric):
-            self._bounded(value)
+            _bounded(value)
         position = self._places.setdefault(value, len(self.spectra))
         if position == len(self.spectra):
             self.spectra.append(Spectrum(label, value, kind, self.rows))
         return NoisyAggregate(function, (), kind, spectrum=position, fraction=fraction)
-
-    def _bounded(self, value: Expression) -> tuple[Expression, Numeric]:
-        """Return the value as a number with bounds, and its kind. Raises Refused if it has none."""
-        number = as_number(value)
-        assert isinstance(number.kind, Numeric)
-        if not number.kind.is_bounded:
-            raise Refused(
-                "a number without bounds cannot be aggregated", "Bound it with CLAMP(x, low, high)"
-            )
-        return number, number.kind
 
     def _sum(self, function: str, value: Expression | None = None) -> int:
         wanted = Sum(function, value)
@@ -193,29 +183,25 @@ class AggregateCollector:
         total, known = self._sum("sum", number), self._sum("count", number)
         above = _combination([(1, total), (-low, known)])
         below = _combination([(-1, total), (high, known)])
-        return NoisySumPair(
-            f"sums of {label} from its low end and from its high end", above, l1, l1 * l1, ONE, below
-        )
+        name = f"sums of {label} from its low end and from its high end"
+        return NoisySumPair(name, above, l1, l1 * l1, ONE, below)
 
     def _product(self, first: tuple[Expression, int], second: tuple[Expression, int], label: str) -> int:
         """Add Σ (x - mx)(y - my) = Σ xy - my Σ x - mx Σ y + mx my n, and return its position."""
         (x, mx), (y, my) = first, second
-        assert isinstance(x.kind, Numeric)
-        assert isinstance(y.kind, Numeric)
         terms = [
             (1, self._sum("sum", product_of_codes(x, y))),
             (-my, self._sum("sum", x)),
             (-mx, self._sum("sum", y)),
             (mx * my, self._sum("count", x)),
         ]
-        return self._part(label, terms, _reach(x.kind, mx) * _reach(y.kind, my), HALF)
+        return self._part(label, terms, _reach(numeric(x), mx) * _reach(numeric(y), my), HALF)
 
     def _part(self, label: str, terms: list[tuple[int, int]], reach: int, weight: Fraction = ONE) -> int:
         l1 = self.rows * reach
         if l1 >= LARGEST:
-            raise Refused(
-                "one person could move the answer too far", "Use smaller bounds or a coarser step"
-            )
+            instead = "Use smaller bounds or a coarser step"
+            raise Refused("one person could move the answer too far", instead)
         return self._add(NoisySum(label, _combination(terms), l1, l1 * l1, weight))
 
     def _add(self, part: NoisySum) -> int:
@@ -228,10 +214,18 @@ class AggregateCollector:
         return len(self.parts) - 1
 
 
+def _bounded(value: Expression) -> tuple[Expression, Numeric]:
+    """Return the value as a number with bounds, and its kind. Raises Refused if it has none."""
+    found = as_number(value)
+    if not numeric(found).is_bounded:
+        raise Refused("a number without bounds cannot be aggregated", "Bound it with CLAMP(x, low, high)")
+    return found, numeric(found)
+
+
 def _combination(terms: list[tuple[int, int]]) -> Combination:
-    factors: dict[int, int] = {}
+    factors: Counter[int] = Counter()
     for factor, place in terms:
-        factors[place] = factors.get(place, 0) + factor
+        factors[place] += factor
     return tuple((factor, place) for place, factor in sorted(factors.items()) if factor) or ((0, 0),)
 
 
@@ -255,12 +249,15 @@ _VARIANCES: dict[type[exp.Expr], str] = {
 _COVARIANCES: dict[type[exp.Expr], str] = {
     exp.CovarPop: "covar_pop", exp.CovarSamp: "covar_samp", exp.Corr: "corr",
 }  # fmt: skip
-_ONE_COLUMN = (exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median)
+_CHOSEN: dict[type[exp.Expr], tuple[str, Fraction | None]] = {
+    exp.Min: ("min", None), exp.Max: ("max", None), exp.Median: ("quantile", HALF),
+}  # fmt: skip
+_ONE_COLUMN: tuple[type[exp.Expr], ...] = (exp.Sum, exp.Avg, *_CHOSEN, *_VARIANCES)
 _QUANTILES = (exp.Quantile, exp.ApproxQuantile)
 _PERCENTILES = (exp.PercentileCont, exp.PercentileDisc)
 # All aggregates that are bound. The auditor has a case for each.
 AGGREGATES: tuple[type[exp.Expr], ...] = (
-    exp.Count, exp.CountIf, *_ONE_COLUMN, *_VARIANCES, *_COVARIANCES, *_QUANTILES, *_PERCENTILES,
+    exp.Count, exp.CountIf, *_ONE_COLUMN, *_COVARIANCES, *_QUANTILES, *_PERCENTILES,
 )  # fmt: skip
 MOST_QUANTILES = 100
 
@@ -295,23 +292,19 @@ class AggregateBinder:
 
     def _of_one(self, node: exp.Expr, condition: exp.Expr | None) -> NoisyAggregate:
         """Bind an aggregate of one column."""
-        if type(node) not in _ONE_COLUMN and type(node) not in _VARIANCES:
-            raise refused(
-                node,
-                f"{name_of(node)} would show values of single rows, or is unknown",
-                "Use COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN, QUANTILE, MIN, MAX, COVAR or CORR",
-            )
+        if type(node) not in _ONE_COLUMN:
+            why = f"{name_of(node)} would show values of single rows, or is unknown"
+            known = "COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN, QUANTILE, MIN, MAX, COVAR or CORR"
+            raise refused(node, why, f"Use {known}")
         allow_only(node, "this")
         value, label = self._argument(node.this, condition), _label(node)
-        match node:
-            case exp.Sum():
-                return self.found.total(value, label)
-            case exp.Avg():
-                return self.found.average(value, label)
-            case exp.Min() | exp.Max():
-                return self.found.chosen("min" if isinstance(node, exp.Min) else "max", value, label, None)
-            case exp.Median():
-                return self.found.chosen("quantile", value, label, Fraction(1, 2))
+        if isinstance(node, exp.Sum):
+            return self.found.total(value, label)
+        if isinstance(node, exp.Avg):
+            return self.found.average(value, label)
+        if type(node) in _CHOSEN:
+            function, fraction = _CHOSEN[type(node)]
+            return self.found.chosen(function, value, label, fraction)
         return self.found.variance(_VARIANCES[type(node)], value, label)
 
     def several(self, node: exp.Expr) -> list[tuple[Fraction, NoisyAggregate]] | None:
@@ -356,9 +349,7 @@ class AggregateBinder:
                 raise refused(node, "WITHIN GROUP needs one ascending order", "Write ORDER BY x")
             return self._quantile(node, ordered[0].this, _fraction(node.this.this), condition)
         allow_only(node, "this", "quantile", "expression")
-        asked = fraction_node(node)
-        assert asked is not None
-        return self._quantile(node, node.this, _fraction(asked), condition)
+        return self._quantile(node, node.this, _fraction(fraction_node(node)), condition)
 
     def _quantile(
         self, node: exp.Expr, argument: exp.Expr, fraction: Fraction, condition: exp.Expr | None = None
@@ -375,16 +366,12 @@ def _label(node: exp.Expr) -> str:
 
 def fraction_node(node: exp.Expr) -> exp.Expr | None:
     """Return the fraction, or the list of fractions, of a quantile; None for other nodes."""
-    if isinstance(node, _QUANTILES):
-        found = node.args.get("quantile")
-    elif isinstance(node, _PERCENTILES):
-        found = node.args.get("expression")
-    else:
-        return None
+    name = "quantile" if isinstance(node, _QUANTILES) else "expression"
+    found = node.args.get(name) if isinstance(node, _QUANTILES + _PERCENTILES) else None
     return found if isinstance(found, exp.Expr) else None
 
 
-def _fraction(node: exp.Expr) -> Fraction:
+def _fraction(node: exp.Expr | None) -> Fraction:
     if not isinstance(node, exp.Literal) or node.is_string:
         raise refused(node, "a quantile needs a public fraction", "Write QUANTILE(x, 0.5)")
     found = exact_number(node)
@@ -404,13 +391,8 @@ def with_average_pairs(query: BoundQuery, pairs: Mapping[NoisyAggregate, NoisySu
     for one in alone:
         total, known = one.parts
         instead[total], instead[known] = pairs[one], None
-    parts: list[NoisySum] = []
-    places: dict[int, int] = {}
-    for position, own in enumerate(query.parts):
-        part = instead.get(position, own)
-        if part is not None:
-            places[position] = len(parts)
-            parts.append(part)
+    kept = {n: part for n, own in enumerate(query.parts) if (part := instead.get(n, own)) is not None}
+    places = {position: place for place, position in enumerate(kept)}
 
     def moved(one: NoisyAggregate) -> NoisyAggregate:
         if one not in alone:
@@ -422,7 +404,7 @@ def with_average_pairs(query: BoundQuery, pairs: Mapping[NoisyAggregate, NoisySu
     renewed = {one: moved(one) for one in statistics}
     return replace(
         query,
-        parts=tuple(parts),
+        parts=tuple(kept.values()),
         outputs=tuple(replace(one, value=_with(one.value, renewed)) for one in query.outputs),
         having=None if query.having is None else _with(query.having, renewed),
         order=tuple(replace(one, value=_with(one.value, renewed)) for one in query.order),

@@ -31,7 +31,7 @@ Texts of a row are cut when they are read (lapwing.engines.dialect.TEXT_BYTES), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
 from lapwing.sql import policy as periods
@@ -107,14 +107,11 @@ def never_null_columns(relation: Relation, policy: Policy) -> ColumnNames:  # no
 
 
 def _never_null_per_unit(per: PerUnit, inner: ColumnNames) -> ColumnNames:
-    keys = {name for name, expression in per.keys if is_never_null(expression, inner)}
     counts = {name for name, function, _, _ in per.aggregates if function in ("rows", "count", "distinct")}
-    others = {
-        name
-        for name, _, argument, _ in per.aggregates
-        if argument is not None and is_never_null(argument, inner)
-    }
-    return frozenset(keys | counts | others)
+    computed: list[tuple[str, Expression | None]] = [
+        *per.keys, *((name, argument) for name, _, argument, _ in per.aggregates),
+    ]  # fmt: skip
+    return frozenset(counts | {name for name, one in computed if one and is_never_null(one, inner)})
 
 
 def never_null_where(predicate: Expression) -> ColumnNames:
@@ -140,60 +137,51 @@ def narrow_to_blocks(relation: Relation, predicate: Expression, blocks: BlockRul
     if blocks is None:
         return relation
     for conjunct in conjuncts(predicate):
-        found = _allowed(conjunct)
-        if found is not None:
-            name, kind, codes = found
-            relation = _at_scan(relation, name, lambda scan: _keep(scan, kind, codes, blocks), blocks)  # noqa: B023
+        match conjunct:
+            case Apply(_, (Reference() as column, *others)):
+                codes = _allowed(conjunct, column.kind, others)
+                if codes is not None:
+                    relation = _narrowed(relation, column, codes, blocks)
     return relation
 
 
-def _allowed(  # noqa: PLR0911 (an unknown test narrows nothing)
-    test: Expression,
-) -> tuple[str, Kind, Codes] | None:
-    """Return the column that a test is about, its kind, and the codes that pass; None if unknown."""
-    if not isinstance(test, Apply) or not test.args or not isinstance(test.args[0], Reference):
-        return None
-    column = test.args[0]
-    codes = codes_of(column.kind)
+def _allowed(test: Apply, kind: Kind, others: Sequence[Expression]) -> Codes | None:
+    """Return the codes of a column of this kind that pass a test; None if unknown."""
+    codes = codes_of(kind)
     if codes is None:
         return None
-    if test.op is Op.IN and isinstance(test.parameter, tuple):
-        return column.name, column.kind, sorted({int(code) for code in test.parameter if code in codes})
-    if len(test.args) < 2 or not isinstance(test.args[1], Constant):
-        return None
-    limit = test.args[1].value
-    if type(test.args[1].kind) is not type(column.kind) or not isinstance(limit, int):
-        return None
     first, last = codes.start, codes.stop - 1
-    ends = {
-        Op.EQ: (limit, limit), Op.LT: (first, limit - 1), Op.LE: (first, limit),
-        Op.GT: (limit + 1, last), Op.GE: (limit, last),
-    }.get(test.op)  # fmt: skip
-    if ends is None:
-        return None
-    return column.name, column.kind, range(max(first, ends[0]), min(last, ends[1]) + 1)
+    match test.op, others:
+        case Op.IN, _ if isinstance(test.parameter, tuple):
+            return sorted({int(code) for code in test.parameter if code in codes})
+        case op, [Constant(int(limit), other), *_] if type(other) is type(kind):
+            ends = {
+                Op.EQ: (limit, limit), Op.LT: (first, limit - 1), Op.LE: (first, limit),
+                Op.GT: (limit + 1, last), Op.GE: (limit, last),
+            }.get(op)  # fmt: skip
+            return None if ends is None else range(max(first, ends[0]), min(last, ends[1]) + 1)
+    return None
 
 
-def _at_scan(  # noqa: PLR0911 (a case for each relation)
-    relation: Relation, name: str, change: Callable[[Scan], Relation], blocks: BlockRule
-) -> Relation:
-    """Change the scan that a column comes from unaltered."""
+def _narrowed(relation: Relation, column: Reference, codes: Codes, blocks: BlockRule) -> Relation:
+    """Narrow the scan that a column comes from unaltered."""
     match relation:
         case Scan():
             own = BLOCK if blocks.by == "unit" else blocks.column
-            return change(relation) if name.lower() == own.lower() else relation
+            if column.name.lower() == own.lower():
+                return _keep(relation, column.kind, codes, blocks)
         case Filter(source):
-            return replace(relation, source=_at_scan(source, name, change, blocks))
+            return replace(relation, source=_narrowed(source, column, codes, blocks))
         case Project(source, outputs):
-            inner = dict(outputs).get(name)
+            inner = dict(outputs).get(column.name)
             if isinstance(inner, Reference):
-                return replace(relation, source=_at_scan(source, inner.name, change, blocks))
-            return relation
+                named = replace(column, name=inner.name)
+                return replace(relation, source=_narrowed(source, named, codes, blocks))
         case Join(left, right, keeps_left=keeps_left):
-            if any(name == column for column, _ in left.columns):
-                return replace(relation, left=_at_scan(left, name, change, blocks))
+            if any(column.name == name for name, _ in left.columns):
+                return replace(relation, left=_narrowed(left, column, codes, blocks))
             if not keeps_left:
-                return replace(relation, right=_at_scan(right, name, change, blocks))
+                return replace(relation, right=_narrowed(right, column, codes, blocks))
     return relation
 
 
@@ -267,7 +255,6 @@ class ExpressionSize:
 
 
 ColumnSizes = Mapping[str, ExpressionSize]
-_EMPTY = ExpressionSize(0)
 
 
 def require_small_query(query: BoundQuery) -> None:
@@ -295,17 +282,13 @@ def require_small_rows(relation: Relation) -> None:
 def _require_small(parts: Sequence[ExpressionSize]) -> None:
     whole = _together(parts)
     if whole.terms > MOST_TERMS:
-        raise Refused(
-            "the query has too many parts after its sub-queries are expanded",
-            "Use each computed column fewer times",
-        )
+        why = "the query has too many parts after its sub-queries are expanded"
+        raise Refused(why, "Use each computed column fewer times")
     if whole.made_in_all > MOST_MADE_IN_ALL or whole.copies_in_all > MOST_COPIES_IN_ALL:
         raise Refused("the query computes too many texts", "Compute fewer or shorter ones")
     if whole.conditions > MOST_CONDITIONS:
-        raise Refused(
-            f"there are more than {MOST_CONDITIONS} conditions in WHERE, JOIN and HAVING",
-            "Use IN for lists of values",
-        )
+        why = f"there are more than {MOST_CONDITIONS} conditions in WHERE, JOIN and HAVING"
+        raise Refused(why, "Use IN for lists of values")
 
 
 def _together(parts: Sequence[ExpressionSize]) -> ExpressionSize:
@@ -408,10 +391,8 @@ def _text_of(call: Apply, args: list[ExpressionSize]) -> ExpressionSize:
 
 def _require_short(extent: ExpressionSize) -> None:
     if extent.made > MOST_MADE or extent.copies > MOST_COPIES:
-        raise Refused(
-            f"a text could have more than {MOST_MADE:,} bytes besides {MOST_COPIES} texts of a row",
-            "Join fewer texts, or parts of them: SUBSTRING(x, 1, 100)",
-        )
+        why = f"a text could have more than {MOST_MADE:,} bytes besides {MOST_COPIES} texts of a row"
+        raise Refused(why, "Join fewer texts, or parts of them: SUBSTRING(x, 1, 100)")
 
 
 def _listed(parameter: object) -> int:
@@ -428,16 +409,14 @@ def _relation(relation: Relation) -> tuple[dict[str, ExpressionSize], Expression
         case Scan(columns=columns) | PublicScan(columns=columns):
             known = {name: ExpressionSize(copies=isinstance(kind, Text)) for name, kind in columns}
             where = relation.where if isinstance(relation, Scan) else None
-            return known, _EMPTY if where is None else _condition(known, where)
+            return known, ExpressionSize(0) if where is None else _condition(known, where)
         case Join(left, right, on):
             (mine, first), (other, second) = _relation(left), _relation(right)
             return mine | other, _together([first, second, ExpressionSize(len(on), conditions=len(on))])
         case UnionAll(sources):
             sides = [_relation(source) for source in sources]
-            places = [
-                [found[name] for name, _ in source.columns]
-                for source, (found, _) in zip(sources, sides, strict=True)
-            ]
+            both = zip(sources, sides, strict=True)
+            places = [[found[name] for name, _ in source.columns] for source, (found, _) in both]
             names = [name for name, _ in relation.columns]
             united = dict(zip(names, map(_widest, *places), strict=True))
             return united, _together([whole for _, whole in sides])

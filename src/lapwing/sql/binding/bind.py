@@ -6,6 +6,7 @@ Values that are computed from released values cost no budget.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -37,15 +38,11 @@ from lapwing.sql.bound_query import (
     Output,
     Plain,
     Released,
+    Spectrum,
+    Sum,
 )
 from lapwing.sql.expression import Apply, Choice, Constant, Expression, Op, Person, Truth, codes_of
-from lapwing.sql.relation import (
-    Filter,
-    Relation,
-    contribution_bound,
-    expressions_of,
-    is_private,
-)
+from lapwing.sql.relation import Filter, Relation, contribution_bound, expressions_of, is_private
 from lapwing.sql.relation import where_first as with_where_first
 
 _CLAUSES = (
@@ -55,6 +52,7 @@ MOST_CELLS = 2_000_000
 MOST_NUMBERS = 20_000_000  # noisy numbers, over all groupings, groups and sums
 MOST_SIZE, DEEPEST = 10_000, 100  # parts and nesting of a released value
 MOST_COLUMNS = 200
+_ARGUMENTS = ("this", "expression", "decimals")
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Neg: "neg",
     exp.Abs: "abs", exp.Round: "round", exp.Sqrt: "sqrt", exp.Least: "least", exp.Greatest: "greatest",
@@ -79,11 +77,8 @@ def bind_with_text(question: Any, catalog: Catalog, *, where_first: bool = False
     """
     tree = parse(question)
     if not isinstance(tree, exp.Select):
-        raise refused(
-            tree,
-            "UNION of several answers is not possible",
-            "Ask one query at a time, or unite rows in FROM",
-        )
+        instead = "Ask one query at a time, or unite rows in FROM"
+        raise refused(tree, "UNION of several answers is not possible", instead)
     if tree.args.get("distinct"):
         names = ", ".join(one.name for one in tree.expressions if isinstance(one, exp.Column))
         instead = f"Write GROUP BY {names[:80]}" if names else "Use GROUP BY"
@@ -110,10 +105,8 @@ def _bound(tree: exp.Select, catalog: Catalog) -> BoundQuery:
 
 def _calls(query: BoundQuery) -> list[Apply]:
     """Return the operations of all expressions in the query."""
-    found: list[Expression | None] = [*expressions_of(query.source)]
-    found += [key.expression for key in query.keys]
-    found += [one.expression for one in query.sums]
-    found += [one.expression for one in query.spectra]
+    parts: list[Key | Sum | Spectrum] = [*query.keys, *query.sums, *query.spectra]
+    found = [*expressions_of(query.source), *(part.expression for part in parts)]
     return [one for one in found if isinstance(one, Apply)]
 
 
@@ -179,11 +172,8 @@ class _SelectBinder:
             raise refused(item, "an aggregate cannot be grouped by", "Group by columns")
         bound = self.row.bind(item)
         if isinstance(bound.kind, Person):
-            raise refused(
-                item,
-                "the answer cannot be grouped by the unit",
-                "Group a sub-query by it and aggregate that",
-            )
+            instead = "Group a sub-query by it and aggregate that"
+            raise refused(item, "the answer cannot be grouped by the unit", instead)
         if isinstance(bound, Constant):
             raise refused(item, "GROUP BY has a constant", "Leave it out")
         self.places.setdefault(bound, len(self.keys))
@@ -202,7 +192,7 @@ class _SelectBinder:
         cells = math.prod(len(one) for one in ranges if one is not None)
         if any(one is None for one in ranges) or cells > MOST_CELLS:
             return tuple(self.keys)
-        return tuple(Key(key.name, key.expression, one) for key, one in zip(self.keys, ranges, strict=True))
+        return tuple(replace(key, codes=one) for key, one in zip(self.keys, ranges, strict=True))
 
     def _require_few(self, tree: exp.Select, keys: tuple[Key, ...], parts: int) -> None:
         """Refuse too many groups: all declared groups are answered, and each takes work."""
@@ -214,12 +204,11 @@ class _SelectBinder:
 
     def _outputs(self, item: exp.Expr) -> list[tuple[str, Released]]:
         value = item.unalias()
-        name = output_name(item)
         several = self.aggregates.several(value)
-        if several is not None:
-            name = name if isinstance(item, exp.Alias) else "quantile"
-            return [(f"{name}_{float(fraction):g}", statistic) for fraction, statistic in several]
-        return [(name, self.released(value))]
+        if several is None:
+            return [(output_name(item), self.released(value))]
+        name = output_name(item) if isinstance(item, exp.Alias) else "quantile"
+        return [(f"{name}_{float(fraction):g}", statistic) for fraction, statistic in several]
 
     def released(self, node: exp.Expr) -> Released:
         """Return the released value that a node of the answer stands for."""
@@ -256,21 +245,16 @@ class _SelectBinder:
                 value = self.released(node.this)
                 low, high = (self.released(node.args[end]) for end in ("low", "high"))
                 return Computed("and", (Computed(">=", (value, low)), Computed("<=", (value, high))))
-        op = _OPERATORS.get(type(node))
-        if op is None:
-            raise refused(
-                node, f"{name_of(node)} is not possible on released values", "Compute it afterwards"
-            )
-        return Computed(op, tuple(self.released(one) for one in _arguments(node)))
+        if type(node) not in _OPERATORS:
+            why = f"{name_of(node)} is not possible on released values"
+            raise refused(node, why, "Compute it afterwards")
+        return Computed(_OPERATORS[type(node)], tuple(self.released(one) for one in _arguments(node)))
 
     def _alias(self, node: exp.Column) -> Released:
         if not node.table and node.name.lower() in self.aliases:
             return self.aliases[node.name.lower()]
-        raise refused(
-            node,
-            f'"{node.name[:60]}" is neither grouped nor aggregated: rows are never shown',
-            "Group by it",
-        )
+        why = f'"{node.name[:60]}" is neither grouped nor aggregated: rows are never shown'
+        raise refused(node, why, "Group by it")
 
     def _case(self, node: exp.Case) -> Released:
         allow_only(node, "this", "ifs", "default")
@@ -303,18 +287,18 @@ class _SelectBinder:
 
     def _order(self, tree: exp.Select) -> tuple[Order, ...]:
         order = tree.args.get("order")
-        if order is not None:
-            allow_only(order, "expressions")
+        if order is None:
+            return ()
+        allow_only(order, "expressions")
         found = []
-        for item in order.expressions if order is not None else ():
+        for item in order.expressions:
             allow_only(item, "this", "desc", "nulls_first")
             node = item.this
             if isinstance(node, exp.Literal) and not node.is_string:
                 node = output_at(tree, node)
+            # In ORDER BY an alias has precedence over a column.
             is_name = isinstance(node, exp.Column) and not node.table
-            named = (
-                self.aliases.get(node.name.lower()) if is_name else None
-            )  # in ORDER BY an alias has precedence over a column
+            named = self.aliases.get(node.name.lower()) if is_name else None
             value = self.released(node) if named is None else named
             found.append(Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
         return tuple(found)
@@ -326,8 +310,8 @@ def _whole(tree: exp.Select, name: str) -> int | None:
         return None
     allow_only(clause, "expression")
     text = clause.expression.name
-    digits = isinstance(clause.expression, exp.Literal) and not clause.expression.is_string
-    if not digits or not (text.isascii() and text.isdigit()) or len(text) > 9:
+    is_number = isinstance(clause.expression, exp.Literal) and not clause.expression.is_string
+    if not is_number or not re.fullmatch("[0-9]{1,9}", text):
         raise refused(clause, f"{name.upper()} needs a whole number", "Write it in digits")
     return int(text)
 
@@ -335,10 +319,8 @@ def _whole(tree: exp.Select, name: str) -> int | None:
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.And | exp.Or):
         return list(node.flatten())
-    allow_only(
-        node, "this", "expression", "expressions", "decimals", "typed", "safe", "ignore_nulls", "is_null"
-    )
-    found = [node.this, node.args.get("expression"), node.args.get("decimals"), *(node.expressions or [])]
+    allow_only(node, *_ARGUMENTS, "expressions", "typed", "safe", "ignore_nulls", "is_null")
+    found = [*(node.args.get(name) for name in _ARGUMENTS), *node.expressions]
     return [one for one in found if one is not None]
 
 

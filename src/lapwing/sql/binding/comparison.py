@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from fractions import Fraction
+from typing import Any
 
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.binding.typed_expressions import (
@@ -16,9 +17,11 @@ from lapwing.sql.binding.typed_expressions import (
     as_number,
     as_text,
     is_null,
+    joint_bound,
     kind_in_words,
     null_of,
     on_one_grid,
+    public_value,
     recoded,
     truth,
 )
@@ -37,21 +40,16 @@ from lapwing.sql.expression import (
     Truth,
 )
 
-Test = Callable[[object, object], bool]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_SECOND, _LAST_SECOND = (
     (end.replace(tzinfo=UTC, microsecond=0) - _EPOCH) // timedelta(seconds=1)
     for end in (datetime.min, datetime.max)
 )
 
-_TESTS: dict[Op, Test] = {
-    Op.EQ: lambda a, b: a == b,
-    Op.NE: lambda a, b: a != b,
-    Op.LT: lambda a, b: a < b,  # type: ignore[operator]
-    Op.LE: lambda a, b: a <= b,  # type: ignore[operator]
-    Op.GT: lambda a, b: a > b,  # type: ignore[operator]
-    Op.GE: lambda a, b: a >= b,  # type: ignore[operator]
-}
+_TESTS: dict[Op, Callable[[Any, Any], bool]] = {
+    Op.EQ: operator.eq, Op.NE: operator.ne, Op.LT: operator.lt, Op.LE: operator.le, Op.GT: operator.gt,
+    Op.GE: operator.ge,
+}  # fmt: skip
 _MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.EQ, Op.NE: Op.NE}
 
 
@@ -66,9 +64,7 @@ def compared(op: Op, left: Expression, right: Expression) -> Expression:
     return _compared(op, left, right)
 
 
-def _compared(  # noqa: PLR0911 (a case for each pair of kinds)
-    op: Op, left: Expression, right: Expression
-) -> Expression:
+def _compared(op: Op, left: Expression, right: Expression) -> Expression:  # noqa: PLR0911 (pairs of kinds)
     match left.kind, right.kind:
         case (Choice(), _) if isinstance(right, Constant):
             return _choice_and_constant(op, left, right)
@@ -89,10 +85,8 @@ def _compared(  # noqa: PLR0911 (a case for each pair of kinds)
             return apply(op, *on_one_grid([left, right]))
         case (Text() | Choice(), Text() | Choice()):
             return apply(op, as_text(left), as_text(right))
-    raise Refused(
-        f"{kind_in_words(left.kind)} cannot be compared to {kind_in_words(right.kind)}",
-        "Compare values of the same type",
-    )
+    first, second = kind_in_words(left.kind), kind_in_words(right.kind)
+    raise Refused(f"{first} cannot be compared to {second}", "Compare values of the same type")
 
 
 def _are_numbers(*expressions: Expression) -> bool:
@@ -110,7 +104,7 @@ def _choice_and_constant(op: Op, left: Expression, right: Constant) -> Expressio
     if isinstance(right.kind, Choice):
         wanted = right.kind.values[int(right.value or 0)]
     elif isinstance(right.kind, Numeric | Truth):
-        wanted = _value(right)
+        wanted = public_value(right)
     if not isinstance(right.kind, Choice | Numeric | Truth | Text) or any(
         isinstance(value, str) is not isinstance(wanted, str) for value in values
     ):
@@ -142,7 +136,7 @@ def is_in(left: Expression, options: Sequence[Expression]) -> Expression:
         found = apply(Op.IN, left, parameter=tuple(dict.fromkeys(texts)))
     elif isinstance(left.kind, Numeric):
         # A number between the steps has no code: no value equals it.
-        codes = [_value(one) / left.kind.step for one in known if isinstance(one, Constant)]
+        codes = [public_value(one) / left.kind.step for one in known if isinstance(one, Constant)]
         whole = {code.numerator for code in codes if code.denominator == 1}
         found = apply(Op.IN, left, parameter=tuple(sorted(whole)))
     elif isinstance(left.kind, Choice | Moment | Period):
@@ -150,14 +144,6 @@ def is_in(left: Expression, options: Sequence[Expression]) -> Expression:
     else:
         found = some
     return found if len(known) == len(options) else apply(Op.OR, found, truth(None))
-
-
-def _value(constant: Constant) -> Fraction:
-    """Return the value of a public number."""
-    found = as_number(constant)
-    assert isinstance(found, Constant)
-    assert isinstance(found.kind, Numeric)
-    return Fraction(int(found.value or 0)) * found.kind.step
 
 
 def _codes(test: Expression) -> Sequence[int]:
@@ -179,9 +165,8 @@ def seconds_of(text: str) -> int:
             at = datetime.fromisoformat(text.strip())
             at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
     except ValueError:
-        raise Refused(
-            "a time is not in ISO form", "Write it like '2026-03-31' or '2026-03-31 12:00:00'"
-        ) from None
+        instead = "Write it like '2026-03-31' or '2026-03-31 12:00:00'"
+        raise Refused("a time is not in ISO form", instead) from None
     seconds, rest = divmod(at - _EPOCH, timedelta(seconds=1))
     if rest or not _FIRST_SECOND <= seconds <= _LAST_SECOND:
         raise Refused("a time has parts of a second, or lies before year 1", "Write whole seconds")
@@ -214,9 +199,8 @@ def _time_and_seconds(op: Op, left: Expression, seconds: int) -> Expression:
 
 def require_a_time(kind: Moment) -> None:
     """Refuse times that could lie before year 1 or after year 9999."""
-    if kind.start + kind.first * kind.seconds < _FIRST_SECOND or (
-        kind.start + kind.last * kind.seconds > _LAST_SECOND
-    ):
+    first, last = (kind.start + code * kind.seconds for code in (kind.first, kind.last))
+    if first < _FIRST_SECOND or last > _LAST_SECOND:
         raise Refused("a time could lie before year 1 or after 9999", "Use a shorter interval")
 
 
@@ -271,21 +255,16 @@ def _of_one_kind(known: Sequence[Expression]) -> list[Expression]:
 def joint_kind(unified_expressions: Sequence[Expression]) -> Kind:
     """Return the kind of unified expressions, with bounds that hold for all of them."""
     kinds = [one.kind for one in unified_expressions if not is_null(one)]
-    if not kinds:
-        return Text()
-    ends = [(k.first, k.last) for k in kinds if isinstance(k, Numeric | Moment | Period)]
-    first = min((a for a, _ in ends if a is not None), default=None)
-    last = max((b for _, b in ends if b is not None), default=None)
-    match kinds[0]:
-        case Numeric(step):
-            unknown = [None in one for one in zip(*ends, strict=True)]
-            return Numeric(step, None if unknown[0] else first, None if unknown[1] else last)
-        case Moment() | Period() as kind:
-            assert first is not None
-            assert last is not None
-            return replace(kind, first=first, last=last)
-        case kind:
-            return kind
+    ordered = [kind for kind in kinds if isinstance(kind, Numeric | Moment | Period)]  # all or none
+    if not ordered:
+        return kinds[0] if kinds else Text()
+    first = joint_bound(min, [kind.first for kind in ordered])
+    last = joint_bound(max, [kind.last for kind in ordered])
+    if isinstance(ordered[0], Numeric):
+        return Numeric(ordered[0].step, first, last)
+    assert first is not None
+    assert last is not None
+    return replace(ordered[0], first=first, last=last)
 
 
 def _texts(known: Sequence[Expression]) -> list[Expression]:

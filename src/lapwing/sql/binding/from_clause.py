@@ -5,7 +5,7 @@ A private table is joined to a public one by public keys, and to a private one b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -17,6 +17,7 @@ from lapwing.sql.binding.public_tables import can_join
 from lapwing.sql.binding.refusal import Refused, allow_only, name_of, refused
 from lapwing.sql.binding.scalar import ExpressionBinder
 from lapwing.sql.binding.scope import (
+    SAME_NAME,
     BoundSubquery,
     Catalog,
     FromItem,
@@ -52,25 +53,24 @@ def bind_join(
     side, kind = node.side.upper(), node.kind.upper()
     if (side, kind) not in (("", ""), ("", "INNER"), ("LEFT", ""), ("LEFT", "OUTER")):
         what = " ".join(word for word in (side, kind, "JOIN") if word)
-        raise refused(
-            node.this, f"{what} is not possible", "Use JOIN or LEFT JOIN, the private table first"
-        )
+        instead = "Use JOIN or LEFT JOIN, the private table first"
+        raise refused(node.this, f"{what} is not possible", instead)
     if not node.args.get("on") and not node.args.get("using"):
         raise refused(node.this, "a join has no keys", "Write JOIN … ON a.key = b.key")
     keeps_left = side == "LEFT"
     right, source = binder.table(node.this, ctes)
     if any(other.alias == source.alias for other in scope.sources):
-        raise refused(
-            node.this, f'two tables are called "{source.alias}"', "Give one of them another name with AS"
-        )
-    if not is_private(left) and is_private(right):
-        if keeps_left:
-            raise refused(node.this, "a private table is on the optional side of LEFT JOIN", "Put it first")
-        return _Joining(binder, scope, node, False).joined(right, left, source, swapped=True)
-    if not is_private(left):
-        raise refused(node.this, "two public tables cannot be joined to each other first",
-                      "Begin with a private one")  # fmt: skip
-    return _Joining(binder, scope, node, keeps_left).joined(left, right, source, swapped=False)
+        why = f'two tables are called "{source.alias}"'
+        raise refused(node.this, why, "Give one of them another name with AS")
+    joining = _Joining(binder, scope, node, keeps_left)
+    if is_private(left):
+        return joining.joined(left, right, source, swapped=False)
+    if not is_private(right):
+        why = "two public tables cannot be joined to each other first"
+        raise refused(node.this, why, "Begin with a private one")
+    if keeps_left:
+        raise refused(node.this, "a private table is on the optional side of LEFT JOIN", "Put it first")
+    return joining.joined(right, left, source, swapped=True)
 
 
 @dataclass(slots=True)
@@ -108,9 +108,8 @@ class _Joining:
                         del source.columns[name]
             return self._with_rest(self._to_private(left, right, keys), rest)
         if by_unit or not keys:
-            raise self._refused(
-                "a public table is joined without a key of its own", "Write ON a.key = b.key"
-            )
+            why = "a public table is joined without a key of its own"
+            raise self._refused(why, "Write ON a.key = b.key")
         return self._with_rest(self._to_public(left, right, keys), rest)
 
     def _refused(self, construct: str, instead: str) -> Refused:
@@ -118,15 +117,11 @@ class _Joining:
 
     def _require_unit(self, by_unit: bool) -> None:
         if not by_unit:
-            raise self._refused(
-                "two private tables are joined by something other than the unit",
-                "Write ON a.unit = b.unit, with more conditions after it",
-            )
+            why = "two private tables are joined by something other than the unit"
+            raise self._refused(why, "Write ON a.unit = b.unit, with more conditions after it")
         if self.binder.catalog.slices_rows:
-            raise self._refused(
-                "private tables cannot be joined if blocks are periods of rows",
-                "There the privacy unit is a person in one period",
-            )
+            why = "private tables cannot be joined if blocks are periods of rows"
+            raise self._refused(why, "There the privacy unit is a person in one period")
 
     def _with_rest(self, join: Join, rest: list[exp.Expr]) -> Relation:
         """Return an inner join with the other conditions of ON as a filter."""
@@ -158,9 +153,8 @@ class _Joining:
             position = [name for name, _ in right.columns].index(b.name)
             own, source = right.columns[position][1], right.sources[position]
             if not can_join(own, a.kind):
-                raise self._refused(
-                    "the keys of the join are of different types", "Join columns of the same type"
-                )
+                why = "the keys of the join are of different types"
+                raise self._refused(why, "Join columns of the same type")
             left, left_name = _key_name(self.binder, left, a)
             right_name = b.name
             if own != a.kind:
@@ -214,12 +208,9 @@ def _equal(node: exp.EQ, mine: Scope, other: Scope) -> Pair | None:
 def _only_of(node: exp.Expr, scope: Scope) -> bool:
     """Return whether the node has columns, and all of them belong to this side."""
     columns = list(node.find_all(exp.Column))
-    return bool(columns) and all(_holds(scope, column) for column in columns)
-
-
-def _holds(scope: Scope, column: exp.Column) -> bool:
-    table, name = column.table.lower(), column.name.lower()
-    return any(name in one.columns and (not table or one.alias == table) for one in scope.sources)
+    return bool(columns) and all(
+        any(column.name.lower() in one.columns for one in scope.named(column.table)) for column in columns
+    )
 
 
 def _key_name(binder: RelationBinder, relation: Relation, expression: Expression) -> tuple[Relation, str]:
@@ -278,19 +269,15 @@ class RelationBinder:
         if not isinstance(node, exp.Select):
             raise refused(node, f"{name_of(node)} is not possible here", "Use SELECT or UNION ALL")
         if node.args.get("distinct"):
-            raise refused(
-                node, "SELECT DISTINCT compares rows of different people", "Use GROUP BY with the unit"
-            )
+            why = "SELECT DISTINCT compares rows of different people"
+            raise refused(node, why, "Use GROUP BY with the unit")
         if node.args.get("order") or node.args.get("limit"):
-            raise refused(
-                node, "ORDER BY and LIMIT relate rows of different people", "Use them in the last SELECT"
-            )
+            why = "ORDER BY and LIMIT relate rows of different people"
+            raise refused(node, why, "Use them in the last SELECT")
         allow_only(node, "expressions", "from_", "joins", "where", "group", "having", "with_")
-        known = self.ctes(node, ctes)
-        relation, scope = self.rows(node, known)
-        if node.args.get("group") or any(_aggregates(one) for one in node.expressions):
-            relation, columns = bind_per_unit(self, node, relation, scope)
-            return BoundSubquery(relation, columns)
+        relation, scope = self.rows(node, self.ctes(node, ctes))
+        if node.args.get("group") or any(one.find(exp.AggFunc) is not None for one in node.expressions):
+            return bind_per_unit(self, node, relation, scope)
         if node.args.get("having"):
             raise refused(node.args["having"], "HAVING needs GROUP BY", "Use WHERE")
         return self.projected(node, relation, scope)
@@ -301,9 +288,8 @@ class RelationBinder:
         if from_ is None:
             raise refused(node, "there is no FROM", "Ask about a table")
         allow_only(from_, "this")
-        scope = Scope()
         relation, source = self.table(from_.this, ctes)
-        scope.sources.append(source)
+        scope = Scope([source])
         for join in node.args.get("joins") or ():
             relation = bind_join(self, relation, scope, join, ctes)
         where = node.args.get("where")
@@ -361,32 +347,11 @@ class RelationBinder:
             raise refused(node, "a sub-query over public tables is not possible", "Join the table itself")
         binder = ExpressionBinder(scope)
         columns: dict[str, Expression] = {}
-        for name, expression in self.selected(node, binder, scope):
+        for name, expression in [pair for item in node.expressions for pair in _selected(item, binder)]:
             if columns.get(name, expression) != expression:
-                raise refused(
-                    node, "two columns have the same name", "Give one of them another name with AS"
-                )
+                raise refused(node, *SAME_NAME)
             columns[name] = expression
         return project(self.fresh, relation, columns)
-
-    def selected(
-        self, node: exp.Select, binder: ExpressionBinder, scope: Scope
-    ) -> list[tuple[str, Expression]]:
-        """Return the names and expressions of a SELECT list, with * expanded."""
-        found: list[tuple[str, Expression]] = []
-        for item in node.expressions:
-            star = item.this if isinstance(item, exp.Column) else item
-            if isinstance(star, exp.Star):
-                allow_only(star)
-                table = item.table.lower() if isinstance(item, exp.Column) else ""
-                meant = [source for source in scope.sources if not table or source.alias == table]
-                if not meant:
-                    raise refused(item, f'there is no table "{table[:60]}" here', "Name one of FROM")
-                found += [pair for source in meant for pair in source.columns.items()]
-                continue
-            value = item.unalias()
-            found.append((output_name(item), binder.bind(value)))
-        return found
 
     def union(self, node: exp.Union, ctes: Mapping[str, BoundSubquery]) -> BoundSubquery:
         """Bind UNION ALL. The contribution bounds of both sides add."""
@@ -397,31 +362,37 @@ class RelationBinder:
         names = list(parts[0].columns)
         if len(names) != len(parts[1].columns):
             raise refused(node, "the sides of UNION ALL have different columns", "Select the same columns")
-        together = [list(part.columns.values()) for part in parts]
-        pairs = [unified_or_person(node, a, b) for a, b in zip(*together, strict=True)]
-        fresh = [UNIT if isinstance(pair[0].kind, Person) else self.fresh() for pair in pairs]
-        sides: list[Relation] = []
-        kinds = [pair[0].kind if isinstance(pair[0].kind, Person) else joint_kind(pair) for pair in pairs]
-        for side, part in enumerate(parts):
-            together_now = zip(fresh, pairs, kinds, strict=True)
-            outputs = tuple(
-                (new, with_kind(pair[side], kind)) for new, pair, kind in together_now if new != UNIT
-            )
-            sides.append(Project(part.relation, outputs))
-        columns: dict[str, Expression] = {
-            name: Reference(new, kind) for name, new, kind in zip(names, fresh, kinds, strict=True)
-        }
-        return BoundSubquery(UnionAll(tuple(sides)), columns)
+        together = zip(*(part.columns.values() for part in parts), strict=True)
+        pairs = [_unified_or_person(node, a, b) for a, b in together]
+        sides: list[list[tuple[str, Expression]]] = [[], []]
+        columns: dict[str, Expression] = {}
+        for name, pair in zip(names, pairs, strict=True):
+            if isinstance(pair[0].kind, Person):
+                columns[name] = Reference(UNIT, pair[0].kind)
+                continue
+            united = columns[name] = Reference(self.fresh(), joint_kind(pair))
+            for side, one in zip(sides, pair, strict=True):
+                side.append((united.name, with_kind(one, united.kind)))
+        made = [Project(part.relation, tuple(side)) for part, side in zip(parts, sides, strict=True)]
+        return BoundSubquery(UnionAll(tuple(made)), columns)
 
 
-def unified_or_person(node: exp.Expr, left: Expression, right: Expression) -> list[Expression]:
+def _selected(item: exp.Expr, binder: ExpressionBinder) -> Iterable[tuple[str, Expression]]:
+    """Return the name and the expression of an item of SELECT, or of all columns that its * means."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        return [(output_name(item), binder.bind(item.unalias()))]
+    allow_only(star)
+    table = item.table.lower() if isinstance(item, exp.Column) else ""
+    meant = binder.scope.named(table)
+    if not meant:
+        raise refused(item, f'there is no table "{table[:60]}" here', "Name one of FROM")
+    return [pair for source in meant for pair in source.columns.items()]
+
+
+def _unified_or_person(node: exp.Expr, left: Expression, right: Expression) -> list[Expression]:
     """Return both expressions with one kind. A unit can be united with a unit only."""
     if isinstance(left.kind, Person) is not isinstance(right.kind, Person):
-        raise refused(
-            node, "the unit of one side is matched with another column", "Select it at the same position"
-        )
+        why = "the unit of one side is matched with another column"
+        raise refused(node, why, "Select it at the same position")
     return [left, right] if isinstance(left.kind, Person) else unified([left, right])
-
-
-def _aggregates(node: exp.Expr) -> bool:
-    return node.find(exp.AggFunc) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sqlglot import exp
@@ -25,6 +26,8 @@ from lapwing.sql.binding.typed_expressions import (
     mapped_text,
     null_of,
     number,
+    numeric,
+    public_value,
     quotient,
     rounded,
 )
@@ -64,6 +67,10 @@ def _as_moment(expression: Expression) -> Expression:
     return expression
 
 
+def _day(value: Expression) -> Expression:
+    return truncate_time(_as_moment(value), "day")
+
+
 def truncate_time(value: Expression, unit: str) -> Expression:
     """Return DATE_TRUNC: the beginning of the month, week, hour … that contains a time."""
     kind = _moment(value)
@@ -97,10 +104,8 @@ def extract_part(value: Expression, name: str) -> Expression:
     kind = _moment(value)
     name = _PART_NAMES.get(name, name)
     if name not in _PARTS:
-        raise Refused(
-            "that part of a time is unknown",
-            f"Use one of {', '.join(_PARTS)} (Monday is 1, as for isodow)",
-        )
+        known = ", ".join(_PARTS)
+        raise Refused("that part of a time is unknown", f"Use one of {known} (Monday is 1, as for isodow)")
     if name in ("hour", "minute", "second") and kind.seconds % SECONDS["day"] == 0:
         raise Refused("a date has no hours", "Use a column of times")
     bounds = _PARTS[name] or (kind.value(kind.first).year, kind.value(kind.last).year)
@@ -109,35 +114,17 @@ def extract_part(value: Expression, name: str) -> Expression:
     return apply(Op.PART, value, kind=Numeric(Fraction(1), *bounds), parameter=name)
 
 
-def truncate_function(bind: Bind, node: exp.Expr) -> Expression:
+def _truncate(bind: Bind, node: exp.Expr) -> Expression:
     """Bind DATE_TRUNC('month', x)."""
-    allow_only(node, "this", "unit", "input_type_preserved")
     return truncate_time(bind(node.this), node.args["unit"].name.lower())
 
 
-def extract_function(bind: Bind, node: exp.Extract) -> Expression:
+def _extract(bind: Bind, node: exp.Extract) -> Expression:
     """Bind EXTRACT(year FROM x)."""
-    allow_only(node, "this", "expression")
     return extract_part(bind(node.expression), node.this.name.lower())
 
 
-def part_function(name: str) -> Function:
-    """Return the function that binds YEAR(x) and similar functions."""
-
-    def function(bind: Bind, node: exp.Expr) -> Expression:
-        allow_only(node, "this")
-        return extract_part(bind(node.this), name)
-
-    return function
-
-
-def date_function(bind: Bind, node: exp.Date) -> Expression:
-    """Bind DATE(x), the day of a time."""
-    allow_only(node, "this")
-    return truncate_time(_as_moment(bind(node.this)), "day")
-
-
-def date_part_function(bind: Bind, node: exp.Anonymous) -> Expression:
+def _date_part(bind: Bind, node: exp.Anonymous) -> Expression:
     """Bind DATE_PART('year', x)."""
     if len(node.expressions) != 2 or not node.expressions[0].is_string:
         raise refused(node, "DATE_PART needs a name and a time", "Write DATE_PART('year', x)")
@@ -152,9 +139,8 @@ def shifted(value: Expression, interval: exp.Interval, *, minus: bool) -> Expres
     allow_only(interval, "this", "unit")
     count = interval.this.name if isinstance(interval.this, exp.Literal) else ""
     if unit not in SECONDS or not re.fullmatch(r"-?\d{1,9}", count):
-        raise refused(
-            interval, "this interval is not possible", "Use whole days, weeks, hours, minutes or seconds"
-        )
+        instead = "Use whole days, weeks, hours, minutes or seconds"
+        raise refused(interval, "this interval is not possible", instead)
     seconds = int(count) * SECONDS[unit] * (-1 if minus else 1)
     if seconds % kind.seconds:
         raise refused(interval, "the interval is finer than the time's own precision", "Use a longer one")
@@ -176,29 +162,11 @@ def days_between(left: Expression, right: Expression) -> Expression:
     return apply(Op.SUBTRACT, left, right, kind=Numeric(days, a.first - b.last, a.last - b.first))
 
 
-def date_diff_function(bind: Bind, node: exp.DateDiff) -> Expression:
+def _date_diff(bind: Bind, node: exp.DateDiff) -> Expression:
     """Bind DATEDIFF('day', a, b)."""
-    allow_only(node, "this", "expression", "unit", "date_part_boundary")
     if node.args.get("unit") is None or node.args["unit"].name.lower() != "day":
         raise refused(node, "differences are in days", "Write DATEDIFF('day', a, b)")
-    ends = [truncate_time(_as_moment(bind(one)), "day") for one in (node.this, node.expression)]
-    return days_between(*ends)
-
-
-TIME_FUNCTIONS: dict[type[exp.Expr], Function] = {
-    exp.DateTrunc: truncate_function,
-    exp.TimestampTrunc: truncate_function,
-    exp.Extract: extract_function,
-    exp.Date: date_function,
-    exp.DateDiff: date_diff_function,
-    exp.DayOfMonth: part_function("day"),
-    exp.DayOfWeekIso: part_function("dayofweek"),
-    exp.DayOfYear: part_function("dayofyear"),
-    **{
-        kind: part_function(kind.__name__.lower())
-        for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second)
-    },
-}
+    return days_between(*(_day(bind(one)) for one in (node.this, node.expression)))
 
 
 FINEST = 9  # decimals
@@ -213,7 +181,6 @@ def _whole(bind: Bind, node: exp.Expr | None, what: str) -> int:
 
 
 def _round(bind: Bind, node: exp.Round) -> Expression:
-    allow_only(node, "this", "decimals")
     decimals = _whole(bind, node.args["decimals"], "the decimals") if node.args.get("decimals") else 0
     if not -FINEST <= decimals <= FINEST:
         raise refused(node, "that many decimals cannot be rounded to", f"Use at most {FINEST}")
@@ -221,7 +188,6 @@ def _round(bind: Bind, node: exp.Round) -> Expression:
 
 
 def _floor(bind: Bind, node: exp.Floor) -> Expression:
-    allow_only(node, "this")
     return _rounded(bind, node.this, Fraction(1), floored)
 
 
@@ -238,33 +204,25 @@ def _rounded(
     return rounding(as_number(bind(node)), step)
 
 
-def _ceil(bind: Bind, node: exp.Ceil) -> Expression:
-    allow_only(node, "this")
-    value = as_number(bind(node.this))
-    assert isinstance(value.kind, Numeric)
-    step = value.kind.step
+def _ceil(value: Expression) -> Expression:
+    value = as_number(value)
     # ⌈k·step⌉ is the greatest whole number at most k·step + 1 - (the finest difference there is).
-    finest = Fraction(1, step.denominator)
+    finest = Fraction(1, numeric(value).step.denominator)
     return floored(value, Fraction(1), add=1 - finest)
 
 
 def _bucket(bind: Bind, node: exp.WidthBucket) -> Expression:
     """Return WIDTH_BUCKET(x, low, high, n): 0 below low, n + 1 from high on."""
-    allow_only(node, "this", "min_value", "max_value", "num_buckets")
     low, high = (as_number(bind(node.args[name])) for name in ("min_value", "max_value"))
     count = _whole(bind, node.args["num_buckets"], "the number of buckets")
     if not isinstance(low, Constant) or not isinstance(high, Constant) or not 0 < count < 1 << 20:
         raise refused(node, "buckets must be public", "Write WIDTH_BUCKET(x, 0, 100, 10)")
-    assert isinstance(low.kind, Numeric)
-    assert isinstance(high.kind, Numeric)
-    start, end = int(low.value or 0) * low.kind.step, int(high.value or 0) * high.kind.step
+    start, end = public_value(low), public_value(high)
     if start >= end:
         raise refused(node, "the first bucket must begin below the end of the last", "Swap them")
     from_start = added(as_number(bind(node.this)), number(start), minus=True)
-    width = (end - start) / count
-    bucket = floored(from_start, width)
-    assert isinstance(bucket.kind, Numeric)
-    plain = Numeric(Fraction(1), bucket.kind.first, bucket.kind.last)
+    bucket = floored(from_start, (end - start) / count)
+    plain = Numeric(Fraction(1), *numeric(bucket).bounds)
     counted = apply(Op.SCALE, bucket, kind=plain, parameter=1)
     inside = extreme(Op.GREATEST, [extreme(Op.LEAST, [counted, number(count)]), number(-1)])
     return apply(
@@ -287,16 +245,7 @@ def _clamp(bind: Bind, node: exp.Anonymous) -> Expression:
 
 
 def _extreme(op: Op) -> Function:
-    def function(bind: Bind, node: exp.Expr) -> Expression:
-        allow_only(node, "this", "expressions", "ignore_nulls")
-        return extreme(op, [bind(one) for one in (node.this, *node.expressions)])
-
-    return function
-
-
-def _abs(bind: Bind, node: exp.Abs) -> Expression:
-    allow_only(node, "this")
-    return absolute(bind(node.this))
+    return lambda bind, node: extreme(op, [bind(one) for one in (node.this, *node.expressions)])
 
 
 # Text
@@ -316,20 +265,10 @@ def ascii_upper(text: str) -> str:
     return text.translate(_UPPER)
 
 
-def _text(op: Op, function: Callable[[str], str]) -> Function:
-    def applied(bind: Bind, node: exp.Expr) -> Expression:
-        allow_only(node, "this")
-        return mapped_text(bind(node.this), op, function)
-
-    return applied
-
-
 def _substring(bind: Bind, node: exp.Expr) -> Expression:
     if isinstance(node, exp.Left):
-        allow_only(node, "this", "expression")
         start, length = 1, _whole(bind, node.expression, "the length")
     else:
-        allow_only(node, "this", "start", "length")
         start = _whole(bind, node.args.get("start"), "the start")
         length = _whole(bind, node.args["length"], "the length") if node.args.get("length") else 1 << 20
     if start < 1 or length < 0:
@@ -340,17 +279,13 @@ def _substring(bind: Bind, node: exp.Expr) -> Expression:
     )
 
 
-def _length(bind: Bind, node: exp.Length) -> Expression:
-    allow_only(node, "this")
-    value = bind(node.this)
+def _length(value: Expression) -> Expression:
     if isinstance(value.kind, Choice) and len(value.kind.values) <= MOST_MAPPED:
-        lengths = [len(str(text)) for text in value.kind.values]
-        return as_number(mapped(value, list(lengths)))
+        return as_number(mapped(value, [len(str(text)) for text in value.kind.values]))
     return apply(Op.LENGTH, as_text(value), kind=Numeric(Fraction(1), None, None))
 
 
 def _concat(bind: Bind, node: exp.Expr) -> Expression:
-    allow_only(node, "this", "expression", "expressions", "safe", "coalesce")
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else list(node.expressions)
     texts = [as_text(bind(one)) for one in parts]
     if node.args.get("coalesce"):  # CONCAT ignores NULL, || does not
@@ -358,27 +293,27 @@ def _concat(bind: Bind, node: exp.Expr) -> Expression:
     return apply(Op.CONCAT, *texts, kind=Text())
 
 
+def _public_text(bind: Bind, node: exp.Expr, otherwise: str) -> str:
+    """Return the public text on the right of a node. Raises Refused with `otherwise` if it is none."""
+    found = bind(node.expression)
+    if not isinstance(found, Constant) or not isinstance(found.value, str):
+        raise refused(node, otherwise, "Write it between quotes")
+    return found.value
+
+
 def _like(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
     """Return LIKE, or ILIKE, which ignores the case of ASCII letters."""
-    allow_only(node, "this", "expression", "negate")
-    found = _matched(bind, node)
-    return apply(Op.NOT, found) if node.args.get("negate") else found
-
-
-def _matched(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
-    pattern = bind(node.expression)
-    if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
-        raise refused(node, "LIKE needs a public pattern", "Write it between quotes")
-    value, text = bind(node.this), pattern.value
     fold: Callable[[str], str] = ascii_lower if isinstance(node, exp.ILike) else str
-    text = fold(text)
+    pattern, value = fold(_public_text(bind, node, "LIKE needs a public pattern")), bind(node.this)
     if isinstance(value.kind, Choice):
         count_work(len(value.kind.values))
-        codes = tuple(i for i, one in enumerate(value.kind.values) if is_like(fold(str(one)), text))
-        return apply(Op.IN, value, parameter=codes)
-    if isinstance(node, exp.ILike):
-        return apply(Op.LIKE, apply(Op.LOWER, as_text(value), kind=Text()), parameter=text)
-    return apply(Op.LIKE, as_text(value), parameter=text)
+        codes = tuple(i for i, one in enumerate(value.kind.values) if is_like(fold(str(one)), pattern))
+        found = apply(Op.IN, value, parameter=codes)
+    else:
+        text = as_text(value)
+        text = apply(Op.LOWER, text, kind=Text()) if isinstance(node, exp.ILike) else text
+        found = apply(Op.LIKE, text, parameter=pattern)
+    return apply(Op.NOT, found) if node.args.get("negate") else found
 
 
 def is_like(text: str, pattern: str) -> bool:
@@ -404,11 +339,7 @@ def is_like(text: str, pattern: str) -> bool:
 
 
 def _starts_with(bind: Bind, node: exp.StartsWith) -> Expression:
-    allow_only(node, "this", "expression")
-    start = bind(node.expression)
-    if not isinstance(start, Constant) or not isinstance(start.value, str):
-        raise refused(node, "STARTS_WITH needs a public text", "Write it between quotes")
-    value, text = bind(node.this), start.value
+    text, value = _public_text(bind, node, "STARTS_WITH needs a public text"), bind(node.this)
     if isinstance(value.kind, Choice):
         codes = tuple(i for i, one in enumerate(value.kind.values) if str(one).startswith(text))
         return apply(Op.IN, value, parameter=codes)
@@ -418,13 +349,8 @@ def _starts_with(bind: Bind, node: exp.StartsWith) -> Expression:
 
 def _cast(bind: Bind, node: exp.Cast) -> Expression:  # noqa: PLR0911 (a case for each type)
     """Return CAST. A value that cannot be converted becomes NULL: no row can cause an error."""
-    allow_only(node, "this", "to", "safe", "_type", "action")
-    to = node.to
-    if (
-        isinstance(node.this, exp.Literal)
-        and node.this.is_string
-        and to.is_type(*exp.DataType.TEMPORAL_TYPES)
-    ):
+    to, is_text = node.to, isinstance(node.this, exp.Literal) and node.this.is_string
+    if is_text and to.is_type(*exp.DataType.TEMPORAL_TYPES):
         text = node.this.name.strip()
         return moment_of(text[:10] if to.is_type("date") else text)
     value = bind(node.this)
@@ -445,22 +371,40 @@ def _cast(bind: Bind, node: exp.Cast) -> Expression:  # noqa: PLR0911 (a case fo
     raise refused(node, f"CAST to {to.sql()[:40]} is not possible here", "Use the column as it is declared")
 
 
-FUNCTIONS: dict[type[exp.Expr], Function] = {
-    exp.Round: _round, exp.Floor: _floor, exp.Ceil: _ceil, exp.WidthBucket: _bucket, exp.Abs: _abs,
-    exp.Least: _extreme(Op.LEAST), exp.Greatest: _extreme(Op.GREATEST),
-    exp.Lower: _text(Op.LOWER, ascii_lower), exp.Upper: _text(Op.UPPER, ascii_upper),
-    exp.Trim: _text(Op.TRIM, lambda text: text.strip(" ")),
-    exp.Substring: _substring, exp.Left: _substring, exp.Length: _length, exp.Concat: _concat,
-    exp.DPipe: _concat, exp.Like: _like, exp.ILike: _like, exp.StartsWith: _starts_with,
-    exp.Cast: _cast, exp.TryCast: _cast,
-    **TIME_FUNCTIONS,
-}  # fmt: skip
+# The arguments that a function may have, and the function that binds it. No argument is ever ignored.
+Entry = tuple[str, Function]
 
-BY_NAME: dict[str, Function] = {
-    "clamp": _clamp,
-    "date_part": date_part_function,
-    "datepart": date_part_function,
-}
+
+def _of_one(function: Callable[[Expression], Expression]) -> Entry:
+    """Return the entry of a function with one argument."""
+    return "this", lambda bind, node: function(bind(node.this))
+
+
+_TRUNCATE: Entry = ("this unit input_type_preserved", _truncate)
+_CONCAT: Entry = ("this expression expressions safe coalesce", _concat)
+_LIKE: Entry = ("this expression negate", _like)
+_CAST: Entry = ("this to safe _type action", _cast)
+_PART_FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Year: "year", exp.Quarter: "quarter", exp.Month: "month", exp.Day: "day", exp.Hour: "hour",
+    exp.Minute: "minute", exp.Second: "second", exp.DayOfMonth: "day", exp.DayOfWeekIso: "dayofweek",
+    exp.DayOfYear: "dayofyear",
+}  # fmt: skip
+FUNCTIONS: dict[type[exp.Expr], Entry] = {
+    exp.Round: ("this decimals", _round), exp.Floor: ("this", _floor), exp.Ceil: _of_one(_ceil),
+    exp.WidthBucket: ("this min_value max_value num_buckets", _bucket), exp.Abs: _of_one(absolute),
+    exp.Least: ("this expressions ignore_nulls", _extreme(Op.LEAST)),
+    exp.Greatest: ("this expressions ignore_nulls", _extreme(Op.GREATEST)),
+    exp.Lower: _of_one(partial(mapped_text, op=Op.LOWER, function=ascii_lower)),
+    exp.Upper: _of_one(partial(mapped_text, op=Op.UPPER, function=ascii_upper)),
+    exp.Trim: _of_one(partial(mapped_text, op=Op.TRIM, function=lambda text: text.strip(" "))),
+    exp.Substring: ("this start length", _substring), exp.Left: ("this expression", _substring),
+    exp.StartsWith: ("this expression", _starts_with), exp.Length: _of_one(_length), exp.Concat: _CONCAT,
+    exp.DPipe: _CONCAT, exp.Like: _LIKE, exp.ILike: _LIKE, exp.Cast: _CAST, exp.TryCast: _CAST,
+    exp.DateTrunc: _TRUNCATE, exp.TimestampTrunc: _TRUNCATE, exp.Extract: ("this expression", _extract),
+    exp.Date: _of_one(_day), exp.DateDiff: ("this expression unit date_part_boundary", _date_diff),
+    **{kind: _of_one(partial(extract_part, name=name)) for kind, name in _PART_FUNCTIONS.items()},
+}  # fmt: skip
+BY_NAME: dict[str, Function] = {"clamp": _clamp, "date_part": _date_part, "datepart": _date_part}
 
 
 def function_list() -> str:

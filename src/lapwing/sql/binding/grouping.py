@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,15 @@ from sqlglot import exp
 
 from lapwing.sql.binding.refusal import Refused, allow_only, name_of, refused
 from lapwing.sql.binding.scalar import ExpressionBinder
-from lapwing.sql.binding.scope import Scope, output_name, project
-from lapwing.sql.binding.typed_expressions import apply, as_number, null_of, number, require_small_codes
+from lapwing.sql.binding.scope import SAME_NAME, BoundSubquery, Scope, output_name, project
+from lapwing.sql.binding.typed_expressions import (
+    apply,
+    as_number,
+    null_of,
+    number,
+    numeric,
+    require_small_codes,
+)
 from lapwing.sql.expression import (
     Constant,
     Expression,
@@ -67,11 +74,9 @@ def grouping_sets(node: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[
 
     def place(item: exp.Expr) -> int:
         resolved = _resolved(node, item.unnest(), scope)
-        for position, other in enumerate(items):
-            if other == resolved:
-                return position
-        items.append(resolved)
-        return len(items) - 1
+        if resolved not in items:
+            items.append(resolved)
+        return items.index(resolved)
 
     factors = [_sets(item, place) for item in group.expressions]
     if math.prod(map(len, factors)) > MOST_SETS:
@@ -86,36 +91,20 @@ def grouping_sets(node: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[
 def _sets(item: exp.Expr, place: Place) -> list[tuple[int, ...]]:
     if isinstance(item, exp.Rollup | exp.Cube):
         groups = [_members(one, place) for one in item.expressions]
+        sizes = range(len(groups), -1, -1)
         if isinstance(item, exp.Rollup):
-            return [_flat(groups[:length]) for length in range(len(groups), -1, -1)]
+            return [tuple(itertools.chain(*groups[:size])) for size in sizes]
         if len(groups) > 6:
             raise refused(item, "CUBE of more than six columns", "Use GROUPING SETS")
-        return [
-            _flat(some)
-            for size in range(len(groups), -1, -1)
-            for some in itertools.combinations(groups, size)
-        ]
-    if isinstance(item, exp.Tuple):
-        return [_members(item, place)]
+        chosen = (some for size in sizes for some in itertools.combinations(groups, size))
+        return [tuple(itertools.chain(*some)) for some in chosen]
     if isinstance(item, exp.GroupingSets):
-        return [one for part in item.expressions for one in _sets_of_set(part, place)]
-    return [(place(item),)]
-
-
-def _sets_of_set(item: exp.Expr, place: Place) -> list[tuple[int, ...]]:
-    if isinstance(item, exp.Rollup | exp.Cube | exp.GroupingSets):
-        return _sets(item, place)
+        return [one for part in item.expressions for one in _sets(part, place)]
     return [_members(item, place)]
 
 
 def _members(item: exp.Expr, place: Place) -> tuple[int, ...]:
-    if isinstance(item, exp.Tuple):
-        return tuple(place(one) for one in item.expressions)
-    return (place(item),)
-
-
-def _flat(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(position for group in groups for position in group)
+    return tuple(place(one) for one in (item.expressions if isinstance(item, exp.Tuple) else [item]))
 
 
 def _resolved(node: exp.Select, item: exp.Expr, scope: Scope) -> exp.Expr:
@@ -144,7 +133,7 @@ def output_at(node: exp.Select, item: exp.Expr) -> exp.Expr:
     return found
 
 
-def group_items(node: exp.Select, binder: ExpressionBinder) -> list[Expression]:
+def _group_items(node: exp.Select, binder: ExpressionBinder) -> list[Expression]:
     """Return the bound items of a GROUP BY with one grouping."""
     items, sets = grouping_sets(node, binder.scope)
     if len(sets) != 1:
@@ -161,33 +150,28 @@ Aggregate = tuple[str, str, Expression | None, Kind]
 
 def bind_per_unit(
     rows: RelationBinder, node: exp.Select, relation: Relation, scope: Scope
-) -> tuple[Relation, dict[str, Expression]]:
+) -> BoundSubquery:
     """Bind a sub-query with GROUP BY: aggregates of each unit's rows."""
     if rows.catalog.slices_rows:
-        raise refused(
-            node, "sub-queries cannot aggregate if blocks are periods of rows",
-            "There the privacy unit is a person in one period",
-        )  # fmt: skip
-    items = group_items(node, ExpressionBinder(scope))
+        why = "sub-queries cannot aggregate if blocks are periods of rows"
+        raise refused(node, why, "There the privacy unit is a person in one period")
+    items = _group_items(node, ExpressionBinder(scope))
     if not any(isinstance(one.kind, Person) for one in items):
-        raise refused(
-            node.args.get("group") or node, "a sub-query aggregates rows of different people",
-            "Group it by the unit, or ask for it alone",
-        )  # fmt: skip
+        why = "a sub-query aggregates rows of different people"
+        raise refused(node.args.get("group") or node, why, "Group it by the unit, or ask for it alone")
     binder = _PerUnitBinder(scope, rows, items, contribution_bound(relation))
     columns: dict[str, Expression] = {}
     for item in node.expressions:
         name = output_name(item)
         if name in columns:
-            raise refused(node, "two columns have the same name", "Give one of them another name with AS")
+            raise refused(node, *SAME_NAME)
         columns[name] = binder.aliases[name] = binder.bind(item.unalias())
     having = node.args.get("having")
-    condition = binder.truth(having.this) if having is not None else None
+    condition = binder.truth(having.this) if having is not None else None  # it may add aggregates
     grouped: Relation = PerUnit(relation, tuple(binder.keys), tuple(binder.aggregates))
     if condition is not None:
         grouped = Filter(grouped, condition)
-    bound = project(rows.fresh, grouped, columns)
-    return bound.relation, bound.columns
+    return project(rows.fresh, grouped, columns)
 
 
 class _PerUnitBinder(ExpressionBinder):
@@ -241,25 +225,25 @@ class _PerUnitBinder(ExpressionBinder):
         if isinstance(inner.this, exp.Distinct):
             raise refused(node, f"DISTINCT is not possible in {name_of(inner)}", "Leave it out")
         if not isinstance(inner, exp.Sum | exp.Min | exp.Max | exp.Avg):
-            raise refused(
-                node, f"{name_of(inner)} is not possible within a person's rows",
-                "Use COUNT, SUM, AVG, MIN or MAX there",
-            )  # fmt: skip
+            why = f"{name_of(inner)} is not possible within a person's rows"
+            raise refused(node, why, "Use COUNT, SUM, AVG, MIN or MAX there")
         allow_only(inner, "this")
         value = filtered(self._row, self._row.bind(inner.this), condition)
         if isinstance(inner, exp.Min | exp.Max):
-            return self._extreme("min" if isinstance(inner, exp.Min) else "max", value)
+            value = as_number(value) if isinstance(value.kind, Truth) else value
+            if not isinstance(value.kind, Numeric | Moment | Period):
+                raise Refused("MIN and MAX need numbers or times", "Use them on a column with bounds")
+            return self._add("min" if isinstance(inner, exp.Min) else "max", value, value.kind)
         value = as_number(value)
-        kind = value.kind
-        assert isinstance(kind, Numeric)
+        kind = numeric(value)
         if not kind.is_bounded:
-            raise refused(
-                node, "a number without bounds cannot be summed", "Bound it with CLAMP(x, low, high)"
-            )
+            instead = "Bound it with CLAMP(x, low, high)"
+            raise refused(node, "a number without bounds cannot be summed", instead)
         first, last = kind.bounds
         ends = min(first, self._most * first), max(last, self._most * last)
-        require_small_codes(Numeric(kind.step, *ends))
-        total = self._add("sum", value, Numeric(kind.step, *ends))
+        summed = Numeric(kind.step, *ends)
+        require_small_codes(summed)
+        total = self._add("sum", value, summed)
         if isinstance(inner, exp.Sum):
             return total
         count = self._add("count", value, Numeric(Fraction(1), 0, self._most))
@@ -277,13 +261,6 @@ class _PerUnitBinder(ExpressionBinder):
         if isinstance(value.kind, Person):
             raise refused(node, "a person's rows have one unit", "Use COUNT(*)")
         return self._add("distinct" if distinct else "count", filtered(self._row, value, condition), kind)
-
-    def _extreme(self, function: str, value: Expression) -> Expression:
-        if isinstance(value.kind, Truth):
-            value = as_number(value)
-        if not isinstance(value.kind, Numeric | Moment | Period):
-            raise Refused("MIN and MAX need numbers or times", "Use them on a column with bounds")
-        return self._add(function, value, value.kind)
 
     def _add(self, function: str, value: Expression | None, kind: Kind) -> Reference:
         known = self._places.get((function, value))

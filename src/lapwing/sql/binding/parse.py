@@ -118,9 +118,8 @@ def _misread(error: SqlglotError) -> Refused:
     details = getattr(error, "errors", None) or [{}]
     line, column = details[0].get("line"), details[0].get("col")
     place = (int(line), int(column)) if line and column else None
-    return Refused(
-        "this cannot be read as SQL", "Look for a missing comma, quote or bracket near it", place
-    )
+    instead = "Look for a missing comma, quote or bracket near it"
+    return Refused("this cannot be read as SQL", instead, place)
 
 
 def normal_form(tree: exp.Query) -> str:

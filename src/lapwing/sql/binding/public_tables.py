@@ -60,9 +60,8 @@ class PublicTable:
     @cached_property
     def kinds(self) -> dict[str, Kind]:
         """The kind of each column."""
-        return {
-            name: self.declared.get(name) or inferred_kind(values) for name, values in self.values.items()
-        }
+        columns = self.values.items()
+        return {name: self.declared.get(name) or inferred_kind(values) for name, values in columns}
 
     @property
     def size(self) -> int:
@@ -84,12 +83,10 @@ class PublicTable:
         arrays = []
         for (_, kind), source in zip(scan.columns, scan.sources, strict=True):
             codes: list[Any] = self.codes(source, kind)
+            type_ = pa.string() if isinstance(kind, Text) else pa.int64()
             if isinstance(kind, Truth):
-                arrays.append(
-                    pa.array([None if code is None else bool(code) for code in codes], pa.bool_())
-                )
-            else:
-                arrays.append(pa.array(codes, pa.string() if isinstance(kind, Text) else pa.int64()))
+                codes, type_ = [None if code is None else bool(code) for code in codes], pa.bool_()
+            arrays.append(pa.array(codes, type_))
         return pa.table(arrays, names=[name for name, _ in scan.columns])
 
 
@@ -104,8 +101,7 @@ def inferred_kind(values: Sequence[object]) -> Kind:
         times = [_seconds(value) for value in known if isinstance(value, date)]
         every = next(s for s in (86400, 3600, 60, 1) if all(time % s == 0 for time in times))
         return Moment(every, min(times) // every, max(times) // every)
-    texts = sorted({str(value) for value in known})
-    return Choice(tuple(texts)) if texts else Choice(("",))
+    return Choice(tuple(sorted({str(value) for value in known})) or ("",))
 
 
 def _number_of(values: Sequence[int | float | Decimal]) -> Numeric:
@@ -140,10 +136,8 @@ def code_of(value: object, kind: Kind) -> int | str | None:  # noqa: PLR0911 (a 
         case Choice(values):
             return _position(values).get(_key(value))
         case Text():
-            text = str(value)
-            return (
-                text if len(text.encode()) <= TEXT_BYTES else text[: TEXT_BYTES // 4]
-            )  # as for private texts
+            text = str(value)  # it is cut as private texts are
+            return text if len(text.encode()) <= TEXT_BYTES else text[: TEXT_BYTES // 4]
         case Truth():
             return int(value) if isinstance(value, bool | int) and value in (0, 1) else None
         case Numeric(step, first, last):
@@ -237,12 +231,11 @@ def _uniform(values: list[object]) -> list[object]:
     if not any(time.tzinfo for time in times):
         return values
     zone = times[0].tzinfo
-    return [
-        value.replace(tzinfo=value.tzinfo or UTC).astimezone(zone or UTC).replace(tzinfo=zone)
-        if isinstance(value, datetime)
-        else value
-        for value in values
-    ]
+
+    def in_zone(time: datetime) -> datetime:
+        return time.replace(tzinfo=time.tzinfo or UTC).astimezone(zone or UTC).replace(tzinfo=zone)
+
+    return [in_zone(value) if isinstance(value, datetime) else value for value in values]
 
 
 def _time_readers(form: CsvForm) -> Sequence[Callable[[str], object]]:

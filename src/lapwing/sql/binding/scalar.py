@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from sqlglot import exp
 
-from lapwing.sql.binding import functions
-from lapwing.sql.binding import functions as times
 from lapwing.sql.binding.comparison import compared, is_in, joint_kind, unified
+from lapwing.sql.binding.functions import BY_NAME, FUNCTIONS, days_between, function_list, shifted
 from lapwing.sql.binding.refusal import allow_only, name_of, refusals_at, refused
 from lapwing.sql.binding.scope import Scope
 from lapwing.sql.binding.typed_expressions import (
@@ -24,12 +24,13 @@ from lapwing.sql.binding.typed_expressions import (
     multiplied,
     null_of,
     number,
+    public_value,
     quotient,
     remainder,
     scaled,
     truth,
 )
-from lapwing.sql.expression import Constant, Expression, Moment, Numeric, Op, Person, Text, Truth
+from lapwing.sql.expression import Constant, Expression, Moment, Op, Person, Text, Truth
 
 _COMPARISONS: dict[type[exp.Expr], Op] = {
     exp.EQ: Op.EQ, exp.NEQ: Op.NE, exp.LT: Op.LT, exp.LTE: Op.LE, exp.GT: Op.GT, exp.GTE: Op.GE,
@@ -89,18 +90,19 @@ class ExpressionBinder:
                     allow_only(node, "this", "expression", "typed", "safe")
                 return handler(self, node)
         if isinstance(node, exp.AggFunc):
-            raise refused(
-                node, f"{name_of(node)} cannot stand here", "Aggregate in SELECT, HAVING or ORDER BY"
-            )
-        function = functions.FUNCTIONS.get(type(node))
-        if function is not None:
+            instead = "Aggregate in SELECT, HAVING or ORDER BY"
+            raise refused(node, f"{name_of(node)} cannot stand here", instead)
+        if type(node) in FUNCTIONS:
+            allowed, function = FUNCTIONS[type(node)]
+            allow_only(node, *allowed.split())
             return function(self.bind, node)
-        if isinstance(node, exp.Anonymous) and node.name.lower() in _CLOCKS:
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        if name in _CLOCKS:
             raise refused(node, f"{name_of(node)} is not possible: {_TODAY}", "Write the time")
-        if isinstance(node, exp.Anonymous) and node.name.lower() in functions.BY_NAME:
-            return functions.BY_NAME[node.name.lower()](self.bind, node)
+        if name in BY_NAME:
+            return BY_NAME[name](self.bind, node)
         if isinstance(node, exp.Func):
-            raise refused(node, f"{name_of(node)} is not an allowed function", functions.function_list())
+            raise refused(node, f"{name_of(node)} is not an allowed function", function_list())
         raise refused(node, f"{name_of(node)} is not possible", "See docs/reference/sql.md for what is")
 
     def column(self, node: exp.Column) -> Expression:
@@ -114,31 +116,26 @@ class ExpressionBinder:
             return Constant(node.name, Text())
         return number(exact_number(node))
 
-    def divide(self, node: exp.Expr) -> Expression:
-        """Bind a division by a public number. Other quotients need ROUND or FLOOR."""
-        return divided(as_number(self.bind(node.this)), as_number(self.bind(node.expression)))
-
-    def floor_divide(self, node: exp.Expr) -> Expression:
-        """Bind a // b, rounded down."""
-        return quotient(as_number(self.bind(node.this)), as_number(self.bind(node.expression)), Fraction(1))
+    def numbers(self, node: exp.Expr) -> tuple[Expression, Expression]:
+        """Bind both sides of an operator as numbers."""
+        return as_number(self.bind(node.this)), as_number(self.bind(node.expression))
 
     def modulo(self, node: exp.Expr) -> Expression:
         """Bind a % b for a public b above 0. The result is never negative."""
         by = as_number(self.bind(node.expression))
         if not isinstance(by, Constant) or not isinstance(by.value, int) or by.value <= 0:
             raise refused(node, "% needs a public number above 0", "Write, for example, x % 10")
-        assert isinstance(by.kind, Numeric)
-        return remainder(as_number(self.bind(node.this)), by.value * by.kind.step)
+        return remainder(as_number(self.bind(node.this)), public_value(by))
 
     def add(self, node: exp.Expr, *, minus: bool = False) -> Expression:
         """Bind a sum or difference of numbers, of times, or of a time and an interval."""
         left = self.bind(node.this)
         if isinstance(node.expression, exp.Interval):
-            return times.shifted(left, node.expression, minus=minus)
+            return shifted(left, node.expression, minus=minus)
         right = self.bind(node.expression)
         if isinstance(left.kind, Moment) or isinstance(right.kind, Moment):
             if minus:
-                return times.days_between(left, right)
+                return days_between(left, right)
             raise refused(node, "times cannot be added", "Add an interval, such as INTERVAL 7 DAY")
         return added(left, right, minus=minus)
 
@@ -199,9 +196,8 @@ class ExpressionBinder:
     def one_of(self, node: exp.In) -> Expression:
         """Bind IN with a public list."""
         if node.args.get("query") is not None:
-            raise refused(
-                node, f"IN with a sub-query is not possible: {_PEOPLE}", "List the values, or join"
-            )
+            why = f"IN with a sub-query is not possible: {_PEOPLE}"
+            raise refused(node, why, "List the values, or join")
         allow_only(node, "this", "expressions")
         return is_in(self.bind(node.this), [self.bind(one) for one in node.expressions])
 
@@ -221,11 +217,8 @@ def _cases(conditions: list[Expression], values: list[Expression]) -> Expression
     values = unified(values)
     if all(map(is_null, values)):
         return values[0]
-    args: list[Expression] = []
-    for condition, value in zip(conditions, values, strict=False):
-        args += [condition, value]
-    kind = joint_kind(values)
-    return apply(Op.CASE, *args, values[-1], kind=kind)
+    cases = chain.from_iterable(zip(conditions, values, strict=False))
+    return apply(Op.CASE, *cases, values[-1], kind=joint_kind(values))
 
 
 def _refused(instead: str, why: str = "") -> Callable[[ExpressionBinder, Any], Expression]:
@@ -245,8 +238,8 @@ _HANDLERS: dict[type[Any], Callable[[ExpressionBinder, Any], Expression]] = {
     exp.Add: lambda binder, node: binder.add(node),
     exp.Sub: lambda binder, node: binder.add(node, minus=True),
     exp.Mul: lambda binder, node: multiplied(binder.bind(node.this), binder.bind(node.expression)),
-    exp.Div: ExpressionBinder.divide,
-    exp.IntDiv: ExpressionBinder.floor_divide,
+    exp.Div: lambda binder, node: divided(*binder.numbers(node)),
+    exp.IntDiv: lambda binder, node: quotient(*binder.numbers(node), Fraction(1)),
     exp.Mod: ExpressionBinder.modulo,
     exp.Case: ExpressionBinder.case,
     exp.If: ExpressionBinder.either,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -34,6 +34,10 @@ class Scope:
 
     sources: list[FromItem] = field(default_factory=list)
 
+    def named(self, table: str) -> list[FromItem]:
+        """Return the items of a name, or all of them for ""."""
+        return [one for one in self.sources if not table or one.alias == table.lower()]
+
     def has(self, name: str) -> bool:
         """Return whether a name is a column of one of the items."""
         return any(name.lower() in (*one.columns, *one.undeclared) for one in self.sources)
@@ -48,28 +52,25 @@ class Scope:
                 raise refused(column, "schema names are not possible", "Write table.column")
         if isinstance(column.this, exp.Star):
             raise refused(column, "* is not possible here", "Name the columns")
-        name, table = column.name.lower(), column.table.lower()
-        sources = [source for source in self.sources if not table or source.alias == table]
-        if table and not sources:
-            raise refused(column, f"there is no table {_shown(column.table)} here", self._tables())
+        name, sources = column.name.lower(), self.named(column.table)
+        if column.table and not sources:
+            known = ", ".join(source.alias for source in self.sources)
+            raise refused(column, f"there is no table {_shown(column.table)} here", f"Known are {known}")
         found = [source.columns[name] for source in sources if name in source.columns]
         if len(set(found)) > 1:
             raise refused(column, f"{_shown(column.name)} is in several tables", "Write table.column")
         if found:
             return found[0]
         if any(name in source.undeclared for source in sources):
-            raise refused(
-                column,
-                f"{_shown(column.name)} is not declared in the policy",
-                "Ask the curator to declare its bounds or values",
-            )
-        known = sorted({known for source in sources for known in source.columns})
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f'Did you mean "{near[0]}"?' if near else f"Known are {', '.join(known[:20])}"
-        raise refused(column, f"there is no column {_shown(column.name)}", hint)
+            why = f"{_shown(column.name)} is not declared in the policy"
+            raise refused(column, why, "Ask the curator to declare its bounds or values")
+        columns = sorted({known for source in sources for known in source.columns})
+        raise refused(column, f"there is no column {_shown(column.name)}", _hint(name, columns, most=20))
 
-    def _tables(self) -> str:
-        return f"Known are {', '.join(source.alias for source in self.sources)}"
+
+def _hint(name: str, known: Sequence[str], most: int | None = None) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f'Did you mean "{near[0]}"?' if near else f"Known are {', '.join(known[:most])}"
 
 
 def _shown(name: str) -> str:
@@ -99,9 +100,8 @@ class Catalog:
         by_name = {name.lower(): table for name, table in self.policy.tables.items()}
         found = by_name.get(node.name.lower())
         if found is None:
-            near = difflib.get_close_matches(node.name.lower(), by_name, 1)
-            hint = f'Did you mean "{near[0]}"?' if near else f"Known are {', '.join(sorted(by_name))}"
-            raise refused(node, f'there is no table "{node.name[:60]}"', hint)
+            hint = _hint(node.name.lower(), sorted(by_name))
+            raise refused(node, f"there is no table {_shown(node.name)}", hint)
         return found
 
     def private_scan(self, table: Table) -> Scan:
@@ -136,6 +136,7 @@ class Catalog:
 
 
 Fresh = Callable[[], str]  # returns a new name at each call
+SAME_NAME = ("two columns have the same name", "Give one of them another name with AS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +150,17 @@ class BoundSubquery:
 def project(fresh: Fresh, relation: Relation, columns: Mapping[str, Expression]) -> BoundSubquery:
     """Return a sub-query with computed columns under new names. A column that is only renamed is kept."""
     own = {name for name, _ in relation.columns}
-    outputs: list[tuple[str, Expression]] = []
+    outputs: dict[str, Expression] = {}
     visible: dict[str, Expression] = {}
     for name, expression in columns.items():
         if isinstance(expression.kind, Person):
             visible[name] = expression
             continue
-        kept = isinstance(expression, Reference) and expression.name in own
-        new = expression.name if kept and isinstance(expression, Reference) else fresh()
-        if all(new != other for other, _ in outputs):
-            outputs.append((new, expression))
+        kept = expression.name if isinstance(expression, Reference) else ""
+        new = kept if kept in own else fresh()
+        outputs.setdefault(new, expression)
         visible[name] = Reference(new, expression.kind)
-    return BoundSubquery(Project(relation, tuple(outputs)), visible)
+    return BoundSubquery(Project(relation, tuple(outputs.items())), visible)
 
 
 def without_clashes(fresh: Fresh, relation: Relation, taken: set[str]) -> tuple[Relation, dict[str, str]]:
@@ -179,6 +179,5 @@ def output_name(item: exp.Expr) -> str:
     """Return the name of a column of a SELECT: its alias, or else its text."""
     named = isinstance(item, exp.Alias | exp.Column)
     name = item.alias_or_name if named else item.sql("duckdb")[:60]
-    return "".join(
-        [letter if letter.isprintable() else " " for letter in name]
-    ).lower()  # literals in the text can be unprintable
+    # Literals in the text can be unprintable.
+    return "".join(letter if letter.isprintable() else " " for letter in name).lower()

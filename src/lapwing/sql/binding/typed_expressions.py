@@ -88,8 +88,7 @@ def as_number(expression: Expression) -> Expression:
         case Truth():
             whole = Numeric(Fraction(1), 0, 1)
             if isinstance(expression, Constant):
-                value = expression.value
-                return Constant(None if value is None else int(value), whole)
+                return Constant(None if expression.value is None else int(expression.value), whole)
             return apply(Op.FROM_TRUTH, expression, kind=whole)
         case Choice(values) if all(isinstance(v, int) and not isinstance(v, bool) for v in values):
             whole = Numeric(Fraction(1), min(map(int, values)), max(map(int, values)))
@@ -97,17 +96,20 @@ def as_number(expression: Expression) -> Expression:
             if isinstance(expression, Constant):
                 code = expression.value
                 return null_of(whole) if code is None else number(int(values[int(code)]))
-            pairs: list[Expression] = []
-            for code, value in enumerate(values):
-                pairs += [apply(Op.IN, expression, parameter=(code,)), Constant(int(value), whole)]
-            return apply(Op.CASE, *pairs, null_of(whole), kind=whole)
+            return _case_of_codes(expression, {int(value): [n] for n, value in enumerate(values)}, whole)
         case _ if is_null(expression):
             return null_of(Numeric(Fraction(1), 0, 0))
         case _:
-            raise Refused(
-                f"{kind_in_words(expression.kind)} is not a number",
-                "Use a column with bounds, or compare it",
-            )
+            what = kind_in_words(expression.kind)
+            raise Refused(f"{what} is not a number", "Use a column with bounds, or compare it")
+
+
+def _case_of_codes(expression: Expression, cases: Mapping[int, Sequence[int]], kind: Kind) -> Expression:
+    """Return the code of `kind` whose old codes contain that of the expression; NULL if none does."""
+    args: list[Expression] = []
+    for new, old in cases.items():
+        args += [apply(Op.IN, expression, parameter=tuple(old)), Constant(new, kind)]
+    return apply(Op.CASE, *args, null_of(kind), kind=kind)
 
 
 def kind_in_words(kind: Kind) -> str:
@@ -119,9 +121,17 @@ def kind_in_words(kind: Kind) -> str:
     return names[type(kind)]
 
 
-def _numeric(expression: Expression) -> Numeric:
+def numeric(expression: Expression) -> Numeric:
+    """Return the kind of an expression that is a number."""
     assert isinstance(expression.kind, Numeric)
     return expression.kind
+
+
+def public_value(constant: Constant) -> Fraction:
+    """Return the value of a public number, truth or declared whole number; 0 for NULL."""
+    found = as_number(constant)
+    assert isinstance(found, Constant)
+    return int(found.value or 0) * numeric(found).step
 
 
 def require_small_codes(kind: Numeric) -> None:
@@ -144,7 +154,7 @@ def _made(op: Op, *args: Expression, kind: Numeric, parameter: int | None = None
 
 def rescaled(expression: Expression, step: Fraction) -> Expression:
     """Return the same number in smaller steps, which must divide its own."""
-    kind = _numeric(expression)
+    kind = numeric(expression)
     factor = kind.step / step
     assert factor.denominator == 1
     times = factor.numerator
@@ -156,7 +166,7 @@ def rescaled(expression: Expression, step: Fraction) -> Expression:
     return _made(Op.SCALE, expression, kind=Numeric(step, first * times, last * times), parameter=times)
 
 
-def common_step(steps: Sequence[Fraction]) -> Fraction:
+def _common_step(steps: Sequence[Fraction]) -> Fraction:
     """Return the greatest step that all steps are multiples of."""
     bottom = math.lcm(*[step.denominator for step in steps])
     top = math.gcd(*[int(step * bottom) for step in steps])
@@ -166,19 +176,16 @@ def common_step(steps: Sequence[Fraction]) -> Fraction:
 def on_one_grid(expressions: Sequence[Expression]) -> list[Expression]:
     """Return the expressions as numbers in the same steps."""
     numbers = [as_number(expression) for expression in expressions]
-    steps = [_numeric(one).step for one in numbers if not is_null(one)] or [Fraction(1)]
-    step = common_step(steps)
+    step = _common_step([numeric(one).step for one in numbers if not is_null(one)] or [Fraction(1)])
     return [null_of(Numeric(step, 0, 0)) if is_null(one) else rescaled(one, step) for one in numbers]
 
 
 def _bounded(expression: Expression) -> tuple[int, int]:
     """Return the bounds of a number. Raises Refused if it has none."""
-    kind = _numeric(expression)
+    kind = numeric(expression)
     if not kind.is_bounded:
-        raise Refused(
-            "a number without bounds cannot be used in arithmetic",
-            "Bound it: GREATEST(low, LEAST(high, x))",
-        )
+        why = "a number without bounds cannot be used in arithmetic"
+        raise Refused(why, "Bound it: GREATEST(low, LEAST(high, x))")
     return kind.bounds
 
 
@@ -187,31 +194,29 @@ def added(left: Expression, right: Expression, *, minus: bool = False) -> Expres
     a, b = on_one_grid([left, right])
     (a0, a1), (b0, b1) = _bounded(a), _bounded(b)
     ends = (a0 - b1, a1 - b0) if minus else (a0 + b0, a1 + b1)
-    kind = Numeric(_numeric(a).step, *ends)
-    return _made(Op.SUBTRACT if minus else Op.ADD, a, b, kind=kind)
+    return _made(Op.SUBTRACT if minus else Op.ADD, a, b, kind=Numeric(numeric(a).step, *ends))
 
 
 def multiplied(left: Expression, right: Expression) -> Expression:
     """Return left * right. A public factor only changes the step of the other number."""
     a, b = as_number(left), as_number(right)
     for one, other in ((a, b), (b, a)):
-        if isinstance(one, Constant) and isinstance(one.value, int) and one.value:
-            return scaled(other, one.value * _numeric(one).step)
+        if isinstance(one, Constant) and one.value:
+            return scaled(other, public_value(one))
     return product_of_codes(a, b)
 
 
 def product_of_codes(a: Expression, b: Expression) -> Expression:
     """Return a * b such that the code of the product is the product of the codes."""
     corners = [one * other for one in _bounded(a) for other in _bounded(b)]
-    return _made(
-        Op.MULTIPLY, a, b, kind=Numeric(_numeric(a).step * _numeric(b).step, min(corners), max(corners))
-    )
+    step = numeric(a).step * numeric(b).step
+    return _made(Op.MULTIPLY, a, b, kind=Numeric(step, min(corners), max(corners)))
 
 
 def scaled(expression: Expression, factor: Fraction) -> Expression:
     """Return a number times a public factor (not 0): its step changes, and its codes only in their sign."""
     first, last = _bounded(expression)
-    step = _numeric(expression).step * abs(factor)
+    step = numeric(expression).step * abs(factor)
     if factor > 0:
         kind = Numeric(step, first, last)
         require_small_codes(kind)
@@ -225,7 +230,7 @@ def divided(top: Expression, bottom: Expression) -> Expression:
         raise Refused("a quotient of columns has no steps", "Write ROUND(a / b, 2): it is rounded down")
     if not bottom.value:
         return null_of(Numeric(Fraction(1), 0, 0))
-    return scaled(top, 1 / (int(bottom.value) * _numeric(bottom).step))
+    return scaled(top, 1 / public_value(bottom))
 
 
 def with_kind(expression: Expression, kind: Kind) -> Expression:
@@ -244,20 +249,20 @@ def floored(expression: Expression, step: Fraction, *, add: Fraction = Fraction(
     if add:
         expression = added(expression, number(add))
     first, last = _bounded(expression)
-    ratio = _numeric(expression).step / step
+    ratio = numeric(expression).step / step
     kind = Numeric(step, math.floor(first * ratio), math.floor(last * ratio))
     if ratio.denominator == 1:
         return rescaled(expression, step)
     inner = expression
     if ratio.numerator != 1:
-        grown = Numeric(_numeric(expression).step, first * ratio.numerator, last * ratio.numerator)
+        grown = Numeric(numeric(expression).step, first * ratio.numerator, last * ratio.numerator)
         inner = _made(Op.SCALE, expression, kind=grown, parameter=ratio.numerator)
     return _made(Op.FLOOR_DIVIDE, inner, kind=kind, parameter=ratio.denominator)
 
 
 def rounded(expression: Expression, step: Fraction) -> Expression:
     """Return the nearest multiple of `step`; halves are rounded away from 0."""
-    if (_numeric(expression).step / step).denominator == 1:
+    if (numeric(expression).step / step).denominator == 1:
         return rescaled(expression, step)
     up = floored(expression, step, add=step / 2)
     first, last = _bounded(expression)
@@ -267,7 +272,7 @@ def rounded(expression: Expression, step: Fraction) -> Expression:
     if last <= 0:
         return down
     ends = [end for one in (down, up) for end in _bounded(one)]
-    below = apply(Op.LT, expression, Constant(0, Numeric(_numeric(expression).step, 0, 0)))
+    below = apply(Op.LT, expression, Constant(0, Numeric(numeric(expression).step, 0, 0)))
     return apply(Op.CASE, below, down, up, kind=Numeric(step, min(ends), max(ends)))
 
 
@@ -279,8 +284,7 @@ def remainder(expression: Expression, by: Fraction) -> Expression:
     divisor = int(b.value or 0)
     is_one_stretch = first // divisor == last // divisor  # the remainder rises with the number
     ends = (first % divisor, last % divisor) if is_one_stretch else (0, divisor - 1)
-    kind = Numeric(_numeric(a).step, *ends)
-    return _made(Op.MODULO, a, kind=kind, parameter=divisor)
+    return _made(Op.MODULO, a, kind=Numeric(numeric(a).step, *ends), parameter=divisor)
 
 
 def quotient(top: Expression, bottom: Expression, step: Fraction) -> Expression:
@@ -301,11 +305,11 @@ def quotient(top: Expression, bottom: Expression, step: Fraction) -> Expression:
 def extreme(op: Op, expressions: Sequence[Expression]) -> Expression:
     """Return the least (Op.LEAST) or greatest of the arguments that are not NULL."""
     numbers = on_one_grid(expressions)
-    kinds = [_numeric(one) for one in numbers if not is_null(one)]
+    kinds = [numeric(one) for one in numbers if not is_null(one)]
     if not kinds:
         return numbers[0]
-    first = _if_all_known(min, [kind.first for kind in kinds])
-    last = _if_all_known(max, [kind.last for kind in kinds])
+    first = joint_bound(min, [kind.first for kind in kinds])
+    last = joint_bound(max, [kind.last for kind in kinds])
     # NULL arguments are ignored, so the bound of a column limits the result only together with those of
     # all others. A constant is never NULL: it alone limits the result.
     constants = [int(one.value) for one in numbers if isinstance(one, Constant) and one.value is not None]
@@ -318,7 +322,7 @@ def extreme(op: Op, expressions: Sequence[Expression]) -> Expression:
     return apply(op, *numbers, kind=Numeric(kinds[0].step, first, last))
 
 
-def _if_all_known(choose: Callable[[list[int]], int], ends: Sequence[int | None]) -> int | None:
+def joint_bound(choose: Callable[[list[int]], int], ends: Sequence[int | None]) -> int | None:
     """Return the least or greatest of the bounds, or None if one is missing."""
     known = [end for end in ends if end is not None]
     return choose(known) if len(known) == len(ends) else None
@@ -329,7 +333,7 @@ def absolute(expression: Expression) -> Expression:
     one = as_number(expression)
     first, last = _bounded(one)
     least = 0 if first <= 0 <= last else min(abs(first), abs(last))
-    return _made(Op.ABS, one, kind=Numeric(_numeric(one).step, least, max(abs(first), abs(last))))
+    return _made(Op.ABS, one, kind=Numeric(numeric(one).step, least, max(abs(first), abs(last))))
 
 
 def as_text(expression: Expression) -> Expression:
@@ -371,10 +375,7 @@ def recoded(expression: Expression, values: Sequence[str | int | bool | None], k
     for code, value in enumerate(values):
         if value is not None:
             groups.setdefault(position[value], []).append(code)
-    args: list[Expression] = []
-    for new_code, codes in groups.items():
-        args += [apply(Op.IN, expression, parameter=tuple(codes)), Constant(new_code, kind)]
-    return apply(Op.CASE, *args, null_of(kind), kind=kind)
+    return _case_of_codes(expression, groups, kind)
 
 
 def mapped_text(

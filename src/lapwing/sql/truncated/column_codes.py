@@ -131,18 +131,15 @@ class ColumnCoder:
 
     def is_decimal(self, name: str) -> bool:
         """Return whether a column has decimals that cannot be whole numbers."""
-        return self.dialect.shape(self.column(name)[1]).family is TypeFamily.DECIMAL and not self.is_whole(
-            name
-        )
+        is_decimal = self.dialect.shape(self.column(name)[1]).family is TypeFamily.DECIMAL
+        return is_decimal and not self.is_whole(name)
 
     def require_exact(self, name: str) -> None:
         """Raise BadParameter if the type of an id column cannot tell units apart."""
         kind = self.column(name)[1]
         if self.folds and self.is_decimal(name):  # the ledger and cohorts fold decimals by rounding
-            raise BadParameter(
-                "dataset.ids",
-                f'"folded" is for texts, and {name!r} of {self.where} has decimals. Leave it out',
-            )
+            why = f'"folded" is for texts, and {name!r} of {self.where} has decimals. Leave it out'
+            raise BadParameter("dataset.ids", why)
         family = self.dialect.shape(kind).family
         if family is TypeFamily.FLOAT:
             why = "of a floating-point type, in which different ids may be equal"
@@ -150,13 +147,12 @@ class ColumnCoder:
             why = "of a nested type, in which different ids may be written alike"
         else:
             return
-        advice = "Store ids as whole numbers or as texts"
-        raise BadParameter(f"tables.{self.where}.unit", f"{name!r} is {why}. {advice}")
+        what = f"{name!r} is {why}. Store ids as whole numbers or as texts"
+        raise BadParameter(f"tables.{self.where}.unit", what)
 
     def unit(self, name: str, *, whole: bool) -> str:
         """Return the SQL of a unit, as a whole number if `whole`, else as a text."""
-        sql, kind = self.column(name)
-        dialect = self.dialect
+        (sql, kind), dialect = self.column(name), self.dialect
         if self.is_whole(name):
             number = self._whole(sql, kind)
             return number if whole else dialect.plain_text(number, "bigint")
@@ -192,8 +188,7 @@ class ColumnCoder:
         """Return the code, or the seconds of a time, which `stored_code` uses several times."""
         if column.checks is not None:
             return self._state(column, column.checks)
-        sql, kind = self.column(column.in_source)
-        dialect = self.dialect
+        (sql, kind), dialect = self.column(column.in_source), self.dialect
         match column.kind:
             case Numeric(step, first, last):
                 low, high = _ends(first, last)
@@ -249,15 +244,11 @@ class ColumnCoder:
         """Return the position among the declared values; NULL for others."""
         values, dialect = choice.values, self.dialect
         if all(isinstance(value, bool) for value in values):
-            truth = dialect.truth(sql, kind)
-            pairs = [("TRUE" if value else "FALSE", n) for n, value in enumerate(values)]
-            return _case(truth, pairs)
+            return _case(dialect.truth(sql, kind), ["TRUE" if value else "FALSE" for value in values])
         numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
         if len(numbers) < len(values):
-            texts = [
-                dialect.text(value if isinstance(value, str) else str(value).lower()) for value in values
-            ]
-            return self._position(dialect.plain_text(sql, kind), texts)
+            texts = [value if isinstance(value, str) else str(value).lower() for value in values]
+            return self._position(dialect.plain_text(sql, kind), [dialect.text(text) for text in texts])
         if not _is_whole_type(kind):  # beyond the declared ones there is room for "another one"
             ends = {"first": min(numbers) - 1, "last": max(numbers) + 1}
             sql = dialect.clamped_steps(sql, kind, step=Fraction(1), **ends)
@@ -265,7 +256,7 @@ class ColumnCoder:
 
     def _position(self, sql: str, values: list[str]) -> str:
         if len(values) <= FEW:
-            return _case(sql, [(value, n) for n, value in enumerate(values)])
+            return _case(sql, values)
         alias = f"v{len(self.lookups)}"
         rows = ", ".join(f"({value}, {n})" for n, value in enumerate(values))
         self.lookups.append(f" LEFT JOIN (VALUES {rows}) AS {alias}(x, c) ON {alias}.x = {sql}")
@@ -328,19 +319,13 @@ def hash_terms(dialect: SqlDialect, column: Column, sql: str) -> list[HashTerm]:
             return [HashTerm(column.name, value, 2)]
         case kind:
             first, last = code_bounds(kind)
+            most = last - first + 1
             value = f"coalesce({dialect.whole(sql, LARGEST)} - {literal(first - 1)}, 0)"
-            return split_term(dialect, column.name, value, last - first + 1)
-
-
-def split_term(dialect: SqlDialect, label: str, value: str, most: int) -> list[HashTerm]:
-    """Return the terms of a value.
-
-    One that may exceed p gets two terms, so that different values stay different.
-    """
-    if most < PRIME:
-        return [HashTerm(label, value, most)]
-    high = dialect.floor_divide(value, PRIME)
-    return [HashTerm(label, value, most), HashTerm(f"{label}/p", high, most // PRIME)]
+            terms = [HashTerm(column.name, value, most)]
+            if most >= PRIME:  # two terms, so that different values stay different
+                high = dialect.floor_divide(value, PRIME)
+                terms.append(HashTerm(f"{column.name}/p", high, most // PRIME))
+            return terms
 
 
 def whole_term(dialect: SqlDialect, label: str, sql: str) -> HashTerm:
@@ -353,8 +338,9 @@ def text_term(dialect: SqlDialect, label: str, sql: str) -> HashTerm:
     return HashTerm(label, f"coalesce({dialect.whole(dialect.hashed_text(sql), LARGEST)} + 1, 0)", PRIME)
 
 
-def _case(sql: str, pairs: list[tuple[str, int]]) -> str:
-    return f"CASE {sql} {' '.join(f'WHEN {value} THEN {code}' for value, code in pairs)} END"
+def _case(sql: str, values: list[str]) -> str:
+    """Return the position of the SQL among values; NULL if it is none of them."""
+    return f"CASE {sql} {' '.join(f'WHEN {value} THEN {code}' for code, value in enumerate(values))} END"
 
 
 def _ends(first: int | None, last: int | None) -> tuple[int, int]:
@@ -388,11 +374,8 @@ class UnitIds:
             for table in policy.tables.values()
             if table.unit and table.unit.column and not table.unit.through
         ]
-        return cls(
-            dialect,
-            all(source.is_whole(column) for source, column in own),
-            any(source.is_decimal(column) for source, column in own),
-        )
+        whole = all(source.is_whole(column) for source, column in own)
+        return cls(dialect, whole, any(source.is_decimal(column) for source, column in own))
 
     def folded(self, unit: str) -> str:
         """Return a unit without outer spaces and in lower case (ASCII); decimals are rounded."""
@@ -402,7 +385,6 @@ class UnitIds:
         text = dialect.lower(dialect.trim(unit))
         if not self.decimals:
             return text
-        kind = dialect.text_type
-        number = dialect.clamped_steps(unit, kind, step=Fraction(1), first=-SHORT, last=SHORT)
+        number = dialect.clamped_steps(unit, dialect.text_type, step=Fraction(1), first=-SHORT, last=SHORT)
         rounded = dialect.plain_text(dialect.whole(number, SHORT), "bigint")
         return f"CASE WHEN {dialect.matches(unit, _BROKEN)} THEN {rounded} ELSE {text} END"

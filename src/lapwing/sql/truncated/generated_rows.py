@@ -6,6 +6,7 @@ They are drawn uniformly from the values that the policy declares, and contain n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -43,11 +44,8 @@ def generated_numbers(
     policy: Policy, public: Mapping[str, PublicTable], query: BoundQuery
 ) -> list[ExactGrouping]:
     """Return the numbers of a query from generated rows. They mean nothing."""
-    reader = fake_reader(policy, public)
-    try:
+    with closing(fake_reader(policy, public)) as reader:
         return reader.exact(replace(query, source=undo_where_first(query.source)))
-    finally:
-        reader.close()
 
 
 def fake_rows(policy: Policy, table: Table) -> pa.Table:

@@ -11,6 +11,7 @@ Test     tests/sql/truncated/test_open_sources_readable.py
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,12 @@ import pyarrow as pa
 
 from lapwing.engines.csv_files import is_utf8
 from lapwing.engines.dialect import SqlDialect
-from lapwing.engines.dialects import DuckDbDialect
+from lapwing.engines.dialects import DuckDbDialect, PostgresDialect, SparkDialect
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.engines.engine import Engine, EngineFailed, EngineLimits
+from lapwing.engines.engine import Engine, EngineFailed, EngineLimits, undo_on_failure
 from lapwing.errors import Unavailable
+from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.policy import Policy, Source, Table
-from lapwing.sql.relation import RANK, UNIT
 from lapwing.sql.source_location import files_in
 from lapwing.sql.truncated.truncated_table import TruncatedTable
 
@@ -69,20 +70,15 @@ def open_sources(
         databases, writable=writable, limits=limits_of(policy, threads),
         encodings=encodings_of({**{source.location: source for source in sources}, **more}),
     )  # fmt: skip
-    try:
-        return OpenedSources(
-            engine,
-            {
-                table.name: engine.relation_of(
-                    source.form, names.get(source.location, source.location), source.table, source.csv
-                )
-                for table, source in zip(tables, sources, strict=True)
-            },
-            {path: engine.relation_of(one.form, path, csv=one.csv) for path, one in more.items()},
-        )
-    except BaseException:
-        engine.close()
-        raise
+    with undo_on_failure(engine.close):
+        relations = {
+            table.name: engine.relation_of(
+                source.form, names.get(source.location, source.location), source.table, source.csv
+            )
+            for table, source in zip(tables, sources, strict=True)
+        }
+        single = {path: engine.relation_of(one.form, path, csv=one.csv) for path, one in more.items()}
+        return OpenedSources(engine, relations, single)
 
 
 def encodings_of(sources: Mapping[str, Source]) -> dict[str, str]:
@@ -102,18 +98,14 @@ def open_server(tables: Sequence[Table], limits: EngineLimits, *, writes: bool) 
         from lapwing.engines.postgres import PostgresEngine  # noqa: PLC0415 (an extra)
 
         engine = PostgresEngine(source.location, writable=writes, limits=limits)
-        return OpenedSources(
-            engine, {table.name: engine.relation_of(table.source.table) for table in tables}
-        )
+        relations = {table.name: engine.relation_of(table.source.table) for table in tables}
+        return OpenedSources(engine, relations)
     from lapwing.engines.spark import SparkEngine  # noqa: PLC0415 (an extra)
 
     spark = SparkEngine(source.location, writable=writes, limits=limits)
-    try:
+    with undo_on_failure(spark.close):
         named = {table.name: spark.relation_of(table.source.form, table.source.table) for table in tables}
-    except BaseException:
-        spark.close()
-        raise
-    return OpenedSources(spark, named)
+        return OpenedSources(spark, named)
 
 
 def stream_ids(engine: Engine, statement: str) -> Iterator[Any]:
@@ -128,16 +120,23 @@ def stream_ids(engine: Engine, statement: str) -> Iterator[Any]:
 
 def dialect_of(policy: Policy) -> SqlDialect:
     """Return the SQL dialect of the engine that holds the private tables. Nothing is opened."""
-    engine = private_tables(policy)[0].source.engine
-    if engine == "postgres":
-        from lapwing.engines.dialects import PostgresDialect  # noqa: PLC0415 (an extra)
+    dialects = {"postgres": PostgresDialect, "spark": SparkDialect}
+    return dialects.get(private_tables(policy)[0].source.engine, DuckDbDialect)()
 
-        return PostgresDialect()
-    if engine == "spark":
-        from lapwing.engines.dialects import SparkDialect  # noqa: PLC0415 (an extra)
 
-        return SparkDialect()
-    return DuckDbDialect()
+def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
+    """Read all public tables of a policy. Columns get the names that the policy gives them."""
+    found = {}
+    for table in (table for table in policy.tables.values() if table.is_public):
+        opened = open_sources(policy, [table])
+        with closing(opened.engine):
+            rows = opened.engine.run(f"SELECT * FROM {opened.relations[table.name]}")  # noqa: S608
+        names = {column.source.lower(): column.name for column in table.columns.values() if column.source}
+        rows = rows.rename_columns([names.get(name.lower(), name) for name in rows.column_names])
+        kinds = {name: column.kind for name, column in table.columns.items()}
+        csv = table.source.csv if table.source.form == "csv" else None
+        found[table.name] = PublicTable.of(table.name, rows, kinds, csv=csv)
+    return found
 
 
 WHAT = "a stored value cannot be read: a text that is not UTF-8, or a time beyond the engine's range"
@@ -146,12 +145,9 @@ WHAT = "a stored value cannot be read: a text that is not UTF-8, or a time beyon
 def require_readable(policy: Policy, *, threads: int | None = None) -> None:
     """Raise Unavailable, without saying where, unless all private tables can be read in time."""
     opened = open_sources(policy, threads=threads)
-    try:
-        if all(_is_readable(policy, table, opened) for table in private_tables(policy)):
-            return
-    finally:
-        opened.engine.close()
-    raise unreadable_error()
+    with closing(opened.engine):
+        if not all(_is_readable(policy, table, opened) for table in private_tables(policy)):
+            raise unreadable_error()
 
 
 def unreadable_error() -> Unavailable:
@@ -179,16 +175,12 @@ def tables_not_utf8(policy: Policy) -> list[str]:
 def first_unreadable(policy: Policy, *, threads: int | None = None) -> Unavailable | None:
     """Return an error that names the first unreadable column, or None. For the curator only."""
     opened = open_sources(policy, threads=threads)
-    try:
-        failed = (place for place, part in _parts(policy) if not _is_readable(policy, part, opened))
-        place = next(failed, None)
-    finally:
-        opened.engine.close()
-    if place is None:
-        return None
-    return Unavailable(
-        f"{place}: {WHAT}. Repair the source, or leave the column out of the policy. The last copy is kept"
-    )
+    with closing(opened.engine):
+        for place, part in _parts(policy):
+            if not _is_readable(policy, part, opened):
+                advice = "Repair the source, or leave the column out of the policy. The last copy is kept"
+                return Unavailable(f"{place}: {WHAT}. {advice}")
+    return None
 
 
 def _parts(policy: Policy) -> Iterator[tuple[str, Table]]:
@@ -202,11 +194,10 @@ def _parts(policy: Policy) -> Iterator[tuple[str, Table]]:
 
 
 def _is_readable(policy: Policy, table: Table, opened: OpenedSources) -> bool:
-    """Return whether all rows of a table can be read: the greatest rank depends on all of them."""
+    """Return whether all rows of a table can be read."""
     rows = TruncatedTable(replace(policy, blocks=None), table, opened.engine, bytes(32), opened.relations)
-    sql = f"SELECT max({UNIT}) AS u, max({RANK}) AS r FROM ({rows.ranked(rows.codes())}) AS b"  # noqa: S608
     try:
-        opened.engine.run(sql, timeout=policy.timeout)
+        opened.engine.run(rows.last(), timeout=policy.timeout)
     except EngineFailed:
         return False
     return True

@@ -24,12 +24,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
 from lapwing.core.noise import random_bytes
-from lapwing.engines.engine import Engine, EngineFailed, ReportProgress
+from lapwing.engines.engine import Engine, EngineFailed, ReportProgress, undo_on_failure
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger import Ledger, data_sets
 from lapwing.ledger.unit_ids import Ids
@@ -96,13 +97,10 @@ def lost_arrivals(policy: Policy) -> Unavailable:
     )
 
 
-def require_all_arrivals(
-    policy: Policy,
-    people: LedgerPeople | None,
-    engine: Engine,
-    relation: str | None,
+def _require_all_arrivals(
+    policy: Policy, people: LedgerPeople | None, engine: Engine, relation: str | None,
     before: PreparedCopy | None,
-) -> None:
+) -> None:  # fmt: skip
     """Raise Unavailable unless all people that the ledger knows have a block in the last copy.
 
     `relation` is the FROM item of its arrivals; None if there is none.
@@ -112,14 +110,11 @@ def require_all_arrivals(
         raise BadParameter("dataset.ids", why)
     if people is None:
         return
-    if relation is None or before is None:
-        raise lost_arrivals(policy)
-    if before.follows is not None and before.follows < people.version - 1:
-        raise lost_arrivals(policy)
-    try:
-        has_everybody = people.has_everybody(_ids(engine, relation, before))
-    except EngineFailed:
-        raise lost_arrivals(policy) from None
+    has_everybody = False
+    with suppress(EngineFailed):
+        if relation is not None and before is not None:
+            is_older = before.follows is not None and before.follows < people.version - 1
+            has_everybody = not is_older and people.has_everybody(_ids(engine, relation, before))
     if not has_everybody:
         raise lost_arrivals(policy)
 
@@ -137,6 +132,7 @@ def _ids(engine: Engine, relation: str, copy: PreparedCopy) -> Iterator[Any]:
 
 
 _NEW = "lapwing_new"  # the temporary table of new rows
+NewFiles = dict[str, tuple[Source, list[str]]]  # the source and the new files of each table
 
 
 def prepare(
@@ -199,16 +195,11 @@ def has_readable_copy(policy: Policy, key: bytes) -> bool:
     if found is None or found.engine != "duckdb":
         return False
     tables = [*found.types, *([ARRIVALS] * found.has_arrivals)]
-    try:
-        engine = found.open()
-        try:
-            for relation in found.relations(engine, tables).values():
-                engine.run(f"SELECT bit_xor(hash(t)) FROM {relation} AS t")  # noqa: S608
-        finally:
-            engine.close()
-    except EngineFailed:
-        return False
-    return True
+    with suppress(EngineFailed), closing(found.open()) as engine:
+        for relation in found.relations(engine, tables).values():
+            engine.run(f"SELECT bit_xor(hash(t)) FROM {relation} AS t")  # noqa: S608
+        return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +219,6 @@ class _Preparation:
     def table(self, table: Table, opened: OpenedSources, arrivals: str = "") -> TruncatedTable:
         """Return the truncated table over opened sources."""
         return TruncatedTable(self.policy, table, opened.engine, self.key, opened.relations, arrivals)
-
-    def copy(
-        self, place: str, engine: str, types: dict[str, dict[str, str]], *, whole: bool
-    ) -> PreparedCopy:
-        """Return the description of the copy that is made."""
-        follows = 0 if self.people is None else self.people.version
-        return PreparedCopy(
-            prepared_folder(self.policy), self.version, self.digest, place, engine, whole,
-            has_blocks_by_arrival(self.policy), self.files, types, follows, self.policy.folds_ids,
-        )  # fmt: skip
 
 
 def _prepare_duckdb(
@@ -261,12 +242,10 @@ def _prepare_duckdb(
         if work.people is not None and by_arrival and old is not None and not _opens(before):
             raise lost_arrivals(work.policy) from None
         raise
-    try:
+    with closing(opened.engine):
         has_arrivals = before is not None and old is not None and before.has_arrivals
         relation = f"before.{ARRIVALS}" if has_arrivals else None
         made = _copied(work, opened, before, name, relation, news=news)
-    finally:
-        opened.engine.close()
     os.chmod(folder / name, 0o600)
     sync_to_disk(folder / name)
     return made, lambda: None
@@ -274,38 +253,32 @@ def _prepare_duckdb(
 
 def _opens(copy: PreparedCopy | None) -> bool:
     """Return whether a copy can be opened: if not, the copy failed and not the source."""
-    try:
+    with suppress(EngineFailed):
         if copy is not None:
             copy.open().close()
-    except EngineFailed:
-        return False
-    return True
+        return True
+    return False
 
 
 def _steps(report: ReportProgress, n: int, of: int) -> ReportProgress:
     return lambda share: report((n + share) / of * 0.99)  # the rest is writing to disk
 
 
-def _new_files(work: _Preparation, before: PreparedCopy) -> dict[str, tuple[Source, list[str]]] | None:
+def _new_files(work: _Preparation, before: PreparedCopy) -> NewFiles | None:
     """Return the source and the new files of each table; None if anything else has changed."""
     if before.digest != work.digest or not has_current_units(work.policy, before):
         return None
     found = {}
     for table in private_tables(work.policy):
         known, now = set(before.files[table.name]), work.files[table.name]
-        form = table.source.form
-        if not known <= set(now) or (form not in FILES and known != set(now)):
+        if not known <= set(now) or (table.source.form not in FILES and known != set(now)):
             return None
         found[table.name] = (table.source, [file[0] for file in now if file not in known])
     return found
 
 
 def _can_extend(
-    table: Table,
-    opened: OpenedSources,
-    before: PreparedCopy,
-    made: PreparedCopy,
-    news: dict[str, tuple[Source, list[str]]],
+    table: Table, opened: OpenedSources, before: PreparedCopy, made: PreparedCopy, news: NewFiles
 ) -> bool:
     """Return whether the old rows would get the same codes and units if all rows were read again."""
     assert table.unit is not None
@@ -327,10 +300,7 @@ def _extended(table: TruncatedTable, opened: OpenedSources, paths: list[str]) ->
     engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS {new}")
     touched = f"(SELECT {UNIT} FROM {_NEW})"  # noqa: S608
     listed = ", ".join(names)
-    codes = (
-        f"SELECT {listed} FROM {old} WHERE {UNIT} IN {touched}"  # noqa: S608
-        f" UNION ALL SELECT {listed} FROM {_NEW}"
-    )
+    codes = f"SELECT {listed} FROM {old} WHERE {UNIT} IN {touched} UNION ALL SELECT {listed} FROM {_NEW}"  # noqa: S608
     kept = f"SELECT {', '.join(table.stored)} FROM {old} WHERE {UNIT} NOT IN {touched}"  # noqa: S608
     return f"SELECT * FROM ({kept} UNION ALL {table.ranked(codes)}) AS b"  # noqa: S608
 
@@ -348,10 +318,8 @@ def _arrivals(
     tables = [work.table(table, opened) for table in private_tables(work.policy)]
     day = (work.today - date(1970, 1, 1)).days
     period = dialect.stored(str(period_of(work.policy.blocks.every, day)), 0, 1 << 30)
-    units = " UNION ".join(
-        f"SELECT DISTINCT {UNIT} FROM ({table.codes()}) AS c"  # noqa: S608
-        for table in tables
-    )
+    each = [f"SELECT DISTINCT {UNIT} FROM ({table.codes()}) AS c" for table in tables]  # noqa: S608
+    units = " UNION ".join(each)
     if last is None:
         return f"SELECT {UNIT}, {period} AS {BLOCK}, {now} AS {FOLDED} FROM ({units}) AS n"  # noqa: S608
     relation, before = last
@@ -390,18 +358,16 @@ def _prepare_server(
     """
     opened = open_sources(work.policy, writes=True)
     engine = opened.engine
-    try:
+    with undo_on_failure(engine.close):
         place = f"copy-{work.version}"
         if engine.name == "postgres":
             place = _schema(work.policy, before)
             engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.dialect.name(place)}")
         relation = None
         if before is not None and before.has_arrivals and before.engine == engine.name:
-            relation = _last_arrivals(engine, before)
+            with suppress(EngineFailed):  # the folder is gone
+                relation = before.relations(engine, [ARRIVALS])[ARRIVALS]
         made = _copied(work, opened, before, place, relation)
-    except BaseException:
-        engine.close()
-        raise
 
     def end() -> None:
         if before is not None and before.engine == "postgres" == engine.name:
@@ -414,16 +380,20 @@ def _prepare_server(
 
 def _copied(
     work: _Preparation, opened: OpenedSources, before: PreparedCopy | None, place: str,
-    last_arrivals: str | None, *, news: dict[str, tuple[Source, list[str]]] | None = None,
+    last_arrivals: str | None, *, news: NewFiles | None = None,
 ) -> PreparedCopy:  # fmt: skip
     """Write all tables of the copy. `news` are the new files, if old rows can be kept."""
     engine, tables = opened.engine, private_tables(work.policy)
     types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
     whole = work.table(tables[0], opened).ids.whole
-    made = work.copy(place, engine.name, types, whole=whole)
+    follows = 0 if work.people is None else work.people.version
+    made = PreparedCopy(
+        prepared_folder(work.policy), work.version, work.digest, place, engine.name, whole,
+        has_blocks_by_arrival(work.policy), work.files, types, follows, work.policy.folds_ids,
+    )  # fmt: skip
     arrivals = ""
     if made.has_arrivals:
-        require_all_arrivals(work.policy, work.people, engine, last_arrivals, before)
+        _require_all_arrivals(work.policy, work.people, engine, last_arrivals, before)
         last = None if last_arrivals is None or before is None else (last_arrivals, before)
         rows = _arrivals(work, opened, last, whole=whole)
         arrivals = _stored(made, engine, ARRIVALS, rows, lambda _: None)
@@ -435,13 +405,6 @@ def _copied(
             rows = table.ranked(table.codes())
         _stored(made, engine, one.name, rows, _steps(work.report, n, len(tables)))
     return made
-
-
-def _last_arrivals(engine: Engine, before: PreparedCopy) -> str | None:
-    try:
-        return before.relations(engine, [ARRIVALS])[ARRIVALS]
-    except EngineFailed:  # the folder is gone
-        return None
 
 
 def _schema(policy: Policy, before: PreparedCopy | None) -> str:
@@ -478,8 +441,8 @@ def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
     """
     tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
     opened = open_sources(policy) if copy is None else OpenedSources(open_copy(policy, copy), {})
-    engine, relations = opened.engine, opened.relations
-    try:
+    relations = opened.relations
+    with closing(opened.engine) as engine:
         if copy is not None:
             types, rows = copy.types, copy.relations(engine, [table.name for table in tables])
         else:
@@ -491,5 +454,3 @@ def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
         first = f" WHERE {RANK} = 1" if copy is not None else ""
         for relation in rows.values():
             yield from stream_ids(engine, f"SELECT DISTINCT {unit} AS u FROM {relation}{first}")  # noqa: S608
-    finally:
-        engine.close()

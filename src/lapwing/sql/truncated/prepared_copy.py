@@ -38,9 +38,8 @@ MANIFEST = "manifest.json"
 LONGEST_IN_SERVER = 50  # bytes of a table's name, of PostgreSQL's 63: a version follows
 SETTLED = 20_000_000  # ns: the clocks of file systems have steps of up to 10 ms
 Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
-Identities = tuple[
-    tuple[str, int, int, int, int], ...
-]  # path, inode, size, times of change: of rows, of all
+# Path, inode, size, times of change: of rows, of all
+Identities = tuple[tuple[str, int, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +88,14 @@ class PreparedCopy:
         """
         return DuckDbEngine.open(databases={"prepared": self.file}, limits=limits)
 
-    def scans(self, engine: Engine) -> dict[str, str]:
-        """Return FROM items of the truncated tables, for `render`."""
-        return self.relations(engine, self.types)
-
     def relations(self, engine: Engine, tables: Iterable[str]) -> dict[str, str]:
-        """Return FROM items of the given tables of the copy."""
+        """Return FROM items of the given tables of the copy. The truncated tables are those of `types`."""
         name = engine.dialect.name
         if self.engine == "duckdb":
             return {table: f"prepared.main.{name(table)}" for table in tables}
         if self.engine == "spark":
             spark: Any = engine
-            path = self.folder / self.place
-            return {table: spark.relation_of("spark-parquet", str(path / table)) for table in tables}
+            return {table: spark.relation_of("spark-parquet", str(self.file / table)) for table in tables}
         return {table: f"{name(self.place)}.{name(self._in_server(table))}" for table in tables}
 
     def _in_server(self, table: str) -> str:
@@ -123,9 +117,8 @@ class PreparedCopy:
     def remove_others(self) -> None:
         """Remove the copies of other versions. Readers that have one open can read it to the end."""
         for path in self.folder.iterdir():
-            if re.fullmatch(r"copy-\d+(\.duckdb(\.wal)?)?", path.name) and not path.name.startswith(
-                self.place
-            ):
+            is_copy = re.fullmatch(r"copy-\d+(\.duckdb(\.wal)?)?", path.name)
+            if is_copy and not path.name.startswith(self.place):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
@@ -162,11 +155,13 @@ def last_copy(policy: Policy) -> PreparedCopy | None:
         return None
     except ValueError:
         raise Unavailable(f"{folder / MANIFEST} is damaged. Restore it from a backup") from None
-    files = {
-        name: tuple((path, size, time) for path, size, time in rows)
-        for name, rows in found.pop("files").items()
-    }
-    return PreparedCopy(folder=folder, files=files, seen=read_identities(found.pop("seen", None)), **found)
+    files, seen = read_files(found.pop("files")), read_identities(found.pop("seen", None))
+    return PreparedCopy(folder=folder, files=files, seen=seen, **found)
+
+
+def read_files(found: Any) -> dict[str, Files]:
+    """Return the result of `files_of` from JSON."""
+    return {name: tuple((path, size, time) for path, size, time in rows) for name, rows in found.items()}
 
 
 def read_identities(found: Any) -> dict[str, Identities] | None:
@@ -193,11 +188,8 @@ def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
     found = last_copy(policy)
     if found is None or found.digest != copy_digest(policy, key) or files_of(policy) != found.files:
         return None
-    if not has_current_units(policy, found):
-        return None
-    if found.engine != "postgres" and not found.file.exists():
-        return None
-    return found
+    is_there = found.engine == "postgres" or found.file.exists()
+    return found if has_current_units(policy, found) and is_there else None
 
 
 def files_of(policy: Policy) -> dict[str, Files]:

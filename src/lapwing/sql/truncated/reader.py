@@ -27,14 +27,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lapwing.engines.engine import Engine, EngineFailed
+from lapwing.engines.engine import Engine, EngineFailed, undo_on_failure
 from lapwing.errors import BadParameter
 from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.noising import CodeCounts, ExactGrouping, KeyTuple, has_declared_keys, number_of_groups
 from lapwing.sql.policy import Policy
-from lapwing.sql.relation import Relation, Scan, public_scans_of, scans_of
+from lapwing.sql.relation import Relation, public_scans_of, scans_of
 from lapwing.sql.truncated.open_sources import dialect_of, open_sources, private_tables
 from lapwing.sql.truncated.prepared_copy import current_copy, files_of, last_copy, open_copy
 from lapwing.sql.truncated.render import (
@@ -66,10 +66,8 @@ def lay_out(
     keys = _keys(sums, count)
     values = _combined(query, sums, len(keys), np.arange(len(keys)))
     places = {key: place for place, key in enumerate(keys)}
-    counted = []
-    for table in spectra:
-        cells = [places.get(key, -1) for key in _keys(table, count)]
-        counted.append(_counted(table, np.array(cells, dtype=np.int64)))
+    cells = [[places.get(key, -1) for key in _keys(table, count)] for table in spectra]
+    counted = [_counted(table, np.array(own, np.int64)) for table, own in zip(spectra, cells, strict=True)]
     return ExactGrouping(values, tuple(counted), keys, _whole(sums.column("units")))
 
 
@@ -119,9 +117,7 @@ def _combined(query: BoundQuery, table: pa.Table, groups: int, places: Ints) -> 
             total = total + factor * columns[place].astype(kind)
         column[places[inside]] = total[inside]
         values.append(column)
-    if not values:
-        return np.zeros((groups, 0), dtype=np.int64)
-    return np.stack(values, axis=1)
+    return np.stack(values, axis=1) if values else np.zeros((groups, 0), dtype=np.int64)
 
 
 def _size(column: NDArray[Any]) -> int:
@@ -151,9 +147,8 @@ def _keys(table: pa.Table, count: int) -> list[KeyTuple]:
 
 def _counted(table: pa.Table, cells: Ints) -> CodeCounts:
     inside = cells >= 0
-    return CodeCounts(
-        cells[inside], _whole(table.column("code"))[inside], _whole(table.column("n"))[inside]
-    )
+    codes, counts = (_whole(table.column(name))[inside] for name in ("code", "n"))
+    return CodeCounts(cells[inside], codes, counts)
 
 
 UNPLANNED = (
@@ -185,7 +180,7 @@ class Reader:
         copy = None if from_source else current_copy(policy, key)
         if copy is not None:
             engine = open_copy(policy, copy, threads=threads)
-            return cls(policy, engine, copy.scans(engine), {}, public)
+            return cls(policy, engine, copy.relations(engine, copy.types), {}, public)
         if not all(files_of(policy).values()) and last_copy(policy) is not None:
             # New units could be read that the ledger does not know.
             raise BadParameter(
@@ -194,15 +189,12 @@ class Reader:
                 "`lapwing prepare`. where_first, beyond, bounds and check need the source itself",
             )
         opened = open_sources(policy, threads=threads)
-        try:
+        with undo_on_failure(opened.engine.close):
             sources = {
                 table.name: TruncatedTable(policy, table, opened.engine, key, opened.relations)
                 for table in private_tables(policy)
             }
             views = {name: table.ranked(table.codes()) for name, table in sources.items()}
-        except BaseException:
-            opened.engine.close()
-            raise
         names = {table: opened.engine.dialect.name(truncated_name(table)) for table in views}
         return cls(policy, opened.engine, names, views, public, sources)
 
@@ -270,14 +262,13 @@ class Reader:
 
     def _own(self, relation: Relation) -> dict[str, str]:
         """Return the truncated tables of one query alone: those whose WHERE comes before truncation."""
-        return dict(self._of_its_own(scan) for scan in scans_of(relation) if scan.where is not None)
-
-    def _of_its_own(self, scan: Scan) -> tuple[str, str]:
-        truncated = self.sources[scan.table]  # never a copy: it has too few rows
-        if scan.rows > truncated.table.rows_per_unit:  # rows beyond the bound are counted
-            truncated = replace(truncated, table=replace(truncated.table, rows_per_unit=scan.rows))
-        where = render_where(scan, "z", self.engine.dialect)
-        return scan_name(scan), truncated.ranked(truncated.codes(), where)
+        found = {}
+        for scan in (scan for scan in scans_of(relation) if scan.where is not None):
+            own = self.sources[scan.table]  # never a copy: it has too few rows
+            if scan.rows > own.table.rows_per_unit:  # rows beyond the bound are counted
+                own = replace(own, table=replace(own.table, rows_per_unit=scan.rows))
+            found[scan_name(scan)] = own.ranked(own.codes(), render_where(scan, "z", self.engine.dialect))
+        return found
 
     def _whole(self, statement: str, own: Mapping[str, str]) -> str:
         """Return a statement with the views that it reads."""

@@ -25,6 +25,7 @@ from lapwing.sql.truncated.prepared_copy import (
     identities_of,
     last_copy,
     prepared_folder,
+    read_files,
     read_identities,
 )
 from lapwing.storage.private_file import replaced_private_file
@@ -49,8 +50,7 @@ def last_registration(policy: Policy) -> RegisteredVersion | None:
     """Return the last registration, or None if there is none that can be read."""
     found = _read_json(policy, FILE)
     try:
-        files = {name: tuple((p, s, t) for p, s, t in rows) for name, rows in found["files"].items()}
-        seen = read_identities(found.get("seen"))
+        files, seen = read_files(found["files"]), read_identities(found.get("seen"))
         return RegisteredVersion(found["version"], files, found["people"], found["copy"], seen)
     except (ValueError, KeyError, TypeError):
         return None
@@ -67,23 +67,14 @@ def _read_json(policy: Policy, name: str) -> Any:
 def unit_locations(policy: Policy) -> dict[str, list[str]]:
     """Return the columns that hold the units of each private table, and how they are read."""
     return {
-        table.name: [
-            table.source.place,
-            table.unit.in_source,
-            table.unit.through,
-            table.unit.key,
-            *table.source.reading,
-        ]
+        table.name: [table.source.place, unit.in_source, unit.through, unit.key, *table.source.reading]
         for table in private_tables(policy)
-        if table.unit is not None
+        if (unit := table.unit) is not None
     }
 
 
 def save_registration(
-    policy: Policy,
-    version: int,
-    files: Mapping[str, Files],
-    seen: Mapping[str, Identities] | None = None,
+    policy: Policy, version: int, files: Mapping[str, Files], seen: Mapping[str, Identities] | None = None
 ) -> None:
     """Note a registration, atomically and durably."""
     noted = replace(_now(policy, version, files), seen=seen)
@@ -96,18 +87,13 @@ def is_untouched(policy: Policy, version: int) -> bool:
     Contents are not compared: only that the curator wrote, and when.
     """
     found = last_registration(policy)
-    return (
-        found is not None
-        and found.seen is not None
-        and found.seen == identities_of(policy)
-        and is_current(policy, version)
-    )
+    seen = None if found is None else found.seen
+    return seen is not None and seen == identities_of(policy) and is_current(policy, version)
 
 
 def is_current(policy: Policy, version: int) -> bool:
     """Return whether the source is the registered one, as far as its files show."""
-    found = last_registration(policy)
-    return found == _now(policy, version, files_of(policy))
+    return last_registration(policy) == _now(policy, version, files_of(policy))
 
 
 def is_behind(policy: Policy, version: int) -> bool:
@@ -129,9 +115,8 @@ def cleared_holds(policy: Policy) -> set[int]:
 def clear_holds(policy: Policy, *positions: int) -> None:
     """Clear failed queries, so that they no longer hold their analysts."""
     with exclusive_lock(prepared_folder(policy)):  # else one of two changes at the same time could be lost
-        replace_file(
-            prepared_folder(policy) / LOOKED, json.dumps(sorted(cleared_holds(policy) | {*positions}))
-        )
+        cleared = sorted(cleared_holds(policy) | {*positions})
+        replace_file(prepared_folder(policy) / LOOKED, json.dumps(cleared))
 
 
 def was_read(policy: Policy, version: int, digest: str) -> bool:

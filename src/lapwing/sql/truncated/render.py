@@ -19,7 +19,7 @@ from itertools import count
 
 from lapwing.engines.dialect import SqlDialect
 from lapwing.sql.binding.refusal import Refused
-from lapwing.sql.bound_query import BoundQuery, Sum
+from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.expression import (
     Apply,
     Constant,
@@ -133,7 +133,8 @@ def render_where(scan: Scan, alias: str, dialect: SqlDialect) -> str:
     """Return the WHERE of a scan as a condition on coded rows under an alias."""
     assert scan.where is not None
     columns = {name: f"{alias}.{dialect.name(name)}" for name, _ in scan.columns}
-    return _Renderer({}, dialect, by_row=False).condition(scan.where, columns, f"{alias}.{UNIT}")
+    writer = ExpressionWriter(dialect, {**columns, UNIT: f"{alias}.{UNIT}"})
+    return " AND ".join(writer.plain(part) for part in conjuncts(scan.where))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +164,12 @@ class _Renderer:
         wanted = [one.expression for one in query.sums if one.expression is not None]
         select, writer, items = self._grouped(query, keys, wanted)
         alone = not self.by_row and _is_one_row_each(query.source)
+        units = "count(*)" if alone else f"count(DISTINCT {select.unit})"
         for n, one in enumerate(query.sums):
-            items.append(f"{self._sum(one, writer, select.unit, alone=alone)} AS s{n}")
+            sql = units if one.function == "units" else self._sum(one.function, one.expression, writer)
+            items.append(f"{sql} AS s{n}")
         if any(query.keys[key].codes is None for key in keys):
-            items.append(f"{self._sum(Sum('units'), writer, select.unit, alone=alone)} AS units")
+            items.append(f"{units} AS units")
         return f"SELECT {', '.join(items)}{select.tail}{_group_by(len(keys))}"
 
     def spectrum(self, query: BoundQuery, keys: Sequence[int], expression: Expression) -> str:
@@ -191,24 +194,16 @@ class _Renderer:
         items = [f"{writer.code(expression)} AS k{n}" for n, expression in enumerate(grouped)]
         return select, writer, items
 
-    def _sum(self, one: Sum, writer: ExpressionWriter, unit: str, *, alone: bool) -> str:
-        match one:
-            case Sum("rows"):
-                return "count(*)"
-            case Sum("units"):
-                return "count(*)" if alone else f"count(DISTINCT {unit})"
-            case Sum(function, expression):
-                assert expression is not None
-                return self._aggregate(function, expression, writer)
-
-    def _aggregate(self, function: str, expression: Expression, writer: ExpressionWriter) -> str:
+    def _sum(self, function: str, argument: Expression | None, writer: ExpressionWriter) -> str:
+        if argument is None:
+            assert function == "rows", function
+            return "count(*)"
         if function == "sum":
-            sql = writer.code(expression)
-            return self.dialect.total(sql, reach_of(expression.kind))
+            return self.dialect.total(writer.code(argument), reach_of(argument.kind))
         if function == "count":
-            return f"count({writer.plain(expression)})"
+            return f"count({writer.plain(argument)})"
         assert function == "distinct", function
-        return f"count(DISTINCT {writer.compared(expression)})"
+        return f"count(DISTINCT {writer.compared(argument)})"
 
     def _select(self, relation: Relation, names: frozenset[str]) -> _Select:  # noqa: PLR0911
         """Return the relation with at least the named columns."""
@@ -230,10 +225,6 @@ class _Renderer:
                 return self._union(sources, [name for name, _ in relation.columns if name in names])
             case PerUnit():
                 return self._per_unit(relation, names)
-
-    def condition(self, predicate: Expression, columns: Mapping[str, str], unit: str) -> str:
-        writer = self._writer(_Select("", dict(columns), unit))
-        return " AND ".join(writer.plain(part) for part in conjuncts(predicate))
 
     def _writer(self, select: _Select) -> ExpressionWriter:
         return ExpressionWriter(self.dialect, {**select.columns, UNIT: select.unit})
@@ -290,9 +281,8 @@ class _Renderer:
         select = self._select(relation, names)
         if isinstance(relation, PublicScan):
             return select
-        return self._nested(
-            replace(select, columns={n: c for n, c in select.columns.items() if n in names})
-        )
+        columns = {name: sql for name, sql in select.columns.items() if name in names}
+        return self._nested(replace(select, columns=columns))
 
     def _join(self, join: Join, names: frozenset[str]) -> _Select:
         names |= {name for pair in join.on for name in pair}
@@ -316,16 +306,12 @@ class _Renderer:
     def _union(self, sources: Sequence[Relation], names: Sequence[str]) -> _Select:
         """Return UNION ALL. Columns are matched by position, and named as in the first relation."""
         places = [n for n, (name, _) in enumerate(sources[0].columns) if name in names]
-        parts = []
-        first = None
+        selects = []
         for source in sources:
             wanted = [source.columns[place][0] for place in places]
             select = self._select(source, frozenset(wanted))
-            select = replace(select, columns={name: select.columns[name] for name in wanted})
-            parts.append(self._flat(select))
-            first = first or select
-        assert first is not None
-        return self._wrapped(parts, first)
+            selects.append(replace(select, columns={name: select.columns[name] for name in wanted}))
+        return self._wrapped([self._flat(select) for select in selects], selects[0])
 
     def _per_unit(self, per: PerUnit, names: frozenset[str]) -> _Select:
         keys = [expression for _, expression in per.keys]
@@ -344,16 +330,14 @@ class _Renderer:
     def _of_unit(
         self, function: str, argument: Expression | None, kind: Kind, writer: ExpressionWriter
     ) -> str:
-        if function == "rows":
-            return "count(*)"
-        assert argument is not None
-        if function in ("min", "max"):
+        if argument is not None and function in ("min", "max"):
             extreme = f"{function}({writer.code(argument)})"
             return f"({extreme} = 1)" if isinstance(argument.kind, Truth) else extreme
-        if function != "sum":
-            return self._aggregate(function, argument, writer)
+        sql = self._sum(function, argument, writer)
+        if argument is None or function != "sum":
+            return sql
         # In few bytes again, so that summing it is fast. The sum of no values is NULL.
-        total = self.dialect.whole(self._aggregate(function, argument, writer), reach_of(kind))
+        total = self.dialect.whole(sql, reach_of(kind))
         return f"CASE WHEN count({writer.plain(argument)}) > 0 THEN {total} END"
 
 

@@ -144,11 +144,8 @@ class ExpressionWriter:
             return SqlText(f"({left} {_ARITHMETIC[call.op]} {right})", _width(reach))
         if call.op in _COMPARISONS:
             return SqlText(f"({self.compared(args[0])} {_COMPARISONS[call.op]} {self.compared(args[1])})")
-        if call.op in _WHOLE:
-            return _WHOLE[call.op](self, call)
-        if call.op in _TEXT:
-            return SqlText(_TEXT[call.op](self, call))
-        return SqlText(_ANY[call.op](self, call))
+        found = _OPERATIONS[call.op](self, call)
+        return SqlText(found) if isinstance(found, str) else found
 
     def _whole(self, expression: Expression, reach: int) -> str:
         """Return a whole number in the width that computing with numbers of this size takes."""
@@ -166,45 +163,35 @@ class ExpressionWriter:
         reach = reach_of(call.args[0].kind)
         return SqlText(f"abs({self._whole(call.args[0], reach)})", _width(reach))
 
-    def _floor_divide(self, call: Apply) -> SqlText:
+    def _floor_divide(self, call: Apply) -> str:
         by, (arg,) = _number(call), call.args
         # The dialect may add the divisor on the way.
-        return SqlText(self.dialect.floor_divide(self._whole(arg, reach_of(arg.kind) + by), by))
+        return self.dialect.floor_divide(self._whole(arg, reach_of(arg.kind) + by), by)
 
-    def _modulo(self, call: Apply) -> SqlText:
+    def _modulo(self, call: Apply) -> str:
         by, (arg,) = _number(call), call.args
-        return SqlText(self.dialect.modulo(self._whole(arg, reach_of(arg.kind) + 2 * by), by))
+        return self.dialect.modulo(self._whole(arg, reach_of(arg.kind) + 2 * by), by)
 
-    def _quotient(self, call: Apply) -> SqlText:
+    def _quotient(self, call: Apply) -> str:
         by, (top, bottom) = _number(call), call.args
         reach = reach_of(top.kind) * by + reach_of(bottom.kind)
         upper = self._whole(top, reach) if by == 1 else f"({self._whole(top, reach)} * {by})"
-        return SqlText(self.dialect.quotient(upper, self._whole(bottom, reach)))
+        return self.dialect.quotient(upper, self._whole(bottom, reach))
 
     def _extreme(self, call: Apply) -> SqlText:
         reach = max(reach_of(arg.kind) for arg in call.args)
         spelled = self.dialect.least if call.op is Op.LEAST else self.dialect.greatest
         return SqlText(spelled([self._whole(arg, reach) for arg in call.args]), _width(reach))
 
-    def _from_truth(self, call: Apply) -> SqlText:
-        return SqlText(self.dialect.whole(self.plain(call.args[0]), 1), 2)
-
     def _in(self, call: Apply) -> str:
-        values = call.parameter
+        values, (arg,) = call.parameter, call.args
         assert isinstance(values, tuple)
-        (arg,) = call.args
-        sql = self.compared(arg)
-        if not values or isinstance(arg.kind, Text):
+        if not values:
+            return render_membership(self.compared(arg), ())
+        if isinstance(arg.kind, Text):
             texts = ", ".join(self.dialect.text(str(value)) for value in dict.fromkeys(values))
-            return f"({sql} IN ({texts}))" if values else render_membership(sql, ())
+            return f"({self.compared(arg)} IN ({texts}))"
         return render_membership(self.code(arg), [int(value) for value in values])
-
-    def _coalesce(self, call: Apply) -> str:
-        return f"coalesce({', '.join(map(self.plain, call.args))})"
-
-    def _null_if(self, call: Apply) -> str:
-        a, b = call.args
-        return f"NULLIF({self.compared(a)}, {self.compared(b)})"
 
     def _case(self, call: Apply) -> str:
         pairs = zip(call.args[:-1:2], call.args[1::2], strict=True)
@@ -220,9 +207,6 @@ class ExpressionWriter:
         assert isinstance(call.parameter, tuple)
         start, length = map(int, call.parameter)
         return self.dialect.substring(self.plain(call.args[0]), start, length)
-
-    def _like(self, call: Apply) -> str:
-        return self.dialect.like(self.compared(call.args[0]), str(call.parameter))
 
     def _months(self, call: Apply) -> str:
         (arg,) = call.args
@@ -253,9 +237,6 @@ class ExpressionWriter:
         sql = f"({sql} * {by})" if by > 1 else sql
         return f"({sql} + {literal(start)})" if start else sql
 
-    def _all(self, call: Apply, word: str) -> str:
-        return f"({f' {word} '.join(map(self.plain, call.args))})"
-
 
 def _width(reach: int) -> int:
     """Return the bytes of numbers of this size. Engines without types of two bytes use four."""
@@ -267,8 +248,8 @@ def _number(call: Apply) -> int:
     return call.parameter
 
 
-# A function for each operation.
-_WHOLE: dict[Op, Callable[[ExpressionWriter, Apply], SqlText]] = {
+# A function for each operation. Those of whole numbers also say how many bytes they computed in.
+_OPERATIONS: dict[Op, Callable[[ExpressionWriter, Apply], SqlText | str]] = {
     Op.SCALE: ExpressionWriter._scale,
     Op.ABS: ExpressionWriter._abs,
     Op.FLOOR_DIVIDE: ExpressionWriter._floor_divide,
@@ -276,9 +257,7 @@ _WHOLE: dict[Op, Callable[[ExpressionWriter, Apply], SqlText]] = {
     Op.QUOTIENT: ExpressionWriter._quotient,
     Op.LEAST: ExpressionWriter._extreme,
     Op.GREATEST: ExpressionWriter._extreme,
-    Op.FROM_TRUTH: ExpressionWriter._from_truth,
-}
-_TEXT: dict[Op, Callable[[ExpressionWriter, Apply], str]] = {
+    Op.FROM_TRUTH: lambda writer, call: SqlText(writer.dialect.whole(writer.plain(call.args[0]), 1), 2),
     Op.LOWER: lambda writer, call: writer.dialect.lower(writer.plain(call.args[0])),
     Op.UPPER: lambda writer, call: writer.dialect.upper(writer.plain(call.args[0])),
     Op.TRIM: lambda writer, call: writer.dialect.trim(writer.plain(call.args[0])),
@@ -286,19 +265,17 @@ _TEXT: dict[Op, Callable[[ExpressionWriter, Apply], str]] = {
     Op.CONCAT: lambda writer, call: writer.dialect.concat([writer.plain(arg) for arg in call.args]),
     Op.PARSE_WHOLE: lambda writer, call: writer.dialect.parse_whole(writer.plain(call.args[0])),
     Op.SUBSTRING: ExpressionWriter._substring,
-    Op.LIKE: ExpressionWriter._like,
+    Op.LIKE: lambda writer, call: writer.dialect.like(writer.compared(call.args[0]), str(call.parameter)),
     Op.DECODE: ExpressionWriter._decode,
-}
-_ANY: dict[Op, Callable[[ExpressionWriter, Apply], str]] = {
     Op.IN: ExpressionWriter._in,
-    Op.COALESCE: ExpressionWriter._coalesce,
-    Op.NULL_IF: ExpressionWriter._null_if,
+    Op.COALESCE: lambda writer, call: f"coalesce({', '.join(map(writer.plain, call.args))})",
+    Op.NULL_IF: lambda writer, call: f"NULLIF({', '.join(map(writer.compared, call.args))})",
     Op.CASE: ExpressionWriter._case,
     Op.IS_NULL: lambda writer, call: f"({writer.plain(call.args[0])} IS NULL)",
-    Op.AND: lambda writer, call: writer._all(call, "AND"),
-    Op.OR: lambda writer, call: writer._all(call, "OR"),
+    Op.AND: lambda writer, call: f"({' AND '.join(map(writer.plain, call.args))})",
+    Op.OR: lambda writer, call: f"({' OR '.join(map(writer.plain, call.args))})",
     Op.NOT: lambda writer, call: f"(NOT {writer.plain(call.args[0])})",
     Op.MONTHS: ExpressionWriter._months,
     Op.PART: ExpressionWriter._part,
 }
-WRITTEN = frozenset([*_ARITHMETIC, *_COMPARISONS, *_WHOLE, *_TEXT, *_ANY])
+WRITTEN = frozenset([*_ARITHMETIC, *_COMPARISONS, *_OPERATIONS])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.engine import Engine
@@ -44,23 +45,13 @@ FOLDED = "lapwing_folded"  # a column of arrivals: whether the unit is the folde
 HASH = "lapwing_hash"  # the hash of a declared primary key, which is not in the copy itself
 
 
-def coded(
-    policy: Policy, table: Table, engine: Engine, key: bytes, *,
-    relations: Mapping[str, str], arrivals: str = "",
-) -> str:  # fmt: skip
-    """Return a SELECT of the truncated rows over the source. It contains the key: never show it.
-
-    `relations` are FROM items, without an alias, of the private tables' sources, by the tables' names.
-    """
-    truncated = TruncatedTable(policy, table, engine, key, relations, arrivals)
-    return truncated.ranked(truncated.codes())
-
-
 @dataclass(frozen=True, slots=True)
 class TruncatedTable:
     """The coding and ranking of a table's rows.
 
-    `arrivals` is a FROM item of units and their blocks, or "".
+    `relations` are FROM items, without an alias, of the private tables' sources, by the tables' names.
+    `arrivals` is a FROM item of units and their blocks, or "". All statements contain the key: never show
+    them.
     """
 
     policy: Policy
@@ -102,15 +93,11 @@ class TruncatedTable:
         source = self._source(self.table, relation)
         unit, joined = ("0", "") if self.each_row else self._unit(source)
         known = "" if self.each_row or joined else f" WHERE {source.is_known(self._by.in_source)}"
-        raw = [f"{unit} AS {UNIT}"]
-        raw += [f"{source.raw(column)} AS {self._name(column)}" for column in self.columns]
-        done = [UNIT]
-        dialect = self.engine.dialect
-        done += [
-            f"{stored_code(dialect, column, self._name(column), strictly=self._slices_by(column))}"
-            f" AS {self._name(column)}"
-            for column in self.columns
-        ]
+        raw, done = [f"{unit} AS {UNIT}"], [UNIT]
+        for column in self.columns:
+            name, strictly = self._name(column), self._slices_by(column)
+            raw.append(f"{source.raw(column)} AS {name}")
+            done.append(f"{stored_code(self.engine.dialect, column, name, strictly=strictly)} AS {name}")
         terms: list[HashTerm] = []
         for n, name in enumerate(self.table.primary_key):
             value, term = source.key(name, f"/key {name}", f"lapwing_key{n}")
@@ -146,11 +133,8 @@ class TruncatedTable:
         if self.each_row:
             # Rows of one hash are numbered. The order of equal rows changes no result.
             window = f"row_number() OVER (PARTITION BY {h}{content and f' ORDER BY {content}'})"
-            ours = [
-                f"{dialect.whole(h, WIDEST)} * {1 << 31} + {number} AS {UNIT}",
-                f"{self._rank('1')} AS {RANK}",
-            ]
-            kept = ""
+            unit = f"{dialect.whole(h, WIDEST)} * {1 << 31} + {number} AS {UNIT}"
+            ours, kept = [unit, f"{self._rank('1')} AS {RANK}"], ""
         else:
             within = f"{UNIT}, {BLOCK}" if self.sliced else UNIT
             window = f"row_number() OVER (PARTITION BY {within} ORDER BY {h}{content and f', {content}'})"
@@ -158,6 +142,11 @@ class TruncatedTable:
             kept = f" WHERE {number} <= {self.table.rows_per_unit + 1}"
         numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z{passing and f' WHERE {passing}'}"  # noqa: S608
         return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n{kept}"  # noqa: S608
+
+    def last(self) -> str:
+        """Return a SELECT of the greatest unit and the greatest rank, which depend on all rows."""
+        rows = self.ranked(self.codes())
+        return f"SELECT max({UNIT}) AS u, max({RANK}) AS r FROM ({rows}) AS b"  # noqa: S608
 
     @property
     def sliced(self) -> bool:
@@ -188,8 +177,7 @@ class TruncatedTable:
     def _rank(self, number: str) -> str:
         return self.engine.dialect.stored(number, 1, self.table.rows_per_unit + 1)
 
-    def _source(self, table: Table, relation: str = "") -> ColumnCoder:
-        relation = relation or self.relations[table.name]
+    def _source(self, table: Table, relation: str) -> ColumnCoder:
         columns, folds = self.engine.columns(relation), self.policy.folds_ids
         return ColumnCoder(self.engine.dialect, columns, table.name, csv=table.source.csv, folds=folds)
 
@@ -204,23 +192,19 @@ class TruncatedTable:
 
         A row occurs once for each unit that its key leads to.
         """
-        by = self._by
-        whole = self.ids.whole
+        by, whole = self._by, self.ids.whole
         if not by.through:
             source.require_exact(by.in_source)
             return source.unit(by.in_source, whole=whole), ""
         holder = self.policy.tables[by.through]
-        other = self._source(holder)
         assert holder.unit is not None
-        person = holder.unit.in_source
+        other, person = self._source(holder, self.relations[holder.name]), holder.unit.in_source
         other.require_exact(person)
         keys_are_whole = source.is_whole(by.column) and other.is_whole(by.key)
         key, unit = other.unit(by.key, whole=keys_are_whole), other.unit(person, whole=whole)
         known = f"{other.is_known(by.key)} AND {other.is_known(person)}"
-        pairs = (
-            f"SELECT DISTINCT {key} AS k, {unit} AS u"  # noqa: S608
-            f" FROM {self.relations[holder.name]} AS t WHERE {known}"
-        )
+        rows = f"{self.relations[holder.name]} AS t WHERE {known}"
+        pairs = f"SELECT DISTINCT {key} AS k, {unit} AS u FROM {rows}"  # noqa: S608
         return "w.u", f" INNER JOIN ({pairs}) AS w ON w.k = {source.unit(by.column, whole=keys_are_whole)}"
 
     def _unit_terms(self) -> list[HashTerm]:
@@ -254,10 +238,8 @@ class TruncatedTable:
         return self.sliced and self.policy.blocks is not None and column.name == self.policy.blocks.column
 
     def _terms(self) -> list[HashTerm]:
-        dialect = self.engine.dialect
-        content = [
-            term for column in self.columns for term in hash_terms(dialect, column, self._name(column))
-        ]
+        terms = [hash_terms(self.engine.dialect, column, self._name(column)) for column in self.columns]
+        content = list(chain.from_iterable(terms))
         return content if self.each_row else [*self._unit_terms(), *content]
 
     def _block(self) -> tuple[str, str, str]:

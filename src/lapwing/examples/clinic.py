@@ -16,9 +16,8 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,15 +28,9 @@ from lapwing.core import Pure, Relation, Terms
 from lapwing.core.exact import short
 from lapwing.core.losses import Loss
 from lapwing.errors import OverBudget, Tampered
+from lapwing.examples.visits import example_text
 from lapwing.ledger import ChargedRelease, Gate, Ledger, Release, Spending, Target, Unit
-from lapwing.mechanisms import (
-    Exponential,
-    Grid,
-    Laplace,
-    PartitionSelection,
-    Quantile,
-    RandomizedResponse,
-)
+from lapwing.mechanisms import Exponential, Grid, Laplace, PartitionSelection, Quantile, RandomizedResponse
 from lapwing.mechanisms import sensitivity as moves
 
 ACCOUNT = "patients"
@@ -139,12 +132,12 @@ class ClinicLedger:
 @contextmanager
 def temporary_ledger(terms: Terms, relation: Relation) -> Iterator[ClinicLedger]:
     """Open a ledger in a folder that is removed afterwards."""
-    with TemporaryDirectory(prefix="lapwing-demo-") as folder, state_in(Path(folder, "state")):
-        ledger = ClinicLedger(Path(folder), terms, relation)
-        try:
-            yield ledger
-        finally:
-            ledger.close()
+    with (
+        TemporaryDirectory(prefix="lapwing-demo-") as folder,
+        state_in(Path(folder, "state")),
+        closing(ClinicLedger(Path(folder), terms, relation)) as ledger,
+    ):
+        yield ledger
 
 
 @contextmanager
@@ -194,15 +187,21 @@ class Clinic:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoStep:
+class DemoResult:
+    """The result of a step, and the truth to compare it with."""
+
+    answer: str
+    interval: str
+    truth: str  # shown only because the data is invented
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStep(DemoResult):
     """One question: its price, its answer, and the budget left."""
 
     question: str
     mechanism: str
     loss: Loss
-    answer: str
-    interval: str
-    truth: str  # shown only because the data is invented
     left: Fraction
 
     @property
@@ -236,15 +235,6 @@ class DemoStory:
     ending: LedgerEnding
 
 
-@dataclass(frozen=True, slots=True)
-class DemoResult:
-    """The result of a step, and the truth to compare it with."""
-
-    answer: str
-    interval: str
-    truth: str
-
-
 class DemoAnalyst:
     """One analyst, one data set, one ledger."""
 
@@ -267,10 +257,15 @@ class DemoAnalyst:
 
         release = self.ledger.release(question, mechanism, loss, run)
         for found in computed:  # empty if it was answered before
-            step = DemoStep(
-                question, mechanism, loss, found.answer, found.interval, found.truth, self.ledger.left
+            self.steps.append(
+                DemoStep(
+                    **asdict(found),
+                    question=question,
+                    mechanism=mechanism,
+                    loss=loss,
+                    left=self.ledger.left,
+                )
             )
-            self.steps.append(step)
         return release
 
     def elderly(self) -> Release:
@@ -305,10 +300,8 @@ class DemoAnalyst:
         def mean() -> DemoResult:
             money, visits = float(COSTS.value(released[0])), max(released[1], 1)
             # Both noises keep within these widths together.
-            wide, many = (
-                float(COSTS.value(sums.spread(CONFIDENCE, answers=2))),
-                counts.spread(CONFIDENCE, answers=2),
-            )
+            wide = float(COSTS.value(sums.spread(CONFIDENCE, answers=2)))
+            many = counts.spread(CONFIDENCE, answers=2)
             low = max(money - wide, 0.0) / (visits + many)
             high = min((money + wide) / max(visits - many, 1), float(COSTS.high))
             truth = float(np.nanmean(self.clinic.cost))
@@ -406,8 +399,7 @@ class DemoAnalyst:
 
 def load_clinic() -> Clinic:
     """Read the invented clinic."""
-    text = files("lapwing.examples").joinpath("data/clinic.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = list(csv.DictReader(example_text("clinic.csv").splitlines()))
     return Clinic(
         patient=np.array([int(row["patient"]) for row in rows], dtype=np.int64),
         town=[row["town"] for row in rows],

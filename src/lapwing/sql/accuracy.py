@@ -50,24 +50,30 @@ def spread(
     return {output.name: _of(output.value, shares, level, n) for output in question.outputs}
 
 
-def shares_for_width(
+def shares_for(
     question: BoundQuery,
     *,
-    within: Number,
+    epsilon: Number | None = None,
+    within: Number | None = None,
     confidence: Number,
     delta: Number,
     noise: str,
     n: int | None = None,
 ) -> BudgetShares:
-    """Return the shares of the least ε (four digits, rounded up) that keeps every column within ±`within`.
+    """Return the shares of ε; or of the least ε (four digits, rounded up) for an accuracy.
 
-    `within` is in each column's own unit. Averages and similar statistics need
-    `n`. Quantiles have no width.
+    Then every column is within ±`within`, in its own unit. Averages and similar statistics need `n`.
+    Quantiles have no width.
     """
-    wish, level = positive(within, "within"), checked_confidence(confidence)
 
-    def at(epsilon: Fraction) -> BudgetShares:
+    def at(epsilon: Number) -> BudgetShares:
         return divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
+
+    if epsilon is not None and within is None:
+        return at(epsilon)
+    if epsilon is not None or within is None:
+        raise BadParameter("epsilon", "or within must be given, and not both")
+    wish, level = positive(within, "within"), checked_confidence(confidence)
 
     def fits(epsilon: Fraction) -> bool:
         try:
@@ -169,56 +175,14 @@ def _statistic(
         factors = [2.0 * one.reach, max(float(one.reach) ** 2, one.half**2), 1.0]
         unit **= 2
     top = unit * float(noises.width([f * w for f, w in zip(factors, widths, strict=True)]))
-    if s.function.startswith("stddev"):  # |√a - √b| <= √|a - b|
-        return (
-            Spread(formula=f"sqrt({grouped(top, 4)} / n)")
-            if n is None
-            else Spread(math.sqrt(top / max(n, 1)))
-        )
-    return Spread(formula=f"{grouped(top, 4)} / n") if n is None else Spread(top / max(n, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class AccuracyOrPrice:
-    """Either ε, or the accuracy that every number must have: then ε follows.
-
-    `within` is the largest half-width of an interval at `confidence`. `delta` is None for the policy's.
-    `n` is the number of rows of a group, or None if it is not known.
-    """
-
-    epsilon: Number | None
-    within: Number | None = None
-    confidence: Number = "0.95"
-    delta: Number | None = None
-    noise: str = "laplace"
-    n: int | None = None
-
-    def __post_init__(self) -> None:
-        if (self.epsilon is None) is (self.within is None):
-            raise BadParameter("epsilon", "or within must be given, and not both")
-        checked_confidence(self.confidence)
-
-    @property
-    def level(self) -> Fraction:
-        """The confidence as an exact number."""
-        return checked_confidence(self.confidence)
-
-    @property
-    def why(self) -> str:
-        """How ε was found, or "" if it was given."""
-        if self.within is None:
-            return ""
-        return f"the least for ± {self.within} at {float(self.level):g} confidence"
+    is_root = s.function.startswith("stddev")  # |√a - √b| <= √|a - b|
+    if n is None:
+        formula = f"{grouped(top, 4)} / n"
+        return Spread(formula=f"sqrt({formula})" if is_root else formula)
+    return Spread(math.sqrt(top / max(n, 1)) if is_root else top / max(n, 1))
 
 
 def declared_size(policy: Policy, question: BoundQuery) -> int | None:
     """Return the public number of rows, if the question is about one whole table."""
     scan = question.source
     return policy.tables[scan.table].rows if isinstance(scan, Scan) and not question.keys else None
-
-
-def checked_count(number: int | None, name: str) -> int | None:
-    """Require a whole number above 0, or None."""
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-        raise BadParameter(name, "must be a whole number of at least 1")
-    return number

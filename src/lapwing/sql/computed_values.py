@@ -84,42 +84,38 @@ def _plain(value: Any) -> Any:
 def pack_values(values: Values) -> Anything:
     """Return a numeric array if all are numbers of one kind; else objects, with None for NULL."""
     kinds = {type(value) for value in values}
-    if kinds in ({int}, {float}, {int, float}):
-        array = np.array(values, dtype=np.float64 if float in kinds else object)
-        if array.dtype == object and all(abs(value) < _LARGE for value in values):
-            array = array.astype(np.int64)
-        return array
-    objects = np.empty(len(values), dtype=object)
-    objects[:] = values
-    return objects
+    if kinds in ({float}, {int, float}):
+        return np.array(values, dtype=np.float64)
+    if kinds == {int} and all(abs(value) < _LARGE for value in values):
+        return np.array(values, dtype=np.int64)
+    return objects_of(values)
+
+
+def objects_of(values: Values) -> Anything:
+    """Return an array of objects, whatever their types."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def _row(op: str, args: Values) -> Any:
     """Apply an operation to one row."""
     if op in _OF_NULLS:
         return _OF_NULLS[op](args)
-    if any(arg is None for arg in args):
-        return None
-    return _BINARY[op](*args) if op in _BINARY else _arithmetic(op, args)
+    return None if any(arg is None for arg in args) else _OF_KNOWN[op](*args)
 
 
-def _arithmetic(op: str, args: Values) -> Any:
-    match op:
-        case "/" | "//":
-            divide = operator.truediv if op == "/" else operator.floordiv
-            return divide(*args) if args[1] else None
-        case "neg":
-            return -args[0]
-        case "abs":
-            return abs(args[0])
-        case "round":
-            return round(args[0], int(args[1]) if len(args) > 1 else 0)
-        case "sqrt":
-            return math.sqrt(args[0]) if args[0] >= 0 else None
-        case "not":
-            return not args[0]
-        case other:
-            raise AssertionError(f"{other} is not an operation on released values")
+# Operations that are NULL where an argument is.
+_OF_KNOWN: dict[str, Callable[..., Any]] = {
+    **_BINARY,
+    "/": lambda top, bottom: top / bottom if bottom else None,
+    "//": lambda top, bottom: top // bottom if bottom else None,
+    "neg": operator.neg,
+    "abs": abs,
+    "round": lambda number, digits=0: round(number, int(digits)),
+    "sqrt": lambda number: math.sqrt(number) if number >= 0 else None,
+    "not": operator.not_,
+}
 
 
 def _logic(args: Values, *, decides: bool) -> bool | None:

@@ -18,9 +18,7 @@ from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
-from lapwing.sql.accuracy import AccuracyOrPrice, checked_count, declared_size
 from lapwing.sql.answers import Answer
-from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.curator import Curator
 from lapwing.sql.plan import Plan, plan_question, plan_truncation
 from lapwing.sql.policy import Policy
@@ -184,11 +182,11 @@ class Dataset:
         Example:
             >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
         """
-        catalog = self.curator.catalog(checked_count(rows, "rows"))
-        text, bound = bind_with_text(question, catalog, where_first=where_first)
-        size = checked_count(n, "n") if n is not None else declared_size(self.policy, bound)
-        wanted = AccuracyOrPrice(epsilon, within, confidence, delta, noise, size)
-        return plan_question(self.session, bound, text, wanted, rows=rows, sampling=sampling)
+        text, bound = self.curator.bind(question, rows, where_first=where_first)
+        return plan_question(
+            self.session, bound, text, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
+            noise=noise, rows=rows, n=n, sampling=sampling,
+        )  # fmt: skip
 
     def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
         """Plan and release a question in one step.
@@ -240,11 +238,11 @@ class Dataset:
         Example:
             >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
         """
-        catalog = self.curator.catalog(checked_count(rows, "rows"))
-        text, bound = bind_with_text(question, catalog, where_first=where_first)
-        price = AccuracyOrPrice(first, None, confidence, options.get("delta"))
-        name = f"{SIZES_PREFIX} {text}"
-        counted = plan_question(self.session, sizes_question(bound), name, price, rows=rows).release()
+        text, bound = self.curator.bind(question, rows, where_first=where_first)
+        counted = plan_question(
+            self.session, sizes_question(bound), f"{SIZES_PREFIX} {text}", epsilon=first,
+            confidence=confidence, delta=options.get("delta"), rows=rows,
+        ).release()  # fmt: skip
         plan = self.plan(
             question, within=within, confidence=confidence, rows=rows, n=least_size(counted),
             where_first=where_first, **options,
@@ -275,7 +273,7 @@ class Dataset:
         name = f"bounds of {table}.{column} in steps of {step}"
         question = bounds_question(policy, table, column)
         with self.session.with_policy(policy) as session:
-            plan = plan_question(session, question, name, AccuracyOrPrice(epsilon))
+            plan = plan_question(session, question, name, epsilon=epsilon)
             answer = plan.release()
         return *read_bounds(answer, plan.shares, policy.tables[table].columns[column].kind), answer
 

@@ -44,6 +44,7 @@ from lapwing.sql.computed_values import (
     PartRatio,
     box_ends,
     compute,
+    objects_of,
     ratio_ends,
     ratio_of,
     uncertain_in,
@@ -406,13 +407,13 @@ class _Release:
             return np.full(found.groups, None, dtype=object)
         kind, place = self.question.keys[key].kind, members.index(key)
         if found.keys is not None:
-            return _objects([decode_key(kind, values[place]) for values in found.keys])
+            return objects_of([decode_key(kind, values[place]) for values in found.keys])
         sizes = [len(self.question.keys[k].codes or ()) for k in members]
         codes = self.question.keys[key].codes or range(0)
         if isinstance(kind, NumberKind):
             names = in_steps(np.array(codes, dtype=np.int64), kind.step)
         else:
-            names = _objects([decode_key(kind, code) for code in codes])
+            names = objects_of([decode_key(kind, code) for code in codes])
         inner = int(np.prod(sizes[place + 1 :]))
         return np.tile(np.repeat(names, inner), int(np.prod(sizes[:place])))
 
@@ -434,7 +435,7 @@ class _Release:
         if isinstance(kind, NumberKind):
             return Estimate(in_steps(codes, kind.step), note=note, rank_error=ranks)
         distinct, inverse = np.unique(codes, return_inverse=True)
-        values = _objects([decode_key(kind, int(code)) for code in distinct])[inverse]
+        values = objects_of([decode_key(kind, int(code)) for code in distinct])[inverse]
         return Estimate(values, note=note, rank_error=ranks)
 
     def _additive(self, grouping: int, statistic: NoisyAggregate) -> Estimate:
@@ -473,12 +474,6 @@ def decode_key(kind: Kind, code: Any) -> Any:
         return bool(code)
     assert not isinstance(kind, Person), "units are never shown"
     return kind.value(code)
-
-
-def _objects(values: list[Any]) -> Anything:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def _stacked(arrays: list[Anything]) -> Anything:

@@ -16,14 +16,11 @@ from lapwing.sql.bound_query import BoundQuery, without_names
 from lapwing.sql.expression import Apply, Expression, Reference
 from lapwing.sql.policy import Policy, Table
 from lapwing.sql.relation import (
-    Filter,
     Join,
-    PerUnit,
-    Project,
     Relation,
     Scan,
-    UnionAll,
     expressions_of,
+    inputs_of,
     public_scans_of,
     replace_scans,
     scans_of,
@@ -103,16 +100,8 @@ def _names_in(question: BoundQuery) -> frozenset[str]:
 
 
 def _joined_on(relation: Relation) -> set[str]:
-    match relation:
-        case Join(left, right, on):
-            own = {name for pair in on for name in pair}
-            return own | _joined_on(left) | _joined_on(right)
-        case Filter(source) | Project(source) | PerUnit(source):
-            return _joined_on(source)
-        case UnionAll(sources):
-            return {name for source in sources for name in _joined_on(source)}
-        case _:
-            return set()
+    own = {name for pair in relation.on for name in pair} if isinstance(relation, Join) else set[str]()
+    return own.union(*map(_joined_on, inputs_of(relation)))
 
 
 def _with_columns(relation: Relation, names: frozenset[str]) -> Relation:

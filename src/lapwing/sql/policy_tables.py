@@ -15,16 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from lapwing.config.file_table import (
-    ColumnName,
-    FileTable,
-    Flag,
-    Text,
-    exact_number,
-    fits,
-    needed,
-    one_of,
-)
+from lapwing.config.file_table import ColumnName, FileTable, Flag, Text, exact_number, fits, needed, one_of
 from lapwing.config.toml_text import quoted
 from lapwing.config.values import checked_choice, kind_of, quoted_choices, repeated_names, why_bad_name
 from lapwing.core.values import Grid

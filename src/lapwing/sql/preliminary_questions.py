@@ -15,7 +15,7 @@ from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.typed_expressions import apply
-from lapwing.sql.bound_query import BoundQuery, Key, KeyValue, NoisyAggregate, NoisySum, Output, Sum
+from lapwing.sql.bound_query import BoundQuery, Key, count_question
 from lapwing.sql.expression import Apply, Constant, Expression, Kind, Op, Reference
 from lapwing.sql.expression import Numeric as NumberKind
 from lapwing.sql.noising import BudgetShares
@@ -70,12 +70,9 @@ def bounds_question(policy: Policy, table: str, column: str) -> BoundQuery:
     own = private_table(policy, table)
     kind = own.columns[column].kind
     scan = Scan(table, tuple((name, one.kind) for name, one in own.columns.items()), own.rows_per_unit)
-    rows = own.rows_per_unit
     codes = range(-DOUBLINGS - 1, DOUBLINGS + 2)
     key = Key("magnitude", magnitude(Reference(column, kind)), codes)
-    part = NoisySum("rows of each magnitude", ((1, 0),), rows, rows * rows)
-    outputs = (Output("magnitude", KeyValue(0)), Output("rows", NoisyAggregate("count", (0,))))
-    return BoundQuery(scan, (key,), ((0,),), (Sum("rows"),), (part,), (), outputs, rows)
+    return count_question(scan, "rows of each magnitude", own.rows_per_unit, key)
 
 
 def read_bounds(
@@ -101,19 +98,8 @@ def read_bounds(
 
 def sizes_question(question: BoundQuery) -> BoundQuery:
     """Build the question how many rows the groups of a question have."""
-    rows = question.rows
-    part = NoisySum("rows", ((1, 0),), rows, rows * rows)
-    keys = [Output(key.name, KeyValue(place)) for place, key in enumerate(question.keys)]
     return replace(
-        question,
-        sums=(Sum("rows"),),
-        parts=(part,),
-        spectra=(),
-        outputs=(*keys, Output("rows", NoisyAggregate("count", (0,)))),
-        having=None,
-        order=(),
-        limit=None,
-        offset=0,
+        count_question(question.source, "rows", question.rows, *question.keys), sets=question.sets
     )
 
 

@@ -17,7 +17,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql.binding.refusal import limited_work
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.binding.typed_expressions import LARGEST, apply, as_number, product_of_codes
-from lapwing.sql.bound_query import BoundQuery, Key, KeyValue, NoisyAggregate, NoisySum, Output, Sum
+from lapwing.sql.bound_query import BoundQuery, Key, NoisySum, Sum, count_question
 from lapwing.sql.expression import (
     Choice,
     Constant,
@@ -145,10 +145,7 @@ def rows_below(policy: Policy, table: str, column: str, code: int) -> BoundQuery
         above = apply(Op.GT, Reference(found.name, found.kind), Constant(code, found.kind))
         as_code = apply(Op.FROM_TRUTH, above, kind=Numeric(Fraction(1), 0, 1))
         coded = apply(Op.SCALE, as_code, kind=Choice((False, True)), parameter=1)
-    part = NoisySum("rows at or below, and above", ((1, 0),), scan.rows, scan.rows * scan.rows)
-    outputs = (Output("above", KeyValue(0)), Output("rows", NoisyAggregate("count", (0,))))
-    key = Key("above", coded, range(2))
-    return BoundQuery(scan, (key,), ((0,),), (Sum("rows"),), (part,), (), outputs, scan.rows)
+    return count_question(scan, "rows at or below, and above", scan.rows, Key("above", coded, range(2)))
 
 
 def private_table(policy: Policy, table: str) -> Table:

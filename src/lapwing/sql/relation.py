@@ -177,7 +177,7 @@ def blocks_of(relation: Relation) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def _inputs(relation: Relation) -> tuple[Relation, ...]:
+def inputs_of(relation: Relation) -> tuple[Relation, ...]:
     """Return the relations that this one is computed from."""
     match relation:
         case Filter(source) | Project(source) | PerUnit(source):
@@ -207,7 +207,7 @@ def scans_of(relation: Relation) -> list[Scan]:
     """Return the scans of all private tables that are read, from left to right."""
     if isinstance(relation, Scan):
         return [relation]
-    return [scan for source in _inputs(relation) for scan in scans_of(source)]
+    return [scan for source in inputs_of(relation) for scan in scans_of(source)]
 
 
 def replace_scans(relation: Relation, change: Callable[[Scan], Relation]) -> Relation:
@@ -221,12 +221,12 @@ def public_scans_of(relation: Relation) -> list[PublicScan]:
     """Return the scans of all public tables that are read, from left to right."""
     if isinstance(relation, PublicScan):
         return [relation]
-    return [scan for source in _inputs(relation) for scan in public_scans_of(source)]
+    return [scan for source in inputs_of(relation) for scan in public_scans_of(source)]
 
 
 def expressions_of(relation: Relation) -> list[Expression]:
     """Return all expressions that are computed in the relation."""
-    found = [expression for source in _inputs(relation) for expression in expressions_of(source)]
+    found = [expression for source in inputs_of(relation) for expression in expressions_of(source)]
     match relation:
         case Scan(where=where) if where is not None:
             found.append(where)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from shlex import quote
 
+from lapwing.config.values import checked_count
 from lapwing.errors import BadParameter
-from lapwing.sql.accuracy import checked_count
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.typed_expressions import apply, as_number
-from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, Output, Sum
+from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, Output, Sum, count_question
 from lapwing.sql.estimates import AnswerColumn
 from lapwing.sql.expression import Constant, Numeric, Op, Reference, Truth
 from lapwing.sql.policy import Policy
@@ -19,13 +19,12 @@ from lapwing.sql.preliminary_questions import private_table
 from lapwing.sql.relation import (
     RANK,
     Filter,
-    Join,
     PerUnit,
     Project,
     Relation,
     Scan,
-    UnionAll,
     contribution_bound,
+    inputs_of,
     scans_of,
 )
 from lapwing.sql.truncated.prepare import has_blocks_by_arrival
@@ -51,9 +50,7 @@ def truncated_people_question(policy: Policy, table: str, rows: int | None = Non
     rank = Numeric(Fraction(1), 1, over)
     scan = Scan(table, ((RANK, rank),), over)
     source = Filter(scan, apply(Op.EQ, Reference(RANK, rank), Constant(over, rank)))
-    part = NoisySum("people with more rows", ((1, 0),), 1, 1)
-    outputs = (Output("people_with_more_rows", NoisyAggregate("count", (0,))),)
-    return BoundQuery(source, (), ((),), (Sum("rows"),), (part,), (), outputs, 1)
+    return count_question(source, "people with more rows", 1, name="people_with_more_rows")
 
 
 def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int | None = None) -> BoundQuery:
@@ -93,7 +90,8 @@ def truncation_question(
 ) -> tuple[BoundQuery, str, int | None]:
     """Return the question about truncated people (or rows, with `beyond`), its name and lower bound."""
     own = policy.tables.get(table)
-    lowered = rows if checked_count(rows, "rows") and own and (rows or 0) < own.rows_per_unit else None
+    is_lower = rows is not None and checked_count(rows, "rows") < (own.rows_per_unit if own else 0)
+    lowered = rows if is_lower else None
     if beyond is None:
         question = truncated_people_question(policy, table, lowered)
         return question, f"people with more rows in {table}", lowered
@@ -234,17 +232,9 @@ def _has_unit(policy: Policy, scan: Scan) -> bool:
 
 def _filters_rows(relation: Relation) -> bool:
     """Return whether a condition is on rows of a table, and not only on aggregates of people's rows."""
-    match relation:
-        case Filter(source):
-            return not isinstance(source, PerUnit) or _filters_rows(source)
-        case Project(source) | PerUnit(source):
-            return _filters_rows(source)
-        case Join(left, right):
-            return _filters_rows(left) or _filters_rows(right)
-        case UnionAll(sources):
-            return any(map(_filters_rows, sources))
-        case _:
-            return False
+    if isinstance(relation, Filter) and not isinstance(relation.source, PerUnit):
+        return True
+    return any(map(_filters_rows, inputs_of(relation)))
 
 
 def _counts_people(question: BoundQuery) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
-from lapwing.sql.accuracy import Spread, shares_for, spread
+from lapwing.sql.accuracy import Spread, shares_for_width, spread
 from lapwing.sql.bound_query import BoundQuery, Computed, Key, KeyValue, NoisyAggregate, Order, Plain
 from lapwing.sql.estimates import AnswerRows, decode_key, estimate
 from lapwing.sql.expression import Moment, Numeric, Reference, Truth
@@ -275,7 +275,7 @@ def test_the_spread_of_a_variance_is_that_of_its_intervals() -> None:
 @pytest.mark.parametrize("noise_", ["auto", "gaussian"])
 def test_a_width_is_also_reached_with_gaussian_noise_and_selected_keys(noise_: str) -> None:
     asked = question(undeclared(), parts=4, outputs=(COUNT, NoisyAggregate("count", (3,))), rows=4)
-    shares = shares_for(asked, within=200, confidence="0.9", delta="1e-6", noise=noise_)
+    shares = shares_for_width(asked, within=200, confidence="0.9", delta="1e-6", noise=noise_)
     halves = [found.half for found in spread(asked, shares, "0.9").values() if found.half is not None]
     assert 190 < max(halves) <= 200
 
@@ -283,7 +283,7 @@ def test_a_width_is_also_reached_with_gaussian_noise_and_selected_keys(noise_: s
 @pytest.mark.parametrize("within", [3, 50, 4000])
 def test_epsilon_follows_from_a_width(within: int) -> None:
     asked = question(declared(3), parts=2, outputs=(COUNT,), rows=2)
-    shares = shares_for(asked, within=within, confidence="0.95", delta=0, noise="auto")
+    shares = shares_for_width(asked, within=within, confidence="0.95", delta=0, noise="auto")
     assert shares.mechanism(0, 0).spread("0.95") <= within
     less = divide_budget(asked, epsilon=shares.epsilon * Fraction(998, 1000), delta=0, noise="auto")
     assert less.mechanism(0, 0).spread("0.95") > within
@@ -292,8 +292,8 @@ def test_epsilon_follows_from_a_width(within: int) -> None:
 def test_a_width_for_an_average_needs_n() -> None:
     asked = question(declared(3), parts=2, outputs=(AVG,))
     with pytest.raises(BadParameter, match="give n"):
-        shares_for(asked, within=1, confidence="0.95", delta=0, noise="auto")
-    shares = shares_for(asked, within=1, confidence="0.95", delta=0, noise="auto", n=1000)
+        shares_for_width(asked, within=1, confidence="0.95", delta=0, noise="auto")
+    shares = shares_for_width(asked, within=1, confidence="0.95", delta=0, noise="auto", n=1000)
     half = spread(asked, shares, "0.95", n=1000)["c0"].half
     assert half is not None
     assert 0.99 < half <= 1
@@ -301,12 +301,12 @@ def test_a_width_for_an_average_needs_n() -> None:
 
 def test_a_width_that_cannot_be_had_is_refused() -> None:
     with pytest.raises(BadParameter, match="ask with epsilon"):
-        shares_for(
+        shares_for_width(
             question(parts=0, outputs=(MEDIAN,), spectra=(STAY,)),
             within=1, confidence="0.95", delta=0, noise="auto",
         )  # fmt: skip
     with pytest.raises(BadParameter, match="cannot be reached"):
-        shares_for(question(rows=10**6), within=1, confidence="0.95", delta=0, noise="auto")
+        shares_for_width(question(rows=10**6), within=1, confidence="0.95", delta=0, noise="auto")
 
 
 @pytest.mark.parametrize("outputs", [(COUNT,), (SUM,), (AVG,), (VAR,)])

@@ -12,7 +12,7 @@ import pytest
 
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
-from lapwing.sql.accuracy import shares_for, spread
+from lapwing.sql.accuracy import shares_for_width, spread
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, NoisySumPair
@@ -204,7 +204,7 @@ def test_the_planned_spread_holds_every_interval_of_a_large_group() -> None:
     assert max(widths) <= half / n
     assert widths[2] == min(widths)
     assert widths[0] == pytest.approx(half / n, rel=0.05)
-    within = shares_for(average(), within=half / n, confidence="0.95", delta=0, noise="auto", n=n)
+    within = shares_for_width(average(), within=half / n, confidence="0.95", delta=0, noise="auto", n=n)
     assert within.epsilon == pytest.approx(1, rel=1e-3)
 
 

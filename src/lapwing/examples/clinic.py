@@ -36,6 +36,7 @@ from lapwing.mechanisms import sensitivity as moves
 ACCOUNT = "patients"
 PRINCIPAL = "the demo"
 STATE = "LAPWING_STATE"
+RELATION = Relation.REPLACE  # neighbours: one patient is replaced by another
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,12 @@ class LedgerEnding:
 class ClinicLedger:
     """A ledger that one analyst spends from."""
 
-    def __init__(self, folder: Path, terms: Terms, relation: Relation) -> None:
+    def __init__(self, folder: Path, terms: Terms) -> None:
         self._path = folder / "clinic.ledger"
         self._older = folder / "older.ledger"
-        self._relation = relation
         self._ledger = Ledger.create(self._path)
         self._ledger.open_account(
-            ACCOUNT, epsilon=terms.epsilon, delta=terms.delta, unit=Unit.PERSON, relation=relation
+            ACCOUNT, epsilon=terms.epsilon, delta=terms.delta, unit=Unit.PERSON, relation=RELATION
         )
         self.reopen(copy_to=self._older)
 
@@ -76,7 +76,7 @@ class ClinicLedger:
             targets=(Target(ACCOUNT),),
             loss=loss,
             unit=Unit.PERSON,
-            relation=self._relation,
+            relation=RELATION,
             mechanism=mechanism,
             parameters={},
             request=question.encode(),
@@ -96,9 +96,8 @@ class ClinicLedger:
         self.reopen(copy_to=edited)
         again = ask_again()
         with closing(sqlite3.connect(edited)) as database:
-            guards = database.execute(
-                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-            ).fetchall()
+            listed = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+            guards = database.execute(listed).fetchall()
             for guard, _ in guards:  # they would refuse, but an attacker can remove them
                 database.execute(f'DROP TRIGGER "{guard}"')
             database.execute("UPDATE budgets SET left_1 = left_1 + 1000000000")
@@ -130,12 +129,12 @@ class ClinicLedger:
 
 
 @contextmanager
-def temporary_ledger(terms: Terms, relation: Relation) -> Iterator[ClinicLedger]:
+def temporary_ledger(terms: Terms) -> Iterator[ClinicLedger]:
     """Open a ledger in a folder that is removed afterwards."""
     with (
         TemporaryDirectory(prefix="lapwing-demo-") as folder,
         state_in(Path(folder, "state")),
-        closing(ClinicLedger(Path(folder), terms, relation)) as ledger,
+        closing(ClinicLedger(Path(folder), terms)) as ledger,
     ):
         yield ledger
 
@@ -155,7 +154,6 @@ def state_in(folder: Path) -> Iterator[None]:
 
 
 # All of this is public: decided before anybody looked at the data.
-RELATION = Relation.REPLACE
 PATIENTS = 400
 VISITS_AT_MOST = 5
 WARDS = ("children", "eyes", "heart", "lungs", "maternity", "surgery")
@@ -413,7 +411,7 @@ def load_clinic() -> Clinic:
 def run_demo() -> DemoStory:
     """Ask everything once, with fresh noise, on a budget of (3, 1e-6); then attack the ledger."""
     terms = Terms.of(3, "1e-6")
-    with temporary_ledger(terms, RELATION) as ledger:
+    with temporary_ledger(terms) as ledger:
         analyst = DemoAnalyst(load_clinic(), ledger)
         first = analyst.elderly()
         analyst.costs()

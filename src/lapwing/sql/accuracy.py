@@ -39,7 +39,6 @@ class Spread:
 
 
 NO_STATEMENT = Spread()
-_MIRRORS = ("neg", "abs")
 
 
 def spread(
@@ -50,30 +49,24 @@ def spread(
     return {output.name: _of(output.value, shares, level, n) for output in question.outputs}
 
 
-def shares_for(
+def shares_for_width(
     question: BoundQuery,
     *,
-    epsilon: Number | None = None,
-    within: Number | None = None,
+    within: Number,
     confidence: Number,
     delta: Number,
     noise: str,
     n: int | None = None,
 ) -> BudgetShares:
-    """Return the shares of ε; or of the least ε (four digits, rounded up) for an accuracy.
+    """Return the shares of the least ε (four digits, rounded up) that keeps every column within ±`within`.
 
-    Then every column is within ±`within`, in its own unit. Averages and similar statistics need `n`.
-    Quantiles have no width.
+    `within` is in each column's own unit. Averages and similar statistics need
+    `n`. Quantiles have no width.
     """
-
-    def at(epsilon: Number) -> BudgetShares:
-        return divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
-
-    if epsilon is not None and within is None:
-        return at(epsilon)
-    if epsilon is not None or within is None:
-        raise BadParameter("epsilon", "or within must be given, and not both")
     wish, level = positive(within, "within"), checked_confidence(confidence)
+
+    def at(epsilon: Fraction) -> BudgetShares:
+        return divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
 
     def fits(epsilon: Fraction) -> bool:
         try:
@@ -97,13 +90,10 @@ def _least(fits: Callable[[Fraction], bool]) -> Fraction:
         return low
     while high - low > max(high / EPSILON_DIGITS, Fraction(1, EPSILON_UNIT)):
         far = high > 4 * low
-        middle = _rounded(Fraction(math.sqrt(low * high)) if far else (low + high) / 2)
+        middle = Fraction(math.sqrt(low * high)) if far else (low + high) / 2
+        middle = Fraction(math.ceil(middle * EPSILON_UNIT), EPSILON_UNIT)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
-
-
-def _rounded(epsilon: Fraction) -> Fraction:
-    return Fraction(math.ceil(epsilon * EPSILON_UNIT), EPSILON_UNIT)
 
 
 def _halves(question: BoundQuery, shares: BudgetShares, level: Fraction, n: int | None) -> list[float]:
@@ -133,18 +123,17 @@ def _computed(tree: Computed, shares: BudgetShares, level: Fraction, n: int | No
     if len(uncertain) != 1 or not all(isinstance(value, int | float) for value in constants):
         return NO_STATEMENT
     inner = _of(tree.args[uncertain[0]], shares, level, n)
-    if tree.op in ("+", "-", *_MIRRORS):
+    if tree.op in ("+", "-", "neg", "abs"):
         factor = 1.0
     elif tree.op == "*" or (tree.op == "/" and uncertain == [0] and constants[0]):
         value = abs(float(constants[0] or 0))
         factor = value if tree.op == "*" else 1 / value
     else:
         return NO_STATEMENT
-    half = None if inner.half is None else factor * inner.half
     formula = inner.formula
     if formula is not None and factor != 1:
         formula = f"{grouped(factor, 4)} * {formula}"
-    return Spread(half, formula)
+    return Spread(None if inner.half is None else factor * inner.half, formula)
 
 
 def _statistic(

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,16 +106,14 @@ class Answer:
             >>> answer.to_arrow().column_names
             ['n', 'n_low', 'n_high']
         """
-        names: list[str] = []
-        arrays: list[Any] = []
-        for column in self.columns:
-            names.append(column.name)
-            arrays.append(_array(column.values))
-            for end, values in (("low", column.low), ("high", column.high)):
-                if values is not None:
-                    names.append(f"{column.name}_{end}")
-                    arrays.append(_array(values))
-        return pa.table(arrays, names=_distinct_names(names))
+        named = [
+            (f"{one.name}{end}", values)
+            for one in self.columns
+            for end, values in (("", one.values), ("_low", one.low), ("_high", one.high))
+            if values is not None
+        ]
+        names = _distinct_names([name for name, _ in named])
+        return pa.table([_array(values) for _, values in named], names=names)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas DataFrame, with columns as in `to_arrow`.
@@ -128,10 +127,7 @@ class Answer:
         Example:
             >>> frame = answer.to_pandas()
         """
-        try:
-            import pandas  # noqa: F401, PLC0415 (an extra)
-        except ImportError:
-            raise MissingExtra("frames", "pandas") from None
+        _import_frames("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
@@ -146,13 +142,8 @@ class Answer:
         Example:
             >>> frame = answer.to_polars()
         """
-        try:
-            import polars  # noqa: PLC0415 (an extra)
-        except ImportError:
-            raise MissingExtra("frames", "polars") from None
-        found = polars.from_arrow(self.to_arrow())
-        assert isinstance(found, polars.DataFrame)
-        return found
+        frame: pl.DataFrame = _import_frames("polars").from_arrow(self.to_arrow())
+        return frame
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain values for JSON. An infinite end of an interval is None.
@@ -272,6 +263,13 @@ class Answer:
         if path is not None:
             save(figure, checked_path(Path(path)))
         return figure
+
+
+def _import_frames(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError:
+        raise MissingExtra("frames", library) from None
 
 
 def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:

@@ -44,10 +44,8 @@ class NoisyCells:
         """Yield column, state and row in the answer, for all counts that can differ from 0."""
         *keys, _ = self.answer.columns
         for row in range(len(self.answer)):
-            states = [key.values[row] for key in keys]  # None, but for one column
-            [(name, state)] = [
-                pair for pair in zip(self.columns, states, strict=True) if pair[1] is not None
-            ]
+            states = zip(self.columns, [key.values[row] for key in keys], strict=True)
+            [(name, state)] = [one for one in states if one[1] is not None]  # None, but for one column
             if state in possible_states(table.columns[name]):
                 yield name, state, row
 

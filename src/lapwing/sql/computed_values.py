@@ -152,9 +152,8 @@ def _monotone_ends(op: str, args: list[Estimate]) -> tuple[Anything | None, Anyt
     """Return the interval if one number is uncertain and the operation is monotone in it."""
     uncertain = [i for i, arg in enumerate(args) if arg.low is not None and arg.high is not None]
     others = [arg.values for i, arg in enumerate(args) if i not in uncertain]
-    if len(uncertain) != 1 or any(arg.dtype.kind not in "if" for arg in others):
-        return None, None
-    if any(arg.rank_error is not None for arg in args):
+    are_numbers = all(arg.dtype.kind in "if" for arg in others)
+    if len(uncertain) != 1 or not are_numbers or any(arg.rank_error is not None for arg in args):
         return None, None
     at = uncertain[0]
     low, high = args[at].low, args[at].high
@@ -239,9 +238,8 @@ def _within(top: NoisyAggregate, bottom: NoisyAggregate, question: BoundQuery) -
     kind = top.number
     if not per_row or function != "sum" or not isinstance(kind, Numeric) or not kind.is_bounded:
         return -math.inf, math.inf
-    assert kind.first is not None
-    assert kind.last is not None
-    return float(min(kind.first, 0)), float(max(kind.last, 0))
+    first, last = kind.bounds
+    return float(min(first, 0)), float(max(last, 0))
 
 
 def _function(statistic: NoisyAggregate, question: BoundQuery) -> str:
@@ -310,9 +308,8 @@ def _operation_ends(op: str, args: list[Ends]) -> Ends | None:
         ((low, high),) = args
         return np.sqrt(np.maximum(low, 0.0)), np.sqrt(np.maximum(high, 0.0))
     if op in ("least", "greatest"):  # they rise in each
-        return apply_operation(op, [low for low, _ in args]), apply_operation(
-            op, [high for _, high in args]
-        )
+        low, high = (apply_operation(op, list(ends)) for ends in zip(*args, strict=True))
+        return low, high
     if op not in _CORNERS:
         return None
     with np.errstate(invalid="ignore"):

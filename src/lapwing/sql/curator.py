@@ -14,28 +14,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from lapwing.config.values import checked_count
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
 from lapwing.ledger import DataSet, Ledger, Target, Unit, data_sets
 from lapwing.sql import policy_file, policy_ledger
-from lapwing.sql.binding import bind, public_tables, scope
+from lapwing.sql.binding import public_tables, scope
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.noising import ExactGrouping
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
-from lapwing.sql.truncated import (
-    generated_rows,
-    open_sources,
-    prepare,
-    prepared_copy,
-    public_rows,
-    reader,
-    registration,
-)
+from lapwing.sql.truncated import open_sources, prepare, prepared_copy, public_rows, reader, registration
 
 if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
@@ -157,9 +149,8 @@ class Curator:
         Example:
             >>> curator.clear_hold(failed)
         """
-        if not receipts or not policy_ledger.has_ledger(self.policy):
-            raise policy_ledger.not_failed()
-        policy_ledger.clear_hold(self.ledger, self.policy, receipts)
+        ledger = self.ledger if policy_ledger.has_ledger(self.policy) else None
+        policy_ledger.clear_hold(ledger, self.policy, receipts)
 
     # Reading
 
@@ -176,25 +167,12 @@ class Curator:
         lowered = None if rows is None else checked_count(rows, "rows")
         return scope.Catalog(self.policy, self.public, lowered)
 
-    def bind(
-        self, question: Any, rows: int | None = None, *, where_first: bool = False
-    ) -> tuple[str, BoundQuery]:
-        """Return the text of a question in its normal form, and the bound query. Reads no private table.
-
-        `rows` and `where_first` are those of `Dataset.plan`. Raises Refused if it cannot be answered.
-        """
-        return bind.bind_with_text(question, self.catalog(rows), where_first=where_first)
-
     def statements(self, question: BoundQuery) -> tuple[str, ...]:
         """Return the SQL that a question will run. Makes no ledger."""
         if not self.has_ledger:
             return reader.shown_statements(self.policy, question)
         with self.reading(question) as lent:
             return lent.statements(question).all
-
-    def generated(self, question: BoundQuery) -> list[ExactGrouping]:
-        """Return the numbers of a question from generated rows. They mean nothing."""
-        return generated_rows.generated_numbers(self.policy, self.public, question)
 
     @contextmanager
     def reading(self, question: BoundQuery | None = None) -> Iterator[reader.Reader]:
@@ -205,12 +183,9 @@ class Curator:
         key = policy_ledger.row_key(self.ledger)
         from_source = question is not None and needs_new_ranks(question.source)
         copy = None if from_source else prepared_copy.current_copy(self.policy, key)
-        public = self.public
-
-        def open_reader() -> reader.Reader:
-            return reader.Reader.open(
-                self.policy, key, public, threads=self.threads, from_source=from_source
-            )
+        open_reader = partial(
+            reader.Reader.open, self.policy, key, self.public, threads=self.threads, from_source=from_source
+        )
 
         def make() -> reader.Reader:
             try:
@@ -236,9 +211,8 @@ class Curator:
         """
         key = policy_ledger.row_key(self.ledger)
         digest = prepared_copy.copy_digest(self.policy, key)
-        if not registration.was_read(self.policy, version, digest) and not prepared_copy.current_copy(
-            self.policy, key
-        ):
+        was_read = registration.was_read(self.policy, version, digest)
+        if not was_read and not prepared_copy.current_copy(self.policy, key):
             open_sources.require_readable(self.policy, threads=self.threads)
             registration.note_read(self.policy, version, digest)
         with self.reading(question) as lent:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lapwing.config.values import checked_count, shortened_list
 from lapwing.core.exact import Number, grouped, short
 from lapwing.core.spread import checked_confidence
+from lapwing.errors import BadParameter
 from lapwing.ledger.budget_history import float_up
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
-from lapwing.sql.accuracy import Spread, declared_size, shares_for, spread
+from lapwing.sql import accuracy, truncation
 from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.noising import BudgetShares
-from lapwing.sql.truncation import TruncationAnswer, truncation_question, truncation_sentences
+from lapwing.sql.noising import BudgetShares, divide_budget
 
 if TYPE_CHECKING:
     from lapwing.sql.releasing import ReleaseSession
@@ -87,9 +88,9 @@ class Plan:
         return Cost(self.shares.epsilon, self.shares.delta if needs_delta else Fraction(0))
 
     @property
-    def spread(self) -> dict[str, Spread]:
+    def spread(self) -> dict[str, accuracy.Spread]:
         """The error of each column at the plan's confidence."""
-        return spread(self.question, self.shares, self.confidence, n=self.n)
+        return accuracy.spread(self.question, self.shares, self.confidence, n=self.n)
 
     @property
     def blocks(self) -> list[str] | None:
@@ -99,7 +100,8 @@ class Plan:
     @property
     def block_names(self) -> str | None:
         """The names of the first blocks that will be charged, or None if the policy has no blocks."""
-        return None if self.blocks is None else shortened_list(self.blocks)
+        blocks = self.blocks
+        return None if blocks is None else shortened_list(blocks)
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -109,11 +111,8 @@ class Plan:
     @property
     def bounds(self) -> list[str]:
         """Sentences on how many rows of a person are used, and on what is known about the others."""
-
-        def find(table: str, rows: int) -> TruncationAnswer | None:
-            return self.session.find_truncation(table, rows, self.confidence)
-
-        return truncation_sentences(self.session.curator.policy, self.question, find)
+        find = partial(self.session.find_truncation, confidence=self.confidence)
+        return truncation.truncation_sentences(self.session.curator.policy, self.question, find)
 
     @property
     def steps(self) -> list[PlanStep]:
@@ -214,7 +213,8 @@ class Plan:
         lines += [f"- {s.what}: {s.mechanism}, {s.share}; {s.error}" for s in self.steps]
         lines += [self.shares.reason] if self.shares.reason else []
         lines += self.bounds
-        lines += [] if self.blocks is None else [f"Charged blocks: {self.block_names}"]
+        blocks = self.block_names
+        lines += [] if blocks is None else [f"Charged blocks: {blocks}"]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -244,13 +244,18 @@ def plan_question(
     `name` stands for it in stored answers: its SQL in normal form. `rows` is the lower contribution bound
     that the analyst asked for; None is the policy's.
     """
-    policy, level = session.curator.policy, checked_confidence(confidence)
+    policy, level, why = session.curator.policy, checked_confidence(confidence), ""
     delta = policy.delta_per_query if delta is None else delta
-    n = declared_size(policy, question) if n is None else checked_count(n, "n")
-    shares = shares_for(
-        question, epsilon=epsilon, within=within, confidence=level, delta=delta, noise=noise, n=n
-    )
-    why = "" if within is None else f"the least for ± {within} at {float(level):g} confidence"
+    n = accuracy.declared_size(policy, question) if n is None else checked_count(n, "n")
+    if epsilon is not None and within is None:
+        shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
+    elif within is not None and epsilon is None:
+        why = f"the least for ± {within} at {float(level):g} confidence"
+        shares = accuracy.shares_for_width(
+            question, within=within, confidence=level, delta=delta, noise=noise, n=n
+        )
+    else:
+        raise BadParameter("epsilon", "or within must be given, and not both")
     request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
     return Plan(session, request, question, shares, level, n, sampling, why)
 
@@ -264,11 +269,11 @@ def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
     confidence: Number = "0.95",
 ) -> Plan:
     """Plan the question of `Dataset.truncated`."""
-    question, name, lowered = truncation_question(session.curator.policy, table, rows, beyond)
+    question, name, lowered = truncation.truncation_question(session.curator.policy, table, rows, beyond)
     return plan_question(session, question, name, epsilon=epsilon, confidence=confidence, rows=lowered)
 
 
-def describe_spread(one: Spread) -> str:
+def describe_spread(one: accuracy.Spread) -> str:
     """Return a spread in words, or "" if it makes no statement."""
     if one.half is not None:
         return f"± {grouped(one.half)}"

@@ -53,12 +53,10 @@ def read_schema(text: str, *, folder: Path) -> SourceSchema:
         raise BadParameter("source", "say which table with #table or #schema.table after the address")
     if source.form == "csv":
         source = replace(source, csv=CsvForm(encoding=_encoding_of(source)))
-    columns = _READERS[source.form](source)
+    columns = tuple((name, _without_details(kind)) for name, kind in _READERS[source.form](source))
     if not columns:
         raise BadParameter("source", f"there is no table {source.table}, or it may not be read")
-    return SourceSchema(
-        text, source, table, tuple([(name, _without_details(kind)) for name, kind in columns])
-    )
+    return SourceSchema(text, source, table, columns)
 
 
 def suggested_table_name(text: str) -> str:
@@ -186,9 +184,8 @@ def _of_spark(source: Source) -> list[tuple[str, str]]:
     before = SparkSession.getActiveSession()
     session = before or SparkSession.builder.appName("lapwing init").getOrCreate()
     try:
-        frame = (
-            session.read.parquet(source.table) if source.form != "spark" else session.table(source.table)
-        )
+        read = session.table if source.form == "spark" else session.read.parquet
+        frame = read(source.table)
         return [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
     except PySparkException:
         raise BadParameter("source", "Spark cannot read this table") from None
@@ -290,11 +287,6 @@ def read_column_facts(given: Sequence[str], schema: SourceSchema) -> dict[str, s
     return found
 
 
-def draft(source: str, *, unit: str | None) -> str:
-    """Return the text of a policy for a source, to be saved in the current folder."""
-    return draft_of(read_schema(source, folder=Path.cwd()), KnownFacts(unit))
-
-
 def draft_of(schema: SourceSchema, facts: KnownFacts, *, folder: Path | None = None) -> str:
     """Return the text of a policy.
 
@@ -325,9 +317,8 @@ def _names(columns: list[str]) -> dict[str, str]:
 
 def _like(name: str, number: int, taken: set[str]) -> str:
     """Return a similar name that SQL accepts and that no other column has."""
-    letters = (
-        unicodedata.normalize("NFKD", name.lower().replace("ß", "ss")).encode("ascii", "ignore").decode()
-    )
+    letters = unicodedata.normalize("NFKD", name.lower().replace("ß", "ss"))
+    letters = letters.encode("ascii", "ignore").decode()
     near = re.sub(r"[^a-z0-9]+", "_", letters).strip("_")[:50] or f"column_{number}"
     near = f"c_{near}" if why_bad_name(near) else near
     names = chain([near], (f"{near}_{again}" for again in count(2)))

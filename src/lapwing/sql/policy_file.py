@@ -46,12 +46,9 @@ from lapwing.config.values import checked_choice, checked_label, did_you_mean, q
 from lapwing.core.budget import DELTA_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
 from lapwing.engines.engine import MEGABYTE, EngineLimits
-from lapwing.errors import BadFile
 from lapwing.sql.expression import SECONDS, Moment
 from lapwing.sql.policy import BlockRule, Policy, Table, period_of
-from lapwing.sql.policy_tables import COLUMNS_AT_MOST, TABLES_AT_MOST, DataTable, TableContext, check_names
-
-__all__ = ["BadFile", "load_policy"]
+from lapwing.sql.policy_tables import COLUMNS_AT_MOST, TABLES_AT_MOST, DataTable, check_names
 
 PERIODS = ("day", "week", "month", "quarter", "year")
 BLOCKS_AT_MOST = 100_000
@@ -270,8 +267,8 @@ class PolicyFile(FileTable):
             self.wrong("tables", f"must declare at most {COLUMNS_AT_MOST:,} columns in all")
             return {}
         check_names(self.tables)
-        context = TableContext(folder, self.dataset.protects, self.engine.spark_master or "")
-        made = {name: table.table(name, context) for name, table in self.tables.items()}
+        settings = folder, self.dataset.protects, self.engine.spark_master or ""
+        made = {name: table.table(name, *settings) for name, table in self.tables.items()}
         return {name: table for name, table in made.items() if table is not None}
 
     def check_tables(self, tables: Mapping[str, Table]) -> None:

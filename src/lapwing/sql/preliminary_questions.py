@@ -16,8 +16,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.typed_expressions import apply
 from lapwing.sql.bound_query import BoundQuery, Key, count_question
-from lapwing.sql.expression import Apply, Constant, Expression, Kind, Op, Reference
-from lapwing.sql.expression import Numeric as NumberKind
+from lapwing.sql.expression import Apply, Constant, Expression, Kind, Numeric, Op, Reference
 from lapwing.sql.noising import BudgetShares
 from lapwing.sql.policy import Column, Policy, Table
 from lapwing.sql.relation import Scan
@@ -29,7 +28,7 @@ SIZES_PREFIX = "sizes of the groups of"
 
 def policy_with_searched_column(policy: Policy, table: str, column: str, step: Number) -> Policy:
     """Return the policy with one more column, wide enough for any number."""
-    return policy_with_column(policy, table, column, NumberKind(positive(step, "step"), -_WIDEST, _WIDEST))
+    return policy_with_column(policy, table, column, Numeric(positive(step, "step"), -_WIDEST, _WIDEST))
 
 
 def policy_with_column(policy: Policy, table: str, column: str, kind: Kind) -> Policy:
@@ -54,7 +53,7 @@ def private_table(policy: Policy, table: str) -> Table:
 
 def magnitude(column: Expression) -> Apply:
     """Return 0 for 0, and ±k for numbers of 2^(k-1) to 2^k - 1 steps above or below 0."""
-    kind = NumberKind(Fraction(1), -DOUBLINGS - 1, DOUBLINGS + 1)
+    kind = Numeric(Fraction(1), -DOUBLINGS - 1, DOUBLINGS + 1)
     args: list[Expression] = []
     for power in range(DOUBLINGS, -1, -1):
         args += [apply(Op.LE, column, Constant(-(1 << power), column.kind)), Constant(-power - 1, kind)]
@@ -82,7 +81,7 @@ def read_bounds(
 
     With probability 1 - `miss` no empty magnitude is taken for one that has rows.
     """
-    assert isinstance(kind, NumberKind)
+    assert isinstance(kind, Numeric)
     mechanism = shares.mechanism(0, 0)
     assert isinstance(mechanism, Laplace)
     magnitudes, rows = (column.values for column in answer.columns)

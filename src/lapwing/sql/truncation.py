@@ -16,17 +16,7 @@ from lapwing.sql.estimates import AnswerColumn
 from lapwing.sql.expression import Constant, Numeric, Op, Reference, Truth
 from lapwing.sql.policy import Policy
 from lapwing.sql.preliminary_questions import private_table
-from lapwing.sql.relation import (
-    RANK,
-    Filter,
-    PerUnit,
-    Project,
-    Relation,
-    Scan,
-    contribution_bound,
-    inputs_of,
-    scans_of,
-)
+from lapwing.sql.relation import RANK, Filter, Project, Scan, contribution_bound, filters_rows, scans_of
 from lapwing.sql.truncated.prepare import has_blocks_by_arrival
 
 ROWS_BEYOND = (10, 100, 1_000, 10_000, 100_000)  # the most rows of a person beyond the bound to count
@@ -143,7 +133,7 @@ def truncation_sentences(policy: Policy, question: BoundQuery, find: FindTruncat
     source = question.source
     if len(question.sets) > 1 and isinstance(source, Filter):
         source = source.source  # that filter is ours: all groupings see the same rows
-    has_where = _filters_rows(source)
+    has_where = filters_rows(source)
     lines = []
     for scan in alike.values():
         if not _has_unit(policy, scan):
@@ -228,13 +218,6 @@ def _reads_source(policy: Policy) -> bool:
 def _has_unit(policy: Policy, scan: Scan) -> bool:
     unit = policy.tables[scan.table].unit
     return unit is not None and bool(unit.column)
-
-
-def _filters_rows(relation: Relation) -> bool:
-    """Return whether a condition is on rows of a table, and not only on aggregates of people's rows."""
-    if isinstance(relation, Filter) and not isinstance(relation.source, PerUnit):
-        return True
-    return any(map(_filters_rows, inputs_of(relation)))
 
 
 def _counts_people(question: BoundQuery) -> bool:

@@ -94,7 +94,7 @@ def test_each_charge_comes_before_its_data() -> None:
         touched.append(True)
         return demo.DemoResult("", "", "")
 
-    with temporary_ledger(Terms.of("0.05", "1e-6"), demo.RELATION) as ledger:
+    with temporary_ledger(Terms.of("0.05", "1e-6")) as ledger:
         analyst = demo.DemoAnalyst(demo.load_clinic(), ledger)
         with pytest.raises(OverBudget):
             analyst.ask("?", "none", Pure(Fraction(1)), compute)
@@ -103,7 +103,7 @@ def test_each_charge_comes_before_its_data() -> None:
 
 
 def test_asked_again_it_computes_nothing_and_gives_the_same_bytes() -> None:
-    with temporary_ledger(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
+    with temporary_ledger(Terms.of(3, "1e-6")) as ledger:
         analyst = demo.DemoAnalyst(demo.load_clinic(), ledger)
         first = analyst.elderly()
         left = ledger.left
@@ -129,7 +129,7 @@ def test_the_ledger_is_sound_and_its_cheated_copies_are_refused() -> None:
 
 
 def test_no_truth_is_stored_in_the_ledger() -> None:
-    with temporary_ledger(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
+    with temporary_ledger(Terms.of(3, "1e-6")) as ledger:
         analyst = demo.DemoAnalyst(demo.load_clinic(), ledger)
         told = analyst.ask("?", "none", Pure(Fraction(0)), lambda: demo.DemoResult("7", "± 1", "truth"))
     assert told.answer.decode() == "7 (± 1)"

@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.sql import curator as curators
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Policy, Source
 from lapwing.sql.truncated.prepare import prepare, unit_ids
@@ -108,7 +107,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
             return found
 
         run(f"INSERT INTO {where} VALUES (555, 1)")
-        monkeypatch.setattr(curators, "unit_ids", ids)
+        monkeypatch.setattr("lapwing.sql.truncated.prepare.unit_ids", ids)
         dataset.prepare()
         dataset.ask(COUNT, epsilon=1)
         assert told == [{*range(1, 51), 555}]

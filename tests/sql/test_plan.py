@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.config.values import shortened_list
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.plan import list_names
 from lapwing.sql.policy import BlockRule, block_label, period_of
 from sql.conftest import write_visits
 
@@ -45,7 +45,7 @@ def test_blocks_that_are_charged_are_named(opened: Open) -> None:
     assert plan.blocks == ["1", "3"]
     assert "Charged blocks: 1, 3" in str(plan)
     everything = dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1)
-    assert list_names(everything.blocks or []) == "0, 1, 2, 3, 4, 5, 6, 7 and 4 more"
+    assert shortened_list(everything.blocks or []) == "0, 1, 2, 3, 4, 5, 6, 7 and 4 more"
 
 
 @pytest.mark.parametrize("every", ["day", "week", "month", "quarter", "year"])

@@ -23,13 +23,13 @@ from lapwing.sql.expression import Choice, Moment, Numeric, Truth
 from lapwing.sql.policy_draft import (
     KnownFacts,
     SourceSchema,
-    draft,
     draft_of,
     read_column_facts,
     read_schema,
     suggested_table_name,
 )
 from lapwing.sql.policy_file import load_policy
+from support.policy_files import draft
 from support.postgres import server
 from support.raised import named
 

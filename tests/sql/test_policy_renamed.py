@@ -26,6 +26,7 @@ from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import copy_digest
 from lapwing.sql.truncated.reader import Reader
 from lapwing.sql.truncated.registration import unit_locations
+from support.policy_files import draft
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.slowly import first
@@ -223,8 +224,6 @@ def test_another_column_of_the_source_is_another_question(sales: Path) -> None:
 
 
 def test_a_draft_gives_every_column_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lapwing.sql.policy_draft import draft  # noqa: PLC0415
-
     monkeypatch.chdir(tmp_path)
     listed = ", ".join('1 AS "' + name.replace('"', '""') + '"' for name in [*NAMES, "größe!", "grosse"])
     duckdb.execute(f"COPY (SELECT {listed}) TO 'odd.parquet'")

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter, Held, InProgress, SessionOver
-from lapwing.sql import curator, policy_ledger, releasing, stored_answers
+from lapwing.sql import curator, policy_ledger, releasing
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.noising import BudgetShares, divide_budget
 from lapwing.sql.truncated.reader import Reader
@@ -210,7 +210,7 @@ def test_L7_another_price_at_the_same_time_is_told_to_wait(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = opened()
-    find = stored_answers.find_earlier
+    find = releasing.find_earlier
 
     def stale(plan: Any, request: Any) -> Any:
         return [], find(plan, request)[1].replace(":1", ":0")  # as it was before the other one

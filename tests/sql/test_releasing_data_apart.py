@@ -13,7 +13,7 @@ import pytest
 from lapwing.errors import Held, InProgress
 from lapwing.ledger import DataSet
 from lapwing.ledger.gate import Gate
-from lapwing.sql import releasing, stored_answers
+from lapwing.sql import releasing
 from lapwing.sql.answers import QueryRequest
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.plan import Plan
@@ -45,7 +45,7 @@ def year(tmp_path: Path) -> Iterator[Year]:
 
 def asked_without(patch: pytest.MonkeyPatch) -> None:
     """Ask as questions were stored before the data set was noted."""
-    own = stored_answers.request_about
+    own = releasing.request_about
 
     def unnamed(plan: Plan, data: DataSet) -> QueryRequest:
         return replace(own(plan, data), data=0, form="")
@@ -73,7 +73,7 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
 
     def earlier(plan: Plan, request: QueryRequest) -> Any:
         patch.setattr("lapwing.sql.policy_ledger.possible_data_sets", lambda *_: {0})
-        return stored_answers._stored(plan, request, 0)
+        return releasing._stored(plan, request, 0)
 
     patch.setattr(releasing, "request_about", unnamed)
     patch.setattr(releasing, "find_earlier", earlier)

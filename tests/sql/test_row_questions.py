@@ -23,13 +23,12 @@ from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Numeric
 from lapwing.sql.policy import BlockRule, Policy, UnitBy
-from lapwing.sql.relation import blocks_of
+from lapwing.sql.relation import blocks_of, only_blocks
 from lapwing.sql.row_questions import (
     PrivateRows,
     RowQuestion,
     bind_rows,
     decode_rows,
-    only_blocks,
     read_rows,
 )
 from lapwing.sql.truncated.prepare import prepare

@@ -9,6 +9,7 @@ import pytest
 from lapwing.errors import BadFile
 from lapwing.sql.expression import Kind
 from lapwing.sql.policy import Policy, Source
+from lapwing.sql.policy_draft import KnownFacts, draft_of, read_schema
 from lapwing.sql.policy_file import load_policy
 
 HEAD = """\
@@ -74,3 +75,8 @@ def source(text: str, table: str = "visits") -> Source:
 def table(name: str, through: str) -> str:
     unit = f'unit = {{ through = "{through}", by = "a", key = "k" }}'
     return f'[tables.{name}]\nsource = "wards.csv"\nrows_per_unit = 1\n{unit}\n'
+
+
+def draft(source: str, *, unit: str | None) -> str:
+    """The text of a policy for a source, to be saved in the current folder."""
+    return draft_of(read_schema(source, folder=Path.cwd()), KnownFacts(unit))

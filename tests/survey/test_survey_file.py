@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lapwing.config.toml_text import lines_of_items
+from lapwing.config.toml_text import KeyScan
 from lapwing.errors import BadFile, BadParameter
 from lapwing.survey.questionnaire import (
     DateScale,
@@ -375,7 +375,7 @@ def test_items_of_lists_of_tables_have_lines_of_their_own() -> None:
         "a = 1\n[[q]]\nn = 1\nx.y = 2\n[[q]]\nn = [ {a = 1},\n  [{b = 2}], {c = 3}]\n[q.sub]\nz = 1\n"
         "[[q.in]]\n[[q.in]]\nk = 1\n[[q]]\n[[q.in]]\n"
     )
-    assert lines_of_items(text) == {
+    assert KeyScan().run(text).items == {
         ("q", "1"): 2, ("q", "1", "n"): 3, ("q", "1", "x", "y"): 4, ("q", "2"): 5, ("q", "2", "n"): 6,
         ("q", "2", "n", "1"): 6, ("q", "2", "n", "1", "a"): 6, ("q", "2", "n", "2", "1"): 7,
         ("q", "2", "n", "2", "1", "b"): 7, ("q", "2", "n", "3"): 7, ("q", "2", "n", "3", "c"): 7,

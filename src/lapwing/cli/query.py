@@ -322,7 +322,7 @@ def clear_hold(
 
 def show_plan(plan: Plan) -> None:
     """Show the cost and expected error of a plan, every mechanism, and the SQL."""
-    from lapwing.sql.plan import describe_spread, list_names
+    from lapwing.sql.plan import describe_spread
 
     with console() as out:
         out.print(Text(f"Would cost {plan.cost}", style="bold"))
@@ -341,7 +341,7 @@ def show_plan(plan: Plan) -> None:
         heading(out, "Bounds")
         points(out, plan.bounds)
         if plan.blocks is not None:
-            points(out, [f"charged blocks: {list_names(plan.blocks)}"])
+            points(out, [f"charged blocks: {plan.block_names}"])
         heading(out, "SQL that will run")
         for statement in plan.statements:
             indented(out, statement if len(statement) <= _LONGEST_SQL else f"{statement[:_LONGEST_SQL]} …")

@@ -10,15 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
 from lapwing.config.toml_text import FileMistakes, Key
@@ -58,7 +50,7 @@ class FileTable(BaseModel):
     their mistakes in the same run.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+    model_config = {"extra": "forbid", "strict": True, "frozen": True, "defer_build": True}
     _mistakes: FileMistakes = PrivateAttr()
     _key: Key = PrivateAttr()
     _is_stand_in: bool = PrivateAttr(False)

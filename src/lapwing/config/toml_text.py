@@ -74,7 +74,7 @@ def read_toml(path: Path, *, what: str, example: str, draft: str) -> tuple[dict[
     except ValueError as error:  # also numbers with thousands of digits
         line, why = _place(str(error), text)
         raise BadFile([f"{shown}:{line}: is not TOML here: {why}. See https://toml.io"]) from None
-    scanned = _Scan().run(text)
+    scanned = KeyScan().run(text)
     return values, FileMistakes(shown, {**scanned.items, **scanned.lines})
 
 
@@ -127,31 +127,7 @@ def _decimal(text: str) -> Decimal:
         return Decimal("inf")
 
 
-def lines_of(text: str) -> dict[Key, int]:
-    """Return the line of each key's first occurrence in a valid TOML text; of a table, its heading."""
-    return _Scan().run(text).lines
-
-
-def lines_of_items(text: str) -> dict[Key, int]:
-    """Return the lines of keys in lists of tables. Each key holds the number of its table, from 1.
-
-    `name` in the third `[[questions]]` is ("questions", "3", "name").
-    """
-    return _Scan().run(text).items
-
-
-@dataclass(frozen=True, slots=True)
-class _At:
-    """A key as it is written, and with the numbers of the list items on its path."""
-
-    plain: Key = ()
-    numbered: Key = ()
-
-    def __add__(self, parts: Key) -> _At:
-        return _At(self.plain + parts, self.numbered + parts)
-
-    def item(self, number: int) -> _At:
-        return _At(self.plain, (*self.numbered, str(number)))
+_Path = tuple[str | int, ...]  # a key with the numbers, from 1, of the list items on its path
 
 
 @dataclass(slots=True)
@@ -159,27 +135,33 @@ class _Opened:
     """An open bracket of a value, its key, and the number of the current item."""
 
     mark: str
-    at: _At
+    at: _Path
     item: int = 1
 
 
-class _Scan:
-    """Walks over the tokens of valid TOML. It needs to know where values end, not what they are."""
+class KeyScan:
+    """Walks over the tokens of valid TOML. It needs to know where values end, not what they are.
+
+    `lines` has the line of each key's first occurrence; of a table, its heading. `items` has the lines of
+    keys in lists of tables, with the number of each table: `name` in the third `[[questions]]` is
+    ("questions", "3", "name").
+    """
 
     def __init__(self) -> None:
         self.lines: dict[Key, int] = {}
         self.items: dict[Key, int] = {}
         self.headings: set[Key] = set()
-        self.counts: dict[Key, int] = {}  # of lists of tables, by their numbered key
+        self.counts: dict[_Path, int] = {}  # of lists of tables
         self.line = 1
-        self.table = _At()  # the heading that we are under
-        self.at = _At()  # the key whose value is being read
+        self.table: _Path = ()  # the heading that we are under
+        self.at: _Path = ()  # the key whose value is being read
         self.opened: list[_Opened] = []
         self.parts: list[str] = []  # of the key that is being read
         self.in_key = True
         self.in_heading = 0  # how many [ it began with, until the first ] is seen
 
-    def run(self, text: str) -> _Scan:
+    def run(self, text: str) -> KeyScan:
+        """Read a text."""
         for token in _TOKEN.finditer(text):
             match token.lastgroup:
                 case "end":
@@ -205,7 +187,7 @@ class _Scan:
     def _mark(self, mark: str) -> None:
         if mark == "=":
             above = self.opened[-1].at if self.opened else self.table
-            self.at, self.in_key = above + tuple(self.parts), False
+            self.at, self.in_key = (*above, *self.parts), False
             self._note(self.at)
         elif self.in_key and not self.opened:
             self._heading(mark)
@@ -221,42 +203,45 @@ class _Scan:
 
     def _open(self, mark: str) -> None:
         in_list = bool(self.opened) and self.opened[-1].mark == "["
-        at = self.opened[-1].at.item(self.opened[-1].item) if in_list else self.at
+        at = (*self.opened[-1].at, self.opened[-1].item) if in_list else self.at
         self.opened.append(_Opened(mark, at))
         if mark == "{":
             if in_list:
-                self.items.setdefault(at.numbered, self.line)
+                self.items.setdefault(tuple(map(str, at)), self.line)
             self._expect_key()
 
     def _heading(self, mark: str) -> None:
         if mark == "[":
             self.in_heading += 1
         elif self.in_heading:  # `]`; the second one of `]]` finds it done
-            self.table = self._headed(tuple(self.parts), is_item=self.in_heading > 1)
+            self.table = self._headed(self.parts, is_item=self.in_heading > 1)
             self.in_heading = 0
-            self._note(self.table)
-            if self.table.plain not in self.headings:  # it may have been implied by a longer one before
-                self.headings.add(self.table.plain)
-                self.lines[self.table.plain] = self.line
-            if self.table.numbered != self.table.plain:
-                self.items[self.table.numbered] = self.line
+            plain, numbered = self._note(self.table)
+            if plain not in self.headings:  # it may have been implied by a longer one before
+                self.headings.add(plain)
+                self.lines[plain] = self.line
+            if numbered != plain:
+                self.items[numbered] = self.line
 
-    def _headed(self, parts: Key, *, is_item: bool) -> _At:
+    def _headed(self, parts: list[str], *, is_item: bool) -> _Path:
         """Return the table of a heading: in the newest item of every list of tables on its path."""
-        at = _At()
+        at: _Path = ()
         for k, part in enumerate(parts, 1):
             at += (part,)
             if is_item and k == len(parts):
-                self.counts[at.numbered] = self.counts.get(at.numbered, 0) + 1
-            if number := self.counts.get(at.numbered):
-                at = at.item(number)
+                self.counts[at] = self.counts.get(at, 0) + 1
+            if number := self.counts.get(at):
+                at += (number,)
         return at
 
-    def _note(self, at: _At) -> None:
-        for length in range(1, len(at.plain) + 1):
-            self.lines.setdefault(at.plain[:length], self.line)
-        if at.numbered != at.plain:
-            self.items.setdefault(at.numbered, self.line)
+    def _note(self, at: _Path) -> tuple[Key, Key]:
+        """Note the line of a key, and return the key without and with the numbers of list items."""
+        plain, numbered = tuple(part for part in at if isinstance(part, str)), tuple(map(str, at))
+        for length in range(1, len(plain) + 1):
+            self.lines.setdefault(plain[:length], self.line)
+        if numbered != plain:
+            self.items.setdefault(numbered, self.line)
+        return plain, numbered
 
 
 def _named(token: str) -> str:

@@ -48,6 +48,13 @@ def checked_label(text: str, name: str) -> str:
     return text
 
 
+def checked_count(number: int, name: str) -> int:
+    """Return a whole number of at least 1. Raises BadParameter if it is something else."""
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise BadParameter(name, "must be a whole number of at least 1")
+    return number
+
+
 def is_postgres(where: str | Path) -> bool:
     """Return whether this is the URL of a PostgreSQL database."""
     return isinstance(where, str) and where.startswith(POSTGRES_SCHEMES)
@@ -77,6 +84,12 @@ def quoted_choices(choices: Sequence[str]) -> str:
     """Return the choices in quotes: "a", "b" or "c"."""
     words = [quoted(choice) for choice in choices]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def shortened_list(names: Sequence[str], most: int = 8) -> str:
+    """Return the first names, and how many more there are: a, b, c and 5 more."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def checked_choice(value: str, choices: Sequence[str], name: str = "") -> str:

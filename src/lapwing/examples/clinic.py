@@ -16,9 +16,8 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,20 +28,15 @@ from lapwing.core import Pure, Relation, Terms
 from lapwing.core.exact import short
 from lapwing.core.losses import Loss
 from lapwing.errors import OverBudget, Tampered
+from lapwing.examples.visits import example_text
 from lapwing.ledger import ChargedRelease, Gate, Ledger, Release, Spending, Target, Unit
-from lapwing.mechanisms import (
-    Exponential,
-    Grid,
-    Laplace,
-    PartitionSelection,
-    Quantile,
-    RandomizedResponse,
-)
+from lapwing.mechanisms import Exponential, Grid, Laplace, PartitionSelection, Quantile, RandomizedResponse
 from lapwing.mechanisms import sensitivity as moves
 
 ACCOUNT = "patients"
 PRINCIPAL = "the demo"
 STATE = "LAPWING_STATE"
+RELATION = Relation.REPLACE  # neighbours: one patient is replaced by another
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +55,12 @@ class LedgerEnding:
 class ClinicLedger:
     """A ledger that one analyst spends from."""
 
-    def __init__(self, folder: Path, terms: Terms, relation: Relation) -> None:
+    def __init__(self, folder: Path, terms: Terms) -> None:
         self._path = folder / "clinic.ledger"
         self._older = folder / "older.ledger"
-        self._relation = relation
         self._ledger = Ledger.create(self._path)
         self._ledger.open_account(
-            ACCOUNT, epsilon=terms.epsilon, delta=terms.delta, unit=Unit.PERSON, relation=relation
+            ACCOUNT, epsilon=terms.epsilon, delta=terms.delta, unit=Unit.PERSON, relation=RELATION
         )
         self.reopen(copy_to=self._older)
 
@@ -83,7 +76,7 @@ class ClinicLedger:
             targets=(Target(ACCOUNT),),
             loss=loss,
             unit=Unit.PERSON,
-            relation=self._relation,
+            relation=RELATION,
             mechanism=mechanism,
             parameters={},
             request=question.encode(),
@@ -103,9 +96,8 @@ class ClinicLedger:
         self.reopen(copy_to=edited)
         again = ask_again()
         with closing(sqlite3.connect(edited)) as database:
-            guards = database.execute(
-                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-            ).fetchall()
+            listed = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+            guards = database.execute(listed).fetchall()
             for guard, _ in guards:  # they would refuse, but an attacker can remove them
                 database.execute(f'DROP TRIGGER "{guard}"')
             database.execute("UPDATE budgets SET left_1 = left_1 + 1000000000")
@@ -137,14 +129,14 @@ class ClinicLedger:
 
 
 @contextmanager
-def temporary_ledger(terms: Terms, relation: Relation) -> Iterator[ClinicLedger]:
+def temporary_ledger(terms: Terms) -> Iterator[ClinicLedger]:
     """Open a ledger in a folder that is removed afterwards."""
-    with TemporaryDirectory(prefix="lapwing-demo-") as folder, state_in(Path(folder, "state")):
-        ledger = ClinicLedger(Path(folder), terms, relation)
-        try:
-            yield ledger
-        finally:
-            ledger.close()
+    with (
+        TemporaryDirectory(prefix="lapwing-demo-") as folder,
+        state_in(Path(folder, "state")),
+        closing(ClinicLedger(Path(folder), terms)) as ledger,
+    ):
+        yield ledger
 
 
 @contextmanager
@@ -162,7 +154,6 @@ def state_in(folder: Path) -> Iterator[None]:
 
 
 # All of this is public: decided before anybody looked at the data.
-RELATION = Relation.REPLACE
 PATIENTS = 400
 VISITS_AT_MOST = 5
 WARDS = ("children", "eyes", "heart", "lungs", "maternity", "surgery")
@@ -194,15 +185,21 @@ class Clinic:
 
 
 @dataclass(frozen=True, slots=True)
-class DemoStep:
+class DemoResult:
+    """The result of a step, and the truth to compare it with."""
+
+    answer: str
+    interval: str
+    truth: str  # shown only because the data is invented
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStep(DemoResult):
     """One question: its price, its answer, and the budget left."""
 
     question: str
     mechanism: str
     loss: Loss
-    answer: str
-    interval: str
-    truth: str  # shown only because the data is invented
     left: Fraction
 
     @property
@@ -236,15 +233,6 @@ class DemoStory:
     ending: LedgerEnding
 
 
-@dataclass(frozen=True, slots=True)
-class DemoResult:
-    """The result of a step, and the truth to compare it with."""
-
-    answer: str
-    interval: str
-    truth: str
-
-
 class DemoAnalyst:
     """One analyst, one data set, one ledger."""
 
@@ -267,10 +255,15 @@ class DemoAnalyst:
 
         release = self.ledger.release(question, mechanism, loss, run)
         for found in computed:  # empty if it was answered before
-            step = DemoStep(
-                question, mechanism, loss, found.answer, found.interval, found.truth, self.ledger.left
+            self.steps.append(
+                DemoStep(
+                    **asdict(found),
+                    question=question,
+                    mechanism=mechanism,
+                    loss=loss,
+                    left=self.ledger.left,
+                )
             )
-            self.steps.append(step)
         return release
 
     def elderly(self) -> Release:
@@ -305,10 +298,8 @@ class DemoAnalyst:
         def mean() -> DemoResult:
             money, visits = float(COSTS.value(released[0])), max(released[1], 1)
             # Both noises keep within these widths together.
-            wide, many = (
-                float(COSTS.value(sums.spread(CONFIDENCE, answers=2))),
-                counts.spread(CONFIDENCE, answers=2),
-            )
+            wide = float(COSTS.value(sums.spread(CONFIDENCE, answers=2)))
+            many = counts.spread(CONFIDENCE, answers=2)
             low = max(money - wide, 0.0) / (visits + many)
             high = min((money + wide) / max(visits - many, 1), float(COSTS.high))
             truth = float(np.nanmean(self.clinic.cost))
@@ -406,8 +397,7 @@ class DemoAnalyst:
 
 def load_clinic() -> Clinic:
     """Read the invented clinic."""
-    text = files("lapwing.examples").joinpath("data/clinic.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = list(csv.DictReader(example_text("clinic.csv").splitlines()))
     return Clinic(
         patient=np.array([int(row["patient"]) for row in rows], dtype=np.int64),
         town=[row["town"] for row in rows],
@@ -421,7 +411,7 @@ def load_clinic() -> Clinic:
 def run_demo() -> DemoStory:
     """Ask everything once, with fresh noise, on a budget of (3, 1e-6); then attack the ledger."""
     terms = Terms.of(3, "1e-6")
-    with temporary_ledger(terms, RELATION) as ledger:
+    with temporary_ledger(terms) as ledger:
         analyst = DemoAnalyst(load_clinic(), ledger)
         first = analyst.elderly()
         analyst.costs()

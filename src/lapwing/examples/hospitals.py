@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
-from lapwing.examples.visits import already_written, chance, forget_lost_ledgers
+from lapwing.examples.visits import chance, example_text, write_example
 
 MEMBERS = ("north", "south", "east")
 WISH, POLICY = "joint.toml", "visits.toml"
@@ -23,38 +22,14 @@ def write_hospitals(folder: Path) -> bool:
         Whether the files were written now.
 
     Raises:
-        BadParameter: other files of these names are there.
+        BadParameter: other files of these names are there, or the folder cannot be written.
     """
-    data = files("lapwing.examples").joinpath("data")
-    policy = data.joinpath("joint_policy.toml").read_text(encoding="utf-8")
-    texts = {folder / WISH: data.joinpath(WISH).read_text(encoding="utf-8")}
+    policy, texts = example_text("joint_policy.toml"), {WISH: example_text(WISH)}
     for name, file in FILES.items():
         location = f"{file}#visits" if file.endswith(".duckdb") else file
-        texts[folder / name / POLICY] = policy.replace("SOURCE", location)
-    tables = {name: folder / name / file for name, file in FILES.items()}
-    if already_written(texts, tables.values()):
-        return False
-    for name, path in tables.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write_rows(name, path)
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
-    forget_lost_ledgers((folder / WISH, *tables.values()))
-    return True
-
-
-def _write_rows(name: str, path: Path) -> None:
-    import duckdb  # noqa: PLC0415
-
-    sql = _visits_sql(name, PEOPLE[name])
-    with duckdb.connect(str(path) if path.suffix == ".duckdb" else ":memory:") as connection:
-        match path.suffix:
-            case ".csv":
-                connection.sql(sql).write_csv(str(path))
-            case ".parquet":
-                connection.sql(sql).write_parquet(str(path))
-            case _:
-                connection.execute(f"CREATE TABLE visits AS {sql}")
+        texts[f"{name}/{POLICY}"] = policy.replace("SOURCE", location)
+    tables = {f"{name}/{file}": _visits_sql(name, PEOPLE[name]) for name, file in FILES.items()}
+    return write_example(folder, texts, tables)
 
 
 def _visits_sql(name: str, people: int) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 from lapwing.errors import BadParameter
-from lapwing.examples.visits import already_written, forget_lost_ledgers
+from lapwing.examples.visits import example_text, forget_lost_ledgers, write_example
 
 RIDERS, FIRST, MONTHS = 6000, 1, 4
 RIDES_POLICY, PIPELINES = "rides.toml", ("durations.toml", "hopeless.toml")
@@ -41,28 +40,17 @@ def write_rides(folder: Path) -> tuple[list[str], bool]:
         The names of the files, and whether they were written now.
 
     Raises:
-        BadParameter: other files of these names are there.
+        BadParameter: other files of these names are there, or the folder cannot be written.
     """
-    import duckdb  # noqa: PLC0415
-
-    data = files("lapwing.examples").joinpath("data")
-    names = (RIDES_POLICY, *PIPELINES, *OTHERS)
-    texts = {folder / name: data.joinpath(name).read_text(encoding="utf-8") for name in names}
+    texts = {name: example_text(name) for name in (RIDES_POLICY, *PIPELINES, *OTHERS)}
     months = {
-        folder / (TAKEN if month == FIRST else ARRIVING) / f"2026-{month:02d}.parquet": _month_sql(month)
+        f"{TAKEN if month == FIRST else ARRIVING}/2026-{month:02d}.parquet": _month_sql(month)
         for month in range(FIRST, FIRST + MONTHS)
     }
-    written = [str(path.relative_to(folder)) for path in (*months, *texts)]
-    if already_written(texts, months):
-        return written, False
     for place in (folder / TAKEN, folder / ARRIVING):
-        if place.exists():
+        if place.exists() and not any((folder / name).exists() for name in (*texts, *months)):
             raise BadParameter("folder", f"{place} exists: nothing is written into it. Give a new folder")
-    with duckdb.connect() as connection:
-        for path, sql in months.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            connection.sql(sql).write_parquet(str(path))
-    forget_lost_ledgers(folder / TAKEN / path.name for path in months)  # all files will be there
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
-    return written, True
+    is_new = write_example(folder, texts, months)
+    if is_new:
+        forget_lost_ledgers(folder / TAKEN / Path(name).name for name in months)  # all will be there
+    return [*months, *texts], is_new

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
-from lapwing.errors import BadParameter
-from lapwing.examples.visits import already_written, chance, forget_lost_ledgers
+from lapwing.examples.visits import chance, example_text, write_example
 
 DRAWN, DISTRICTS, BLOCKS = 6000, 4, 16  # blocks of each district
 TOWN_PEOPLE = 5193  # of those drawn, as nobody lives in a park
@@ -57,25 +55,7 @@ def write_town(folder: Path) -> tuple[list[str], bool]:
     Raises:
         BadParameter: other files of these names are there, or the folder cannot be written.
     """
-    import duckdb  # noqa: PLC0415
-
-    data = files("lapwing.examples").joinpath("data")
-    texts = {
-        folder / name: data.joinpath(name).read_text(encoding="utf-8")
-        for name in (TOWN_POLICY, TOWN_ROWS, TOWN_CENSUS)
-    }
-    texts[folder / "blocks.csv"] = _blocks_csv()
-    people = folder / "people.parquet"
-    names = [path.name for path in (*texts, people)]
-    if already_written(texts, [people]):
-        return names, False
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with duckdb.connect() as connection:
-            connection.sql(_people_sql()).write_parquet(str(people))
-        for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
-    except (OSError, duckdb.IOException):
-        raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
-    forget_lost_ledgers((*texts, people))
-    return names, True
+    texts = {name: example_text(name) for name in (TOWN_POLICY, TOWN_ROWS, TOWN_CENSUS)}
+    texts["blocks.csv"] = _blocks_csv()
+    tables = {"people.parquet": _people_sql()}
+    return [*texts, *tables], write_example(folder, texts, tables)

@@ -76,6 +76,53 @@ def already_written(texts: Mapping[Path, str], others: Iterable[Path] = ()) -> b
     return bool(there)
 
 
+def example_text(name: str) -> str:
+    """Return a text file of the examples."""
+    return files("lapwing.examples").joinpath("data", name).read_text(encoding="utf-8")
+
+
+def write_example(folder: Path, texts: Mapping[str, str], tables: Mapping[str, str]) -> bool:
+    """Write the files of an example into a folder, unless they are there unchanged.
+
+    Args:
+        folder: is created if it is missing.
+        texts: the texts of its text files, by their names in the folder.
+        tables: the SQL of its CSV, Parquet and DuckDB files, by their names. A DuckDB file has the one
+            table `visits`.
+
+    Returns:
+        Whether the files were written now.
+
+    Raises:
+        BadParameter: other files of these names are there, or the folder cannot be written.
+    """
+    import duckdb  # noqa: PLC0415
+
+    contents = {folder / name: text for name, text in texts.items()}
+    rows = {folder / name: sql for name, sql in tables.items()}
+    if already_written(contents, rows):
+        return False
+    try:
+        for path in (*rows, *contents):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        for path, sql in rows.items():
+            with duckdb.connect(str(path) if path.suffix == ".duckdb" else ":memory:") as connection:
+                match path.suffix:
+                    case ".csv":
+                        connection.sql(sql).write_csv(str(path))
+                    case ".parquet":
+                        connection.sql(sql).write_parquet(str(path))
+                    case _:
+                        connection.execute(f"CREATE TABLE visits AS {sql}")
+        for path, text in contents.items():
+            path.write_text(text, encoding="utf-8")
+    except (OSError, duckdb.IOException):
+        raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
+    if rows:
+        forget_lost_ledgers((*contents, *rows))
+    return True
+
+
 def write_visits(folder: Path) -> tuple[list[str], bool]:
     """Write the data and the policy into a folder, unless they are there unchanged.
 
@@ -88,24 +135,7 @@ def write_visits(folder: Path) -> tuple[list[str], bool]:
     Raises:
         BadParameter: other files of these names are there, or the folder cannot be written.
     """
-    import duckdb  # noqa: PLC0415
-
-    lines = ["ward,region,beds", *(f"{ward},{region},{beds}" for ward, region, beds in _WARDS)]
-    policy = files("lapwing.examples").joinpath("data", "visits.toml").read_text(encoding="utf-8")
-    texts = {folder / "visits.toml": policy, folder / "wards.csv": "\n".join(lines) + "\n"}
-    rows = {"visits": _visits_sql(), "patients": _patients_sql()}
-    tables = {folder / f"{name}.parquet": sql for name, sql in rows.items()}
-    names = [path.name for path in (*texts, *tables)]
-    if already_written(texts, tables):
-        return names, False
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with duckdb.connect() as connection:
-            for path, sql in tables.items():
-                connection.sql(sql).write_parquet(str(path))
-        for path, text in texts.items():
-            path.write_text(text, encoding="utf-8")
-    except (OSError, duckdb.IOException):
-        raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
-    forget_lost_ledgers((*texts, *tables))
-    return names, True
+    wards = ["ward,region,beds", *(f"{ward},{region},{beds}" for ward, region, beds in _WARDS)]
+    texts = {"visits.toml": example_text("visits.toml"), "wards.csv": "\n".join(wards) + "\n"}
+    tables = {"visits.parquet": _visits_sql(), "patients.parquet": _patients_sql()}
+    return [*texts, *tables], write_example(folder, texts, tables)

@@ -296,7 +296,7 @@ def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: in
         f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
     )
     found = ((charge, entry, bool(failed)) for charge, entry, failed in answers)
-    number = _first_difference(replay.outcomes.given(), found)
+    number = _first_difference(replay.outcomes.ended_charges(), found)
     if number is not None:
         findings.add(f"the outcome of charge {number} is not as the entries say")
     sql = "SELECT entry, bytes IS NULL FROM answers WHERE charge = ?"

@@ -39,7 +39,6 @@ class Spread:
 
 
 NO_STATEMENT = Spread()
-_MIRRORS = ("neg", "abs")
 
 
 def spread(
@@ -91,13 +90,10 @@ def _least(fits: Callable[[Fraction], bool]) -> Fraction:
         return low
     while high - low > max(high / EPSILON_DIGITS, Fraction(1, EPSILON_UNIT)):
         far = high > 4 * low
-        middle = _rounded(Fraction(math.sqrt(low * high)) if far else (low + high) / 2)
+        middle = Fraction(math.sqrt(low * high)) if far else (low + high) / 2
+        middle = Fraction(math.ceil(middle * EPSILON_UNIT), EPSILON_UNIT)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
-
-
-def _rounded(epsilon: Fraction) -> Fraction:
-    return Fraction(math.ceil(epsilon * EPSILON_UNIT), EPSILON_UNIT)
 
 
 def _halves(question: BoundQuery, shares: BudgetShares, level: Fraction, n: int | None) -> list[float]:
@@ -127,18 +123,17 @@ def _computed(tree: Computed, shares: BudgetShares, level: Fraction, n: int | No
     if len(uncertain) != 1 or not all(isinstance(value, int | float) for value in constants):
         return NO_STATEMENT
     inner = _of(tree.args[uncertain[0]], shares, level, n)
-    if tree.op in ("+", "-", *_MIRRORS):
+    if tree.op in ("+", "-", "neg", "abs"):
         factor = 1.0
     elif tree.op == "*" or (tree.op == "/" and uncertain == [0] and constants[0]):
         value = abs(float(constants[0] or 0))
         factor = value if tree.op == "*" else 1 / value
     else:
         return NO_STATEMENT
-    half = None if inner.half is None else factor * inner.half
     formula = inner.formula
     if formula is not None and factor != 1:
         formula = f"{grouped(factor, 4)} * {formula}"
-    return Spread(half, formula)
+    return Spread(None if inner.half is None else factor * inner.half, formula)
 
 
 def _statistic(
@@ -169,56 +164,14 @@ def _statistic(
         factors = [2.0 * one.reach, max(float(one.reach) ** 2, one.half**2), 1.0]
         unit **= 2
     top = unit * float(noises.width([f * w for f, w in zip(factors, widths, strict=True)]))
-    if s.function.startswith("stddev"):  # |√a - √b| <= √|a - b|
-        return (
-            Spread(formula=f"sqrt({grouped(top, 4)} / n)")
-            if n is None
-            else Spread(math.sqrt(top / max(n, 1)))
-        )
-    return Spread(formula=f"{grouped(top, 4)} / n") if n is None else Spread(top / max(n, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class AccuracyOrPrice:
-    """Either ε, or the accuracy that every number must have: then ε follows.
-
-    `within` is the largest half-width of an interval at `confidence`. `delta` is None for the policy's.
-    `n` is the number of rows of a group, or None if it is not known.
-    """
-
-    epsilon: Number | None
-    within: Number | None = None
-    confidence: Number = "0.95"
-    delta: Number | None = None
-    noise: str = "laplace"
-    n: int | None = None
-
-    def __post_init__(self) -> None:
-        if (self.epsilon is None) is (self.within is None):
-            raise BadParameter("epsilon", "or within must be given, and not both")
-        checked_confidence(self.confidence)
-
-    @property
-    def level(self) -> Fraction:
-        """The confidence as an exact number."""
-        return checked_confidence(self.confidence)
-
-    @property
-    def why(self) -> str:
-        """How ε was found, or "" if it was given."""
-        if self.within is None:
-            return ""
-        return f"the least for ± {self.within} at {float(self.level):g} confidence"
+    is_root = s.function.startswith("stddev")  # |√a - √b| <= √|a - b|
+    if n is None:
+        formula = f"{grouped(top, 4)} / n"
+        return Spread(formula=f"sqrt({formula})" if is_root else formula)
+    return Spread(math.sqrt(top / max(n, 1)) if is_root else top / max(n, 1))
 
 
 def declared_size(policy: Policy, question: BoundQuery) -> int | None:
     """Return the public number of rows, if the question is about one whole table."""
     scan = question.source
     return policy.tables[scan.table].rows if isinstance(scan, Scan) and not question.keys else None
-
-
-def checked_count(number: int | None, name: str) -> int | None:
-    """Require a whole number above 0, or None."""
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-        raise BadParameter(name, "must be a whole number of at least 1")
-    return number

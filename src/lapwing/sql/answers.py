@@ -22,9 +22,10 @@ import base64
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import asdict, dataclass, field
+from datetime import date
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ from lapwing.errors import MissingExtra
 from lapwing.ledger import Receipt
 from lapwing.sql.bound_query import BoundQuery, KeyValue, NoisyAggregate
 from lapwing.sql.estimates import AnswerColumn, AnswerRows
-from lapwing.sql.expression import Numeric
+from lapwing.sql.group_statistics import step_of
 from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
 from lapwing.sql.noising import BudgetShares, NoisyGrouping, WantedCode, has_declared_keys
 
@@ -105,16 +106,14 @@ class Answer:
             >>> answer.to_arrow().column_names
             ['n', 'n_low', 'n_high']
         """
-        names: list[str] = []
-        arrays: list[Any] = []
-        for column in self.columns:
-            names.append(column.name)
-            arrays.append(_array(column.values))
-            for end, values in (("low", column.low), ("high", column.high)):
-                if values is not None:
-                    names.append(f"{column.name}_{end}")
-                    arrays.append(_array(values))
-        return pa.table(arrays, names=_distinct_names(names))
+        named = [
+            (f"{one.name}{end}", values)
+            for one in self.columns
+            for end, values in (("", one.values), ("_low", one.low), ("_high", one.high))
+            if values is not None
+        ]
+        names = _distinct_names([name for name, _ in named])
+        return pa.table([_array(values) for _, values in named], names=names)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas DataFrame, with columns as in `to_arrow`.
@@ -128,10 +127,7 @@ class Answer:
         Example:
             >>> frame = answer.to_pandas()
         """
-        try:
-            import pandas  # noqa: F401, PLC0415 (an extra)
-        except ImportError:
-            raise MissingExtra("frames", "pandas") from None
+        _import_frames("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
@@ -146,13 +142,8 @@ class Answer:
         Example:
             >>> frame = answer.to_polars()
         """
-        try:
-            import polars  # noqa: PLC0415 (an extra)
-        except ImportError:
-            raise MissingExtra("frames", "polars") from None
-        found = polars.from_arrow(self.to_arrow())
-        assert isinstance(found, polars.DataFrame)
-        return found
+        frame: pl.DataFrame = _import_frames("polars").from_arrow(self.to_arrow())
+        return frame
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as plain values for JSON. An infinite end of an interval is None.
@@ -168,9 +159,9 @@ class Answer:
             "columns": [
                 {
                     "name": column.name,
-                    "values": [_plain(value) for value in column.values],
-                    "low": None if column.low is None else [_plain(value) for value in column.low],
-                    "high": None if column.high is None else [_plain(value) for value in column.high],
+                    "values": _plain(column.values),
+                    "low": _plain(column.low),
+                    "high": _plain(column.high),
                     "note": column.note,
                     "rank_error": column.rank_error,
                 }
@@ -265,16 +256,20 @@ class Answer:
         from lapwing.plots.answers import answer_picture as draw  # noqa: PLC0415 (matplotlib is an extra)
         from lapwing.plots.style import checked_path, save  # noqa: PLC0415
 
-        figure = draw(
-            [
-                (column.name, list(column.values), _listed(column.low), _listed(column.high))
-                for column in self.columns
-            ],
-            confidence=self.confidence,
-        )
+        columns = [
+            (one.name, list(one.values), _listed(one.low), _listed(one.high)) for one in self.columns
+        ]
+        figure = draw(columns, confidence=self.confidence)
         if path is not None:
             save(figure, checked_path(Path(path)))
         return figure
+
+
+def _import_frames(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError:
+        raise MissingExtra("frames", library) from None
 
 
 def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:
@@ -305,7 +300,7 @@ def cell_text(column: AnswerColumn, row: int) -> str:
 
 def number_text(value: Any) -> str:
     """Return a number as text, with thousands separated and few digits."""
-    if isinstance(value, bool | np.bool_ | str | date | datetime):
+    if isinstance(value, bool | np.bool_ | str | date):
         return str(value)
     if isinstance(value, int | np.integer):
         return f"{int(value):,}"
@@ -334,17 +329,21 @@ def _distinct_names(names: list[str]) -> list[str]:
     return found
 
 
-def _listed(values: Any) -> list[Any] | None:
+def _listed(values: NDArray[Any] | None) -> list[Any] | None:
     return None if values is None else list(values)
 
 
-def _plain(value: Any) -> Any:
-    """Return a plain value for JSON, which has no infinity: None instead."""
+def _plain(values: NDArray[Any] | None) -> list[Any] | None:
+    """Return plain values for JSON, which has no infinity: None instead."""
+    return None if values is None else [_plain_value(value) for value in values]
+
+
+def _plain_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value.isoformat() if isinstance(value, date | datetime) else value
+    return value.isoformat() if isinstance(value, date) else value
 
 
 ANSWER_FORMAT = 2
@@ -383,21 +382,13 @@ class QueryRequest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that is stored and digested."""
-        return {
-            "sql": self.sql, "version": self.version, "epsilon": str(self.epsilon),
-            "delta": str(self.delta), "noise": self.noise, "rows": self.rows,
-            "mechanisms": self.mechanisms, "meaning": self.meaning, "data": self.data,
-            "form": self.form,
-        }  # fmt: skip
+        return {**asdict(self), "epsilon": str(self.epsilon), "delta": str(self.delta)}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> QueryRequest:
         """Read the stored form."""
-        return cls(
-            found["sql"], found["version"], Fraction(found["epsilon"]), Fraction(found["delta"]),
-            found["noise"], found["rows"], found["mechanisms"], found["meaning"], found.get("data", 0),
-            found.get("form", ""),
-        )  # fmt: skip
+        exact = {name: Fraction(found[name]) for name in ("epsilon", "delta")}
+        return cls(**{**found, **exact})
 
 
 def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> bytes:
@@ -426,9 +417,7 @@ def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]
         NoisyGrouping(
             tuple(_unpacked(part) for part in one["parts"]),
             {
-                WantedCode(spectrum, function, None if fraction is None else Fraction(fraction)): _unpacked(
-                    codes
-                )
+                WantedCode(spectrum, function, fraction and Fraction(fraction)): _unpacked(codes)
                 for spectrum, function, fraction, codes in one["codes"]
             },
             None if one["keys"] is None else [tuple(key) for key in one["keys"]],
@@ -467,19 +456,15 @@ SINGLE_SHARE, EACH_KIND_SHARE = Fraction(1, 4), Fraction(1, 6)
 
 def can_combine(question: BoundQuery) -> bool:
     """Return whether all outputs are additive, over declared keys, in a fixed order of rows."""
-    plain = (
-        question.having is None and not question.order and question.limit is None and not question.offset
+    if question.having is not None or question.order or question.limit is not None or question.offset:
+        return False
+    values = [output.value for output in question.outputs]
+    is_additive = all(
+        isinstance(value, KeyValue)
+        or (isinstance(value, NoisyAggregate) and value.function in ("count", "sum"))
+        for value in values
     )
-    return (
-        plain
-        and len(question.sets) == 1
-        and has_declared_keys(question, 0)
-        and all(
-            isinstance(output.value, KeyValue)
-            or (isinstance(output.value, NoisyAggregate) and output.value.function in ("count", "sum"))
-            for output in question.outputs
-        )
-    )
+    return len(question.sets) == 1 and has_declared_keys(question, 0) and is_additive
 
 
 def level_of_repeat(confidence: Fraction, repeat: int, share: Fraction = Fraction(1)) -> Fraction:
@@ -501,10 +486,7 @@ def combine_releases(
         mechanisms = [shares.mechanism(0, part) for shares, _ in releases]
         weights, half = narrowest_mean(mechanisms, confidence)
         mean = sum(w * noisy.parts[part] for w, (_, noisy) in zip(weights, releases, strict=True))
-        step = 1.0
-        if output.value.function == "sum":
-            assert isinstance(output.value.number, Numeric)
-            step = float(output.value.number.step)
+        step = float(step_of(output.value))
         values, low, high = (np.asarray(v * step) for v in (mean, mean - half, mean + half))
         if output.value.function == "count":
             values, low, high = (np.maximum(v, 0) for v in (values, low, high))

@@ -5,29 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar
 
-from lapwing.sql.expression import Expression, Kind, Numeric
+from lapwing.sql.expression import Expression, Kind, Numeric, StoredWord
 from lapwing.sql.relation import Relation
 
 WHOLE = Numeric(Fraction(1), None, None)
 Combination = tuple[tuple[int, int], ...]  # pairs of a factor and a position in `BoundQuery.sums`
-
-
-class StoredWord:
-    """A dataclass whose repr uses `word` as its class name: stored digests are made of that text."""
-
-    __slots__ = ()
-    _word: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __init_subclass__(cls, word: str = "") -> None:
-        if word:
-            cls._word = word
-
-    def __repr__(self) -> str:
-        values = (f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
-        return f"{self._word}({', '.join(values)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +212,15 @@ class BoundQuery(StoredWord, word="Question"):
             return ""
         names = [self.keys[key].name for key in self.sets[grouping]]
         return f" by {', '.join(names)}" if names else " in total"
+
+
+def count_question(source: Relation, label: str, rows: int, *keys: Key, name: str = "rows") -> BoundQuery:
+    """Build the question how many rows of a source each key has. A unit has at most `rows` of them."""
+    part = NoisySum(label, ((1, 0),), rows, rows * rows)
+    outputs = [Output(key.name, KeyValue(place)) for place, key in enumerate(keys)]
+    outputs.append(Output(name, NoisyAggregate("count", (0,))))
+    grouping = tuple(range(len(keys)))
+    return BoundQuery(source, keys, (grouping,), (Sum("rows"),), (part,), (), tuple(outputs), rows)
 
 
 def without_names(query: BoundQuery) -> BoundQuery:

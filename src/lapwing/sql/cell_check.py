@@ -19,10 +19,8 @@ from itertools import count
 from lapwing.core.budget import EPSILON_UNIT
 from lapwing.core.exact import Number, positive, round_down
 from lapwing.errors import OverBudget
-from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.answers import Answer
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.binding import bind, scope
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Text, Truth
@@ -46,10 +44,8 @@ class NoisyCells:
         """Yield column, state and row in the answer, for all counts that can differ from 0."""
         *keys, _ = self.answer.columns
         for row in range(len(self.answer)):
-            states = [key.values[row] for key in keys]  # None, but for one column
-            [(name, state)] = [
-                pair for pair in zip(self.columns, states, strict=True) if pair[1] is not None
-            ]
+            states = zip(self.columns, [key.values[row] for key in keys], strict=True)
+            [(name, state)] = [one for one in states if one[1] is not None]  # None, but for one column
             if state in possible_states(table.columns[name]):
                 yield name, state, row
 
@@ -140,12 +136,12 @@ def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
     return NoisyCheck(table.name, tuple(cells), beyond)
 
 
-def cells_question(catalog: Catalog, table: str, names: Iterable[str]) -> BoundQuery:
+def cells_question(catalog: scope.Catalog, table: str, names: Iterable[str]) -> BoundQuery:
     """Build the question how many cells have each state, from the names of the columns of states."""
     some = tuple(names)
     listed, sets = ", ".join(some), ", ".join(f"({name})" for name in some)
     sql = f'SELECT {listed}, COUNT(*) AS cells FROM "{table}" GROUP BY GROUPING SETS ({sets})'  # noqa: S608
-    return bind(sql, catalog)
+    return bind.bind(sql, catalog)
 
 
 def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Fraction) -> Answer:
@@ -153,4 +149,4 @@ def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Frac
     asked = f"check of {', '.join(columns)} in {table.name}"
     with dataset.session.with_policy(policy) as session:
         question = cells_question(session.curator.catalog(), table.name, names)
-        return plan_question(session, question, asked, AccuracyOrPrice(epsilon)).release()
+        return plan_question(session, question, asked, epsilon=epsilon).release()

@@ -84,42 +84,38 @@ def _plain(value: Any) -> Any:
 def pack_values(values: Values) -> Anything:
     """Return a numeric array if all are numbers of one kind; else objects, with None for NULL."""
     kinds = {type(value) for value in values}
-    if kinds in ({int}, {float}, {int, float}):
-        array = np.array(values, dtype=np.float64 if float in kinds else object)
-        if array.dtype == object and all(abs(value) < _LARGE for value in values):
-            array = array.astype(np.int64)
-        return array
-    objects = np.empty(len(values), dtype=object)
-    objects[:] = values
-    return objects
+    if kinds in ({float}, {int, float}):
+        return np.array(values, dtype=np.float64)
+    if kinds == {int} and all(abs(value) < _LARGE for value in values):
+        return np.array(values, dtype=np.int64)
+    return objects_of(values)
+
+
+def objects_of(values: Values) -> Anything:
+    """Return an array of objects, whatever their types."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def _row(op: str, args: Values) -> Any:
     """Apply an operation to one row."""
     if op in _OF_NULLS:
         return _OF_NULLS[op](args)
-    if any(arg is None for arg in args):
-        return None
-    return _BINARY[op](*args) if op in _BINARY else _arithmetic(op, args)
+    return None if any(arg is None for arg in args) else _OF_KNOWN[op](*args)
 
 
-def _arithmetic(op: str, args: Values) -> Any:
-    match op:
-        case "/" | "//":
-            divide = operator.truediv if op == "/" else operator.floordiv
-            return divide(*args) if args[1] else None
-        case "neg":
-            return -args[0]
-        case "abs":
-            return abs(args[0])
-        case "round":
-            return round(args[0], int(args[1]) if len(args) > 1 else 0)
-        case "sqrt":
-            return math.sqrt(args[0]) if args[0] >= 0 else None
-        case "not":
-            return not args[0]
-        case other:
-            raise AssertionError(f"{other} is not an operation on released values")
+# Operations that are NULL where an argument is.
+_OF_KNOWN: dict[str, Callable[..., Any]] = {
+    **_BINARY,
+    "/": lambda top, bottom: top / bottom if bottom else None,
+    "//": lambda top, bottom: top // bottom if bottom else None,
+    "neg": operator.neg,
+    "abs": abs,
+    "round": lambda number, digits=0: round(number, int(digits)),
+    "sqrt": lambda number: math.sqrt(number) if number >= 0 else None,
+    "not": operator.not_,
+}
 
 
 def _logic(args: Values, *, decides: bool) -> bool | None:
@@ -156,9 +152,8 @@ def _monotone_ends(op: str, args: list[Estimate]) -> tuple[Anything | None, Anyt
     """Return the interval if one number is uncertain and the operation is monotone in it."""
     uncertain = [i for i, arg in enumerate(args) if arg.low is not None and arg.high is not None]
     others = [arg.values for i, arg in enumerate(args) if i not in uncertain]
-    if len(uncertain) != 1 or any(arg.dtype.kind not in "if" for arg in others):
-        return None, None
-    if any(arg.rank_error is not None for arg in args):
+    are_numbers = all(arg.dtype.kind in "if" for arg in others)
+    if len(uncertain) != 1 or not are_numbers or any(arg.rank_error is not None for arg in args):
         return None, None
     at = uncertain[0]
     low, high = args[at].low, args[at].high
@@ -243,9 +238,8 @@ def _within(top: NoisyAggregate, bottom: NoisyAggregate, question: BoundQuery) -
     kind = top.number
     if not per_row or function != "sum" or not isinstance(kind, Numeric) or not kind.is_bounded:
         return -math.inf, math.inf
-    assert kind.first is not None
-    assert kind.last is not None
-    return float(min(kind.first, 0)), float(max(kind.last, 0))
+    first, last = kind.bounds
+    return float(min(first, 0)), float(max(last, 0))
 
 
 def _function(statistic: NoisyAggregate, question: BoundQuery) -> str:
@@ -314,9 +308,8 @@ def _operation_ends(op: str, args: list[Ends]) -> Ends | None:
         ((low, high),) = args
         return np.sqrt(np.maximum(low, 0.0)), np.sqrt(np.maximum(high, 0.0))
     if op in ("least", "greatest"):  # they rise in each
-        return apply_operation(op, [low for low, _ in args]), apply_operation(
-            op, [high for _, high in args]
-        )
+        low, high = (apply_operation(op, list(ends)) for ends in zip(*args, strict=True))
+        return low, high
     if op not in _CORNERS:
         return None
     with np.errstate(invalid="ignore"):

@@ -14,29 +14,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from lapwing.config.values import checked_count
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
 from lapwing.ledger import DataSet, Ledger, Target, Unit, data_sets
-from lapwing.sql import policy_ledger
-from lapwing.sql.binding.public_tables import PublicTable
-from lapwing.sql.binding.scope import Catalog
+from lapwing.sql import policy_file, policy_ledger
+from lapwing.sql.binding import public_tables, scope
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.noising import ExactGrouping
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
-from lapwing.sql.policy_file import load_policy
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
-from lapwing.sql.truncated import generated_rows, open_sources, prepared_copy, registration
-from lapwing.sql.truncated.prepare import (
-    has_blocks_by_arrival,
-    has_readable_copy,
-    ledger_people,
-    prepare,
-    unit_ids,
-)
-from lapwing.sql.truncated.reader import Reader, ReaderPool, shown_statements
+from lapwing.sql.truncated import open_sources, prepare, prepared_copy, reader, registration
 
 if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
@@ -61,13 +52,13 @@ class Curator:
     """
 
     def __init__(self, policy: Policy | str | Path, *, threads: int | None = None) -> None:
-        self.policy = policy if isinstance(policy, Policy) else load_policy(Path(policy))
+        self.policy = policy if isinstance(policy, Policy) else policy_file.load_policy(Path(policy))
         self.threads = threads
         self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them
         self.notify: policy_ledger.Notify = self.notices.append
         self._ledger: Ledger | None = None
-        self._readers = ReaderPool()
-        self._public: dict[str, PublicTable] | None = None
+        self._readers = reader.ReaderPool()
+        self._public: dict[str, public_tables.PublicTable] | None = None
         self._opening = threading.RLock()
         self._releases, self._ended = 0, threading.Condition()
 
@@ -158,37 +149,33 @@ class Curator:
         Example:
             >>> curator.clear_hold(failed)
         """
-        if not receipts or not policy_ledger.has_ledger(self.policy):
-            raise policy_ledger.not_failed()
-        policy_ledger.clear_hold(self.ledger, self.policy, receipts)
+        ledger = self.ledger if policy_ledger.has_ledger(self.policy) else None
+        policy_ledger.clear_hold(ledger, self.policy, receipts)
 
     # Reading
 
     @property
-    def public(self) -> dict[str, PublicTable]:
+    def public(self) -> dict[str, public_tables.PublicTable]:
         """The rows of the public tables, by table."""
         if self._public is None:
             with self._opening:
                 self._public = self._public or open_sources.read_public_tables(self.policy)
         return self._public
 
-    def catalog(self, rows: int | None = None) -> Catalog:
+    def catalog(self, rows: int | None = None) -> scope.Catalog:
         """Return the tables that questions are bound to. `rows` lowers their contribution bounds."""
-        return Catalog(self.policy, self.public, rows)
+        lowered = None if rows is None else checked_count(rows, "rows")
+        return scope.Catalog(self.policy, self.public, lowered)
 
     def statements(self, question: BoundQuery) -> tuple[str, ...]:
         """Return the SQL that a question will run. Makes no ledger."""
         if not self.has_ledger:
-            return shown_statements(self.policy, question)
-        with self.reading(question) as reader:
-            return reader.statements(question).all
-
-    def generated(self, question: BoundQuery) -> list[ExactGrouping]:
-        """Return the numbers of a question from generated rows. They mean nothing."""
-        return generated_rows.generated_numbers(self.policy, self.public, question)
+            return reader.shown_statements(self.policy, question)
+        with self.reading(question) as lent:
+            return lent.statements(question).all
 
     @contextmanager
-    def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
+    def reading(self, question: BoundQuery | None = None) -> Iterator[reader.Reader]:
         """Lend a reader of the bounded tables as they are now, from the copy or else from the source.
 
         Another process may prepare a copy at any time, so the state is looked up at each call.
@@ -196,22 +183,21 @@ class Curator:
         key = policy_ledger.row_key(self.ledger)
         from_source = question is not None and needs_new_ranks(question.source)
         copy = None if from_source else prepared_copy.current_copy(self.policy, key)
-        public = self.public
+        open_reader = partial(
+            reader.Reader.open, self.policy, key, self.public, threads=self.threads, from_source=from_source
+        )
 
-        def open_reader() -> Reader:
-            return Reader.open(self.policy, key, public, threads=self.threads, from_source=from_source)
-
-        def make() -> Reader:
+        def make() -> reader.Reader:
             try:
                 return open_reader()
             except EngineFailed:  # `prepare` may have removed the copy that was current a moment ago
                 return open_reader()
 
-        with self._readers.lent((copy, prepared_copy.files_of(self.policy)), make) as reader:
-            yield reader
+        with self._readers.lent((copy, prepared_copy.files_of(self.policy)), make) as lent:
+            yield lent
 
     def require_answerable(
-        self, version: int, check: Callable[[Reader], None], question: BoundQuery | None = None
+        self, version: int, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
     ) -> bool:
         """Refuse, before a charge, an unreadable source or a question that the engine cannot plan.
 
@@ -225,17 +211,16 @@ class Curator:
         """
         key = policy_ledger.row_key(self.ledger)
         digest = prepared_copy.copy_digest(self.policy, key)
-        if not registration.was_read(self.policy, version, digest) and not prepared_copy.current_copy(
-            self.policy, key
-        ):
+        was_read = registration.was_read(self.policy, version, digest)
+        if not was_read and not prepared_copy.current_copy(self.policy, key):
             open_sources.require_readable(self.policy, threads=self.threads)
             registration.note_read(self.policy, version, digest)
-        with self.reading(question) as reader:
-            check(reader)
-            return reader.is_prepared or (question is not None and needs_new_ranks(question.source))
+        with self.reading(question) as lent:
+            check(lent)
+            return lent.is_prepared or (question is not None and needs_new_ranks(question.source))
 
     def checked_version(
-        self, analyst: str, check: Callable[[Reader], None], question: BoundQuery | None = None
+        self, analyst: str, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
     ) -> int:
         """Return the version of the data to charge, or refuse a source or question that cannot be read.
 
@@ -338,7 +323,7 @@ class Curator:
             >>> curator.register()
             2
         """
-        if has_blocks_by_arrival(self.policy):
+        if prepare.has_blocks_by_arrival(self.policy):
             raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
         registration.make_folder(self.policy)
         with prepared_copy.exclusive_lock(prepared_copy.prepared_folder(self.policy)):
@@ -353,7 +338,7 @@ class Curator:
     def _register_version(self, copy: prepared_copy.PreparedCopy | None) -> int:
         seen = prepared_copy.settled_identities(self.policy) if copy is None else copy.seen
         files = prepared_copy.files_of(self.policy) if copy is None else copy.files
-        people = unit_ids(self.policy, copy)
+        people = prepare.unit_ids(self.policy, copy)
         version = policy_ledger.register_version(self.ledger, self.policy, people).version
         registration.save_registration(self.policy, version, files, seen)
         return version
@@ -388,7 +373,7 @@ class Curator:
         def is_done() -> bool:
             nonlocal kept
             kept = 0 if again else self._untouched_version(key)
-            return kept > 0 and has_readable_copy(self.policy, key)
+            return kept > 0 and prepare.has_readable_copy(self.policy, key)
 
         def then(copy: prepared_copy.PreparedCopy) -> None:
             nonlocal is_new
@@ -399,8 +384,8 @@ class Curator:
                 registration.save_registration(self.policy, kept, copy.files, copy.seen)
 
         try:
-            prepare(
-                self.policy, key, known=lambda: ledger_people(self.ledger, self.policy), then=then,
+            prepare.prepare(
+                self.policy, key, known=lambda: prepare.ledger_people(self.ledger, self.policy), then=then,
                 is_done=is_done, progress=progress, today=today, threads=self.threads,
             )  # fmt: skip
         except EngineFailed as error:  # only the curator is told where
@@ -409,10 +394,8 @@ class Curator:
 
     def _untouched_version(self, key: bytes) -> int:
         """Return the registered version if neither its files nor how they are read have changed; else 0."""
-        known, copy = (
-            policy_ledger.find_data_set(self.ledger, self.policy),
-            prepared_copy.last_copy(self.policy),
-        )
+        known = policy_ledger.find_data_set(self.ledger, self.policy)
+        copy = prepared_copy.last_copy(self.policy)
         if known is None or not registration.is_untouched(self.policy, known.version):
             return 0
         is_same = copy is None or (

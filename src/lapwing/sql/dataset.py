@@ -18,20 +18,12 @@ from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
-from lapwing.sql.accuracy import AccuracyOrPrice, checked_count, declared_size
+from lapwing.sql import preliminary_questions
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.curator import Curator
 from lapwing.sql.plan import Plan, plan_question, plan_truncation
 from lapwing.sql.policy import Policy
-from lapwing.sql.preliminary_questions import (
-    SIZES_PREFIX,
-    bounds_question,
-    least_size,
-    policy_with_searched_column,
-    read_bounds,
-    sizes_question,
-)
 from lapwing.sql.releasing import ReleaseSession
 
 
@@ -107,12 +99,7 @@ class Dataset:
     """
 
     def __init__(
-        self,
-        source: Curator | Policy,
-        *,
-        analyst: str,
-        threads: int | None = None,
-        closes: bool = False,
+        self, source: Curator | Policy, *, analyst: str, threads: int | None = None, closes: bool = False
     ) -> None:
         self._closes = closes or isinstance(source, Policy)
         self.curator = Curator(source, threads=threads) if isinstance(source, Policy) else source
@@ -184,11 +171,11 @@ class Dataset:
         Example:
             >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
         """
-        catalog = self.curator.catalog(checked_count(rows, "rows"))
-        text, bound = bind_with_text(question, catalog, where_first=where_first)
-        size = checked_count(n, "n") if n is not None else declared_size(self.policy, bound)
-        wanted = AccuracyOrPrice(epsilon, within, confidence, delta, noise, size)
-        return plan_question(self.session, bound, text, wanted, rows=rows, sampling=sampling)
+        text, bound = bind_with_text(question, self.curator.catalog(rows), where_first=where_first)
+        return plan_question(
+            self.session, bound, text, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
+            noise=noise, rows=rows, n=n, sampling=sampling,
+        )  # fmt: skip
 
     def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
         """Plan and release a question in one step.
@@ -240,14 +227,15 @@ class Dataset:
         Example:
             >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
         """
-        catalog = self.curator.catalog(checked_count(rows, "rows"))
-        text, bound = bind_with_text(question, catalog, where_first=where_first)
-        price = AccuracyOrPrice(first, None, confidence, options.get("delta"))
-        name = f"{SIZES_PREFIX} {text}"
-        counted = plan_question(self.session, sizes_question(bound), name, price, rows=rows).release()
+        text, bound = bind_with_text(question, self.curator.catalog(rows), where_first=where_first)
+        counted = plan_question(
+            self.session, preliminary_questions.sizes_question(bound),
+            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first, confidence=confidence,
+            delta=options.get("delta"), rows=rows,
+        ).release()  # fmt: skip
         plan = self.plan(
-            question, within=within, confidence=confidence, rows=rows, n=least_size(counted),
-            where_first=where_first, **options,
+            question, within=within, confidence=confidence, rows=rows,
+            n=preliminary_questions.least_size(counted), where_first=where_first, **options,
         )  # fmt: skip
         return plan, counted
 
@@ -271,13 +259,15 @@ class Dataset:
         Example:
             >>> low, high, answer = dataset.search_bounds("visits", "stay", epsilon=1, step=1)
         """
-        policy = policy_with_searched_column(self.policy, table, column, step)
+        policy = preliminary_questions.policy_with_searched_column(self.policy, table, column, step)
         name = f"bounds of {table}.{column} in steps of {step}"
-        question = bounds_question(policy, table, column)
+        question = preliminary_questions.bounds_question(policy, table, column)
         with self.session.with_policy(policy) as session:
-            plan = plan_question(session, question, name, AccuracyOrPrice(epsilon))
+            plan = plan_question(session, question, name, epsilon=epsilon)
             answer = plan.release()
-        return *read_bounds(answer, plan.shares, policy.tables[table].columns[column].kind), answer
+        return *preliminary_questions.read_bounds(
+            answer, plan.shares, policy.tables[table].columns[column].kind
+        ), answer
 
     def truncated(
         self, table: str, *, epsilon: Number, rows: int | None = None, beyond: int | None = None
@@ -417,9 +407,9 @@ class Dataset:
         )
 
     def _repr_html_(self) -> str:
-        from lapwing.sql.html_view import dataset_html  # noqa: PLC0415 (only notebooks need it)
+        from lapwing.sql import html_view  # noqa: PLC0415 (only notebooks need it)
 
-        return dataset_html(self)
+        return html_view.dataset_html(self)
 
     def __enter__(self) -> Self:
         return self

@@ -38,38 +38,16 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Number
 from lapwing.core.order_statistics import Extreme
 from lapwing.core.spread import checked_confidence
+from lapwing.sql import computed_values, group_statistics, noising
 from lapwing.sql.bound_query import BoundQuery, Computed, KeyValue, NoisyAggregate, Order, Plain, Released
-from lapwing.sql.computed_values import (
-    Ends,
-    PartRatio,
-    box_ends,
-    compute,
-    ratio_ends,
-    ratio_of,
-    uncertain_in,
-)
-from lapwing.sql.expression import Kind, Person, Text, Truth
-from lapwing.sql.expression import Numeric as NumberKind
-from lapwing.sql.group_statistics import (
-    Estimate,
-    NoisyParts,
-    count_estimate,
-    estimate_statistic,
-    in_steps,
-    step_of,
-)
-from lapwing.sql.intervals import NoiseFamily
-from lapwing.sql.noising import (
-    CHOICE_FUNCTIONS,
-    NoisyGrouping,
-    PartMechanisms,
-    deviation,
-    has_declared_keys,
-    wanted_of,
-)
+from lapwing.sql.computed_values import Anything, Ends, PartRatio, objects_of
+from lapwing.sql.expression import Kind, Numeric, Person, Text, Truth
+from lapwing.sql.group_statistics import Estimate, NoisyParts, in_steps
+from lapwing.sql.intervals import Floats, NoiseFamily
+from lapwing.sql.noising import CHOICE_FUNCTIONS, NoisyGrouping, PartMechanisms
 
-Floats = NDArray[np.float64]
 Keys = frozenset[int]
+Noisy = Sequence[NoisyGrouping]  # one for each grouping of the question
 COUNTS = ("rows", "count", "units", "distinct")
 ADDITIVE = ("rows", "count", "sum")
 MOST_CELLS = 2_000_000  # of the table over all keys; beyond, groupings stay as they are
@@ -98,7 +76,7 @@ def adds_up(question: BoundQuery, part: int) -> bool:
 
 def consistent_groupings(question: BoundQuery) -> list[int]:
     """Return the groupings to make consistent: all by declared keys, if there are several."""
-    found = [s for s in range(len(question.sets)) if has_declared_keys(question, s)]
+    found = [s for s in range(len(question.sets)) if noising.has_declared_keys(question, s)]
     keys = {key for s in found for key in question.sets[s]}
     cells = math.prod(len(question.keys[key].codes or ()) for key in keys)
     return found if len(found) > 1 and cells <= MOST_CELLS else []
@@ -126,7 +104,7 @@ def make_consistent(
     measured = []
     for s, noisy in values.items():
         shape = [sizes[key] for key in question.sets[s]]
-        variance = deviation(shares.mechanism(s, part)) ** 2
+        variance = noising.deviation(shares.mechanism(s, part)) ** 2
         measured.append(
             MeasuredGrouping(question.sets[s], noisy.astype(np.float64).reshape(shape), variance)
         )
@@ -243,7 +221,6 @@ def _of_means(values: Floats, keys: list[int], factors: dict[Keys, float]) -> Fl
     return total
 
 
-Anything = NDArray[Any]
 NO_INTERVAL = "no interval"
 
 
@@ -272,12 +249,7 @@ class AnswerRows:
 
 
 def estimate(
-    shares: PartMechanisms,
-    noisy: Sequence[NoisyGrouping],
-    *,
-    confidence: Number,
-    sampling: bool = False,
-    agree: bool = True,
+    shares: PartMechanisms, noisy: Noisy, *, confidence: Number, sampling: bool = False, agree: bool = True
 ) -> AnswerRows:
     """Estimate the answer of a question. With `sampling`, intervals include the error of a sample."""
     question, level = shares.question, checked_confidence(confidence)
@@ -292,19 +264,11 @@ def estimate(
     end = None if question.limit is None else question.offset + question.limit
     kept = kept[question.offset : end]
     whole = len(kept) == length and not question.order
-
-    def taken(values: Anything | None) -> Anything | None:
-        return values if values is None or whole else values[kept]
-
+    taken: Any = slice(None) if whole else kept
     cols = []
     for output, found in zip(question.outputs, columns, strict=True):
-        values = taken(found.values)
-        assert values is not None
-        cols.append(
-            AnswerColumn(
-                output.name, values, taken(found.low), taken(found.high), found.note, found.rank_error
-            )
-        )
+        low, high = (None if end is None else end[taken] for end in (found.low, found.high))
+        cols.append(AnswerColumn(output.name, found.values[taken], low, high, found.note, found.rank_error))
     return AnswerRows(cols, len(kept), bool(release.agreed))
 
 
@@ -316,34 +280,27 @@ class _Release:
     """Noisy groupings, and the estimates made from them so far."""
 
     def __init__(
-        self,
-        shares: PartMechanisms,
-        noisy: Sequence[NoisyGrouping],
-        level: Fraction,
-        sampling: bool,
-        agree: bool,
+        self, shares: PartMechanisms, noisy: Noisy, level: Fraction, sampling: bool, agree: bool
     ) -> None:
         self.shares, self.noisy, self.level = shares, noisy, level
         self.question: BoundQuery = shares.question
-        self.parts = [self._parts(s, sampling) for s in range(len(noisy))]
+        places = range(len(self.question.parts))
+        self.parts = [
+            NoisyParts(found.parts, tuple(shares.mechanism(s, p) for p in places), level, sampling)
+            for s, found in enumerate(noisy)
+        ]
         self.agreed = consistent_groupings(self.question) if agree else []
         self.sampling = sampling
         self._agreed: dict[int, dict[int, ConsistentGrouping]] = {}
         self._known: dict[Released, Estimate] = {}
-
-    def _parts(self, grouping: int, sampling: bool) -> NoisyParts:
-        mechanisms = tuple(self.shares.mechanism(grouping, p) for p in range(len(self.question.parts)))
-        return NoisyParts(self.noisy[grouping].parts, mechanisms, self.level, sampling)
 
     def column(self, tree: Released) -> Estimate:
         """Return a released value over all rows of all groupings, with its interval."""
         found = self._value(tree)
         if not isinstance(tree, Computed) or found.values.dtype.kind == "b":
             return found
-        leaves = list(uncertain_in(tree, self._is_ratio))
-        if not leaves:
-            return found
-        if len(leaves) == 1 and found.low is not None:
+        leaves = list(computed_values.uncertain_in(tree, lambda one: self._ratio(one) is not None))
+        if not leaves or (len(leaves) == 1 and found.low is not None):
             return found
         ends = self._ends(tree, list(dict.fromkeys(leaves)))
         if ends is None:
@@ -361,14 +318,15 @@ class _Release:
         level, agrees = 1 - (1 - self.level) / len(leaves), bool(self.agreed)
         same = len(leaves) == 1
         release = self if same else _Release(self.shares, self.noisy, level, self.sampling, agrees)
-        return box_ends(tree, release.ends_of)
+        return computed_values.box_ends(tree, release.ends_of)
 
     def ends_of(self, tree: Released) -> Ends | None:
         """Return the ends of a constant, a statistic or a ratio of additive ones; None for other trees."""
         ratio = self._ratio(tree)
         if ratio is not None:
-            found = [ratio_ends(ratio, parts) for parts in self.parts]
-            return _stacked([low for low, _ in found]), _stacked([high for _, high in found])
+            found = [computed_values.ratio_ends(ratio, parts) for parts in self.parts]
+            low, high = (_stacked(list(ends)) for ends in zip(*found, strict=True))
+            return low, high
         if isinstance(tree, Computed):
             return None
         one = self._value(tree)
@@ -376,12 +334,9 @@ class _Release:
             return None if one.low is None or one.high is None else (one.low, one.high)
         return one.values, one.values
 
-    def _is_ratio(self, tree: Released) -> bool:
-        return self._ratio(tree) is not None
-
     def _ratio(self, tree: Released) -> PartRatio | None:
         """Return the tree as a ratio, or None. With sampling, it is as uncertain as both numbers."""
-        return None if self.sampling else ratio_of(tree, self.question)
+        return None if self.sampling else computed_values.ratio_of(tree, self.question)
 
     def _value(self, tree: Released) -> Estimate:
         if tree not in self._known:
@@ -398,7 +353,7 @@ class _Release:
             return Estimate(_stacked([self._key(s, tree.key) for s in range(len(self.noisy))]))
         if isinstance(tree, NoisyAggregate):
             return _joined([self._statistic(s, tree) for s in range(len(self.noisy))])
-        return compute(tree, [self._value(arg) for arg in tree.args])
+        return computed_values.compute(tree, [self._value(arg) for arg in tree.args])
 
     def _key(self, grouping: int, key: int) -> Anything:
         members, found = self.question.sets[grouping], self.noisy[grouping]
@@ -406,13 +361,13 @@ class _Release:
             return np.full(found.groups, None, dtype=object)
         kind, place = self.question.keys[key].kind, members.index(key)
         if found.keys is not None:
-            return _objects([decode_key(kind, values[place]) for values in found.keys])
+            return objects_of([decode_key(kind, values[place]) for values in found.keys])
         sizes = [len(self.question.keys[k].codes or ()) for k in members]
         codes = self.question.keys[key].codes or range(0)
-        if isinstance(kind, NumberKind):
+        if isinstance(kind, Numeric):
             names = in_steps(np.array(codes, dtype=np.int64), kind.step)
         else:
-            names = _objects([decode_key(kind, code) for code in codes])
+            names = objects_of([decode_key(kind, code) for code in codes])
         inner = int(np.prod(sizes[place + 1 :]))
         return np.tile(np.repeat(names, inner), int(np.prod(sizes[:place])))
 
@@ -421,38 +376,35 @@ class _Release:
             return self._chosen(grouping, statistic)
         if statistic.function in ("count", "sum"):
             return self._additive(grouping, statistic)
-        return estimate_statistic(statistic, self.parts[grouping])
+        return group_statistics.estimate_statistic(statistic, self.parts[grouping])
 
     def _chosen(self, grouping: int, statistic: NoisyAggregate) -> Estimate:
-        wanted = wanted_of(statistic)
+        wanted = noising.wanted_of(statistic)
         codes, kind = self.noisy[grouping].codes[wanted], self.question.spectra[wanted.spectrum].number
         mechanism = self.shares.choice(grouping, wanted)
         ranks, about = float(mechanism.spread(self.level)), ""
         if isinstance(mechanism, Extreme):
             about = f"a value that about {mechanism.rank} rows reach; "
         note = f"{about}rank within ±{ranks:.4g}"
-        if isinstance(kind, NumberKind):
+        if isinstance(kind, Numeric):
             return Estimate(in_steps(codes, kind.step), note=note, rank_error=ranks)
         distinct, inverse = np.unique(codes, return_inverse=True)
-        values = _objects([decode_key(kind, int(code)) for code in distinct])[inverse]
+        values = objects_of([decode_key(kind, int(code)) for code in distinct])[inverse]
         return Estimate(values, note=note, rank_error=ranks)
 
     def _additive(self, grouping: int, statistic: NoisyAggregate) -> Estimate:
         (part,) = statistic.parts
         parts, is_count = self.parts[grouping], counts_rows(self.question, part)
         if grouping not in self.agreed or not adds_up(self.question, part):
-            found = estimate_statistic(statistic, parts)
+            found = group_statistics.estimate_statistic(statistic, parts)
             return _not_negative(found) if is_count else found
         if part not in self._agreed:
             noisy = {s: self.noisy[s].parts[part] for s in self.agreed}
             self._agreed[part] = make_consistent(self.shares, part, noisy, self.level)
-        one, step = self._agreed[part][grouping], float(step_of(statistic))
+        one, step = self._agreed[part][grouping], float(group_statistics.step_of(statistic))
         low, high = one.centre - one.half, one.centre + one.half
         if statistic.function == "count":
-            ends = count_estimate(one.centre, one.half, parts)
-            assert ends.low is not None
-            assert ends.high is not None
-            low, high = ends.low, ends.high
+            low, high = group_statistics.count_ends(one.centre, one.half, parts)
         low, high = np.minimum(low, one.values), np.maximum(high, one.values)
         # Six digits of a step: few enough to read, and sums of cells stay their totals.
         digits = 6 - math.floor(math.log10(step))
@@ -475,12 +427,6 @@ def decode_key(kind: Kind, code: Any) -> Any:
     return kind.value(code)
 
 
-def _objects(values: list[Any]) -> Anything:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
 def _stacked(arrays: list[Anything]) -> Anything:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
@@ -490,10 +436,10 @@ def _joined(found: list[Estimate]) -> Estimate:
     if len(found) == 1:
         return found[0]
     ends: list[Anything | None] = []
-    for pick in (lambda e: e.low, lambda e: e.high):
-        known = [end for end in map(pick, found) if end is not None]
+    for some in ([e.low for e in found], [e.high for e in found]):
+        known = [end for end in some if end is not None]
         ends.append(np.concatenate(known) if len(known) == len(found) else None)
-    notes = list(dict.fromkeys(e.note for e in found if e.note))
+    notes = dict.fromkeys(e.note for e in found if e.note)
     ranks = [e.rank_error for e in found if e.rank_error is not None]
     values = _stacked([e.values for e in found])
     return Estimate(values, ends[0], ends[1], "; ".join(notes), max(ranks, default=None))

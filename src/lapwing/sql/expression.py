@@ -14,15 +14,38 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum, unique
 from fractions import Fraction
+from typing import Any, ClassVar
 
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 
-Value = str | int | float | bool | date | datetime | Fraction | None
+
+class StoredWord:
+    """A dataclass whose repr never changes, because stored digests are made of that text.
+
+    The text has `word` as the class name. Fields in `later` were added later: the text has them only where
+    they differ from their defaults.
+    """
+
+    __slots__ = ()
+    _word: ClassVar[str]
+    _later: ClassVar[tuple[str, ...]]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, word: str = "", later: tuple[str, ...] = ()) -> None:
+        if word:
+            cls._word, cls._later = word, later
+
+    def __repr__(self) -> str:
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in self._later:
+            if values[name] == self.__dataclass_fields__[name].default:
+                del values[name]
+        return f"{self._word}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
-@dataclass(frozen=True, slots=True)
-class Numeric:
+@dataclass(frozen=True, slots=True, repr=False)
+class Numeric(StoredWord, word="Number"):
     """A multiple of `step`.
 
     `first` and `last` are the bounds, counted in steps; None means that there is no bound.
@@ -53,10 +76,6 @@ class Numeric:
         """Return the number that a code stands for."""
         exact = code * self.step
         return int(exact) if exact.denominator == 1 else float(exact)
-
-    def __repr__(self) -> str:
-        # Stored digests are made of this text. In them the class has its first name.
-        return f"Number(step={self.step!r}, first={self.first!r}, last={self.last!r})"
 
 
 @dataclass(frozen=True, slots=True)

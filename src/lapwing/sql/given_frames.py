@@ -151,10 +151,11 @@ def _checked_file(path: Path, table: str, sources: Mapping[str, Any]) -> Path:
 def arrow_rows(frame: Any, table: str) -> pa.Table:
     """Return the rows of a data frame as an Arrow table. Errors show no value."""
     library = type(frame).__module__.partition(".")[0]
-    if library == "pandas" and hasattr(frame, "columns"):
+    is_pandas = library == "pandas" and hasattr(frame, "columns")
+    if is_pandas:
         _require_no_named_index(frame, table)
     try:
-        if library == "pandas" and hasattr(frame, "columns"):
+        if is_pandas:
             return pa.Table.from_pandas(frame, preserve_index=False)
         if library == "polars" and hasattr(frame, "to_arrow"):  # its newest types cannot all be stored
             return frame.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())

@@ -7,6 +7,7 @@ allow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,21 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
+from lapwing.sql import intervals
 from lapwing.sql.bound_query import NoisyAggregate
 from lapwing.sql.expression import Kind, Numeric, codes_of
-from lapwing.sql.intervals import (
-    Floats,
-    NoiseFamily,
-    Width,
-    half_width,
-    mixed_width,
-    noise_scale,
-    pair_width,
-    plane_width,
-    ratio_bounds,
-    table_width,
-    with_sampling,
-)
+from lapwing.sql.intervals import Floats, NoiseFamily, Width
 from lapwing.sql.noising import PartNoise
 
 MANY_GROUPS = 2000  # from here on a table of widths is worth its cost
@@ -102,7 +92,7 @@ class NoisyParts:
 
     def width(self, part: int) -> float:
         """Return the scale of a part's noise."""
-        return noise_scale(self.mechanisms[part])
+        return intervals.noise_scale(self.mechanisms[part])
 
     def scales(self, terms: list[tuple[int, Floats]]) -> list[Floats]:
         """Return the scales of noises times their factors. A part that occurs twice has one noise."""
@@ -114,21 +104,9 @@ class NoisyParts:
 
 def estimate_statistic(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     """Estimate a statistic in every group. Quantiles, MIN and MAX are not made of parts."""
-    match statistic.function:
-        case "count" | "sum":
-            return _additive(statistic, parts)
-        case "avg":
-            return _average(statistic, parts)
-        case "avg_of_pair":
-            return _average_of_pair(statistic, parts)
-        case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
-            return _variance(statistic, parts)
-        case "covar_pop" | "covar_samp":
-            return _covariance(statistic, parts)
-        case "corr":
-            return _correlation(statistic, parts)
-        case other:
-            raise BadParameter("function", f"{other} is not made of parts")
+    if statistic.function not in _ESTIMATES:
+        raise BadParameter("function", f"{statistic.function} is not made of parts")
+    return _ESTIMATES[statistic.function](statistic, parts)
 
 
 def step_of(statistic: NoisyAggregate) -> Fraction:
@@ -148,21 +126,21 @@ def in_steps(values: NDArray[np.int64], step: Fraction) -> NDArray[Any]:
 
 def _additive(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     (part,) = statistic.parts
-    values, half = parts.values[part], half_width(parts.mechanisms[part], parts.confidence)
+    values, half = parts.values[part], intervals.half_width(parts.mechanisms[part], parts.confidence)
     if statistic.function == "count":
-        return count_estimate(values, half, parts)
+        return Estimate(np.maximum(values, 0), *count_ends(values, half, parts))
     step, note = step_of(statistic), NOISE_ONLY if parts.sampling else ""
     low, high = in_steps(values - half, step), in_steps(values + half, step)
     return Estimate(in_steps(values, step), low, high, note)
 
 
-def count_estimate(values: NDArray[Any], half: float, parts: NoisyParts) -> Estimate:
-    """Estimate a count, never below 0. A sample's count has a Poisson distribution."""
+def count_ends(values: NDArray[Any], half: float, parts: NoisyParts) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the interval of a count, never below 0. A sample's count has a Poisson distribution."""
     width: Any = half
     if parts.sampling:
         normal = NoiseFamily(True, parts.confidence).in_deviations
         width = np.sqrt(half**2 + normal**2 * np.maximum(values, 0))
-    return Estimate(np.maximum(values, 0), np.maximum(values - width, 0), np.maximum(values + width, 0))
+    return np.maximum(values - width, 0), np.maximum(values + width, 0)
 
 
 def _quotient(total: Floats, size: Floats, low: float, high: float, otherwise: float) -> Floats:
@@ -178,7 +156,7 @@ def _means(total: Floats, size: Floats, scale: CodeScale) -> Floats:
 def _average(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     t, n = statistic.parts
     reach = scale_of(statistic.number, statistic.centre).reach
-    width = table_width(parts.noises, parts.width(t), parts.width(n), reach)
+    width = intervals.table_width(parts.noises, parts.width(t), parts.width(n), reach)
     return _mean(statistic, parts, parts[t], parts[n], width)
 
 
@@ -187,7 +165,7 @@ def _average_of_pair(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     (pair,) = statistic.parts
     above, below = np.split(parts[pair], 2)
     reach = scale_of(statistic.number, statistic.centre).high
-    width = pair_width(parts.noises, parts.width(pair), reach)
+    width = intervals.pair_width(parts.noises, parts.width(pair), reach)
     return _mean(statistic, parts, above, (above + below) / reach, width)
 
 
@@ -196,8 +174,10 @@ def _mean(
 ) -> Estimate:
     scale = scale_of(statistic.number, statistic.centre)
     if parts.sampling:  # no values in a range with this mean have a larger variance than those at its ends
-        width = with_sampling(width, parts.noises, size, lambda x: (x - scale.low) * (scale.high - x))
-    low, high = ratio_bounds(total, size, scale.low, scale.high, width)
+        width = intervals.with_sampling(
+            width, parts.noises, size, lambda x: (x - scale.low) * (scale.high - x)
+        )
+    low, high = intervals.ratio_bounds(total, size, scale.low, scale.high, width)
     mean = _means(total, size, scale)
     return round_outward(*((statistic.centre + x) * float(scale.step) for x in (mean, low, high)))
 
@@ -212,13 +192,13 @@ def _variance(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     if len(size) > MANY_GROUPS and not noises.is_gaussian:
         reach = max(float(scale.reach) ** 2, most)
         scales = (parts.width(s), of_mean, parts.width(n))
-        width = plane_width(noises, scales, mean**2, reach)
+        width = intervals.plane_width(noises, scales, mean**2, reach)
     else:
         fixed = [np.full_like(size, parts.width(s)), of_mean]
-        width = mixed_width(noises, fixed, mean**2, parts.width(n))
+        width = intervals.mixed_width(noises, fixed, mean**2, parts.width(n))
     if parts.sampling:  # (x - mean)² lies within the range's square
-        width = with_sampling(width, noises, size, lambda v: v * (4 * most - v))
-    low, high = ratio_bounds(about, size, 0.0, most, width)
+        width = intervals.with_sampling(width, noises, size, lambda v: v * (4 * most - v))
+    low, high = intervals.ratio_bounds(about, size, 0.0, most, width)
     value = _quotient(about, size, 0.0, most, most / 2)
     found = [x * _correction(statistic, size) * float(scale.step) ** 2 for x in (value, low, high)]
     if statistic.function.startswith("stddev"):
@@ -233,16 +213,20 @@ def _correction(statistic: NoisyAggregate, size: Floats) -> Floats:
     return np.where(size >= 2, size / np.maximum(size - 1, 1.0), 2.0)
 
 
+def _both_scales(statistic: NoisyAggregate) -> tuple[CodeScale, CodeScale]:
+    own = scale_of(statistic.number, statistic.centre)
+    return own, scale_of(statistic.second, statistic.second_centre)
+
+
 def _covariance(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     x, n, y, c = statistic.parts
-    one = scale_of(statistic.number, statistic.centre)
-    other = scale_of(statistic.second, statistic.second_centre)
+    one, other = _both_scales(statistic)
     size, most = parts[n], one.half * other.half
     mx, my = _means(parts[x], size, one), _means(parts[y], size, other)
     about = parts[c] - my * parts[x] - mx * parts[y] + mx * my * size
     fixed = parts.scales([(c, np.ones_like(size)), (x, my), (y, mx)])
-    width = mixed_width(parts.noises, fixed, mx * my, parts.width(n))
-    low, high = ratio_bounds(about, size, -most, most, width)
+    width = intervals.mixed_width(parts.noises, fixed, mx * my, parts.width(n))
+    low, high = intervals.ratio_bounds(about, size, -most, most, width)
     value = _quotient(about, size, -most, most, 0.0)
     unit = float(one.step * other.step) * _correction(statistic, size)
     return round_outward(value * unit, low * unit, high * unit, note=NOISE_ONLY if parts.sampling else "")
@@ -251,8 +235,7 @@ def _covariance(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
 def _correlation(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     """Estimate a correlation by the delta method: the noise of c - r √(sx sy) to first order."""
     x, n, y, c, sx, sy = statistic.parts
-    one = scale_of(statistic.number, statistic.centre)
-    other = scale_of(statistic.second, statistic.second_centre)
+    one, other = _both_scales(statistic)
     size = parts[n]
     mx, my = _means(parts[x], size, one), _means(parts[y], size, other)
     both = parts[c] - my * parts[x] - mx * parts[y] + mx * my * size
@@ -273,6 +256,16 @@ def _correlation(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     half = np.where(known, parts.noises.width([*parts.scales(terms)]) / root, 2.0)
     low, high = np.clip(r - half, -1, 1), np.clip(r + half, -1, 1)
     return round_outward(r, low, high, note=NOISE_ONLY if parts.sampling else "")
+
+
+_ESTIMATES: dict[str, Callable[[NoisyAggregate, NoisyParts], Estimate]] = {
+    **dict.fromkeys(("count", "sum"), _additive),
+    "avg": _average,
+    "avg_of_pair": _average_of_pair,
+    **dict.fromkeys(("var_pop", "var_samp", "stddev_pop", "stddev_samp"), _variance),
+    **dict.fromkeys(("covar_pop", "covar_samp"), _covariance),
+    "corr": _correlation,
+}
 
 
 def round_outward(value: Floats, low: Floats, high: Floats, *, note: str = "") -> Estimate:

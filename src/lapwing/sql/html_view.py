@@ -15,7 +15,7 @@ from lapwing.errors import LapwingError
 from lapwing.plots.html_page import fragment, grid, note, notes, strong
 from lapwing.sql.answers import Answer, column_notes, number_text
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Truth
-from lapwing.sql.plan import Plan, describe_spread, list_names
+from lapwing.sql.plan import Plan, describe_spread
 from lapwing.sql.policy import Policy, Table
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def plan_html(plan: Plan) -> str:
     why = f" ({plan.why})" if plan.why else ""
     errors = [[name, describe_spread(one)] for name, one in plan.spread.items() if describe_spread(one)]
     steps = [[step.what, step.mechanism, step.share, step.error] for step in plan.steps]
-    blocks = [] if plan.blocks is None else [f"Charged blocks: {list_names(plan.blocks)}"]
+    names = plan.block_names
+    blocks = [] if names is None else [f"Charged blocks: {names}"]
     reason = [plan.shares.reason] if plan.shares.reason else []
     heading = f"error, with {float(plan.confidence):.4g} confidence each"
     return fragment(

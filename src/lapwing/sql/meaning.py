@@ -15,19 +15,7 @@ from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.bound_query import BoundQuery, without_names
 from lapwing.sql.expression import Apply, Expression, Reference
 from lapwing.sql.policy import Policy, Table
-from lapwing.sql.relation import (
-    Filter,
-    Join,
-    PerUnit,
-    Project,
-    Relation,
-    Scan,
-    UnionAll,
-    expressions_of,
-    public_scans_of,
-    replace_scans,
-    scans_of,
-)
+from lapwing.sql.relation import Relation, expressions_of, joined_on, pruned, public_scans_of, scans_of
 
 PublicTables = Mapping[str, PublicTable]
 _JOINT_FORM = b"lapwing joint question 1\n"
@@ -63,7 +51,7 @@ def joint_digest(policy: Policy, question: BoundQuery, public: PublicTables) -> 
         for scan in scans_of(question.source)
         if (own := policy.tables[scan.table])
     )
-    alike = replace(question, source=_with_columns(question.source, used))
+    alike = replace(question, source=pruned(question.source, used))
     words = repr((alike, tables, policy.protects, *_ids(policy))) + _public_rows(question.source, public)
     return hashlib.sha256(_JOINT_FORM + words.encode()).hexdigest()
 
@@ -99,27 +87,4 @@ def _names_in(question: BoundQuery) -> frozenset[str]:
             found.add(one.name)
         elif isinstance(one, Apply):
             waiting += one.args
-    return frozenset(found | _joined_on(question.source))
-
-
-def _joined_on(relation: Relation) -> set[str]:
-    match relation:
-        case Join(left, right, on):
-            own = {name for pair in on for name in pair}
-            return own | _joined_on(left) | _joined_on(right)
-        case Filter(source) | Project(source) | PerUnit(source):
-            return _joined_on(source)
-        case UnionAll(sources):
-            return {name for source in sources for name in _joined_on(source)}
-        case _:
-            return set()
-
-
-def _with_columns(relation: Relation, names: frozenset[str]) -> Relation:
-    """Return the relation with only these columns in its scans, ordered by name."""
-
-    def kept(scan: Scan) -> Scan:
-        columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])
-        return replace(scan, columns=tuple(columns))
-
-    return replace_scans(relation, kept)
+    return frozenset(found | joined_on(question.source))

@@ -38,8 +38,8 @@ from lapwing.core.losses import Loss, Relation, SequentialComposition, checked_d
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.errors import BadParameter, BadValue
-from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, StoredWord
-from lapwing.sql.expression import codes_of
+from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum
+from lapwing.sql.expression import StoredWord, codes_of
 
 NOISE_NAMES = ("auto", "laplace", "gaussian")
 CHOICE_FUNCTIONS = ("quantile", "min", "max")
@@ -158,13 +158,6 @@ def divide_budget(
     if noise == "gaussian" and question.parts and not allowed:
         raise BadParameter("delta", "must be above 0: Gaussian noise is never purely private")
     each, choice, selection = _split(question, asked, len(wanted), len(hidden))
-
-    def selections(part: Fraction) -> tuple[SelectedKeys, ...]:
-        return tuple(
-            SelectedKeys(s, PartitionSelection(selection, part / len(hidden), question.rows))
-            for s in hidden
-        )
-
     added: tuple[AddedNoise, ...] = _laplace(question, each)
     kind, reason, left = "laplace", "", allowed
     if question.parts and allowed and noise != "laplace":
@@ -186,9 +179,10 @@ def divide_budget(
         for s in range(len(question.sets))
         for want in wanted
     )
-    return BudgetShares(
-        question, asked, allowed, kind, reason, added, chosen, selections(left) if hidden else ()
+    selected = tuple(
+        SelectedKeys(s, PartitionSelection(selection, left / len(hidden), question.rows)) for s in hidden
     )
+    return BudgetShares(question, asked, allowed, kind, reason, added, chosen, selected)
 
 
 def has_declared_keys(question: BoundQuery, grouping: int) -> bool:

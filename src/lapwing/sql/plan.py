@@ -6,23 +6,24 @@ and released values: nothing here reads a private row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from lapwing.config.values import checked_count, shortened_list
 from lapwing.core.exact import Number, grouped, short
-from lapwing.core.gaussian import Gaussian
-from lapwing.core.laplace import Laplace
-from lapwing.core.partition_selection import PartitionSelection
-from lapwing.ledger import Gate
+from lapwing.core.spread import checked_confidence
+from lapwing.errors import BadParameter
 from lapwing.ledger.budget_history import float_up
-from lapwing.sql.accuracy import AccuracyOrPrice, Spread, shares_for_width, spread
+from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
+from lapwing.sql import accuracy, truncation
 from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.curator import Curator
 from lapwing.sql.noising import BudgetShares, divide_budget
-from lapwing.sql.truncation import TruncationAnswer, truncation_question, truncation_sentences
+
+if TYPE_CHECKING:
+    from lapwing.sql.releasing import ReleaseSession
 
 CONFIDENCE_OF_THRESHOLD = Fraction(95, 100)
 
@@ -49,33 +50,6 @@ class PlanStep:
     error: str
 
 
-class PlanSession(Protocol):
-    """The session of one analyst, as far as a plan needs it. See `lapwing.sql.releasing.ReleaseSession`."""
-
-    @property
-    def curator(self) -> Curator:
-        """The curator whose data is asked."""
-
-    @property
-    def analyst(self) -> str:
-        """The analyst who asks."""
-
-    @property
-    def gate(self) -> Gate:
-        """The gate through which this analyst spends."""
-
-    def release(self, plan: Plan, *, fresh: bool = False) -> Answer:
-        """Release a plan."""
-
-    def dry_run(self, plan: Plan) -> Answer:
-        """Answer a plan from generated rows."""
-
-    def find_truncation(
-        self, table: str, rows: int | None, confidence: Fraction
-    ) -> TruncationAnswer | None:
-        """Return the analyst's last answer about truncated rows."""
-
-
 @dataclass(frozen=True, repr=False)
 class Plan:
     """A question with its mechanisms and price. Only `release` charges anything.
@@ -98,7 +72,7 @@ class Plan:
         >>> answer = plan.release()
     """
 
-    session: PlanSession
+    session: ReleaseSession
     request: QueryRequest
     question: BoundQuery
     shares: BudgetShares
@@ -114,14 +88,20 @@ class Plan:
         return Cost(self.shares.epsilon, self.shares.delta if needs_delta else Fraction(0))
 
     @property
-    def spread(self) -> dict[str, Spread]:
+    def spread(self) -> dict[str, accuracy.Spread]:
         """The error of each column at the plan's confidence."""
-        return spread(self.question, self.shares, self.confidence, n=self.n)
+        return accuracy.spread(self.question, self.shares, self.confidence, n=self.n)
 
     @property
     def blocks(self) -> list[str] | None:
         """The blocks that will be charged, or None if the policy has no blocks."""
         return self.session.curator.blocks_reached(self.question.source)
+
+    @property
+    def block_names(self) -> str | None:
+        """The names of the first blocks that will be charged, or None if the policy has no blocks."""
+        blocks = self.blocks
+        return None if blocks is None else shortened_list(blocks)
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -131,11 +111,8 @@ class Plan:
     @property
     def bounds(self) -> list[str]:
         """Sentences on how many rows of a person are used, and on what is known about the others."""
-
-        def find(table: str, rows: int) -> TruncationAnswer | None:
-            return self.session.find_truncation(table, rows, self.confidence)
-
-        return truncation_sentences(self.session.curator.policy, self.question, find)
+        find = partial(self.session.find_truncation, confidence=self.confidence)
+        return truncation.truncation_sentences(self.session.curator.policy, self.question, find)
 
     @property
     def steps(self) -> list[PlanStep]:
@@ -236,8 +213,8 @@ class Plan:
         lines += [f"- {s.what}: {s.mechanism}, {s.share}; {s.error}" for s in self.steps]
         lines += [self.shares.reason] if self.shares.reason else []
         lines += self.bounds
-        if self.blocks is not None:
-            lines.append(f"Charged blocks: {list_names(self.blocks)}")
+        blocks = self.block_names
+        lines += [] if blocks is None else [f"Charged blocks: {blocks}"]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -249,38 +226,42 @@ class Plan:
 
 
 def plan_question(
-    session: PlanSession,
+    session: ReleaseSession,
     question: BoundQuery,
     name: str,
-    wanted: AccuracyOrPrice,
     *,
+    epsilon: Number | None = None,
+    within: Number | None = None,
+    confidence: Number = "0.95",
+    delta: Number | None = None,
+    noise: str = "laplace",
     rows: int | None = None,
+    n: int | None = None,
     sampling: bool = False,
 ) -> Plan:
-    """Plan a bound question.
+    """Plan a bound question at a price or for an accuracy. The options are those of `Dataset.plan`.
 
     `name` stands for it in stored answers: its SQL in normal form. `rows` is the lower contribution bound
     that the analyst asked for; None is the policy's.
     """
-    delta: Number = session.curator.policy.delta_per_query if wanted.delta is None else wanted.delta
-    if wanted.epsilon is not None:
-        shares = divide_budget(question, epsilon=wanted.epsilon, delta=delta, noise=wanted.noise)
-    else:
-        assert wanted.within is not None
-        shares = shares_for_width(
-            question,
-            within=wanted.within,
-            confidence=wanted.level,
-            delta=delta,
-            noise=wanted.noise,
-            n=wanted.n,
+    policy, level, why = session.curator.policy, checked_confidence(confidence), ""
+    delta = policy.delta_per_query if delta is None else delta
+    n = accuracy.declared_size(policy, question) if n is None else checked_count(n, "n")
+    if epsilon is not None and within is None:
+        shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
+    elif within is not None and epsilon is None:
+        why = f"the least for ± {within} at {float(level):g} confidence"
+        shares = accuracy.shares_for_width(
+            question, within=within, confidence=level, delta=delta, noise=noise, n=n
         )
+    else:
+        raise BadParameter("epsilon", "or within must be given, and not both")
     request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
-    return Plan(session, request, question, shares, wanted.level, wanted.n, sampling, wanted.why)
+    return Plan(session, request, question, shares, level, n, sampling, why)
 
 
 def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
-    session: PlanSession,
+    session: ReleaseSession,
     table: str,
     epsilon: Number,
     rows: int | None,
@@ -288,17 +269,11 @@ def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
     confidence: Number = "0.95",
 ) -> Plan:
     """Plan the question of `Dataset.truncated`."""
-    question, name, lowered = truncation_question(session.curator.policy, table, rows, beyond)
-    return plan_question(session, question, name, AccuracyOrPrice(epsilon, None, confidence), rows=lowered)
+    question, name, lowered = truncation.truncation_question(session.curator.policy, table, rows, beyond)
+    return plan_question(session, question, name, epsilon=epsilon, confidence=confidence, rows=lowered)
 
 
-def list_names(names: Sequence[str], most: int = 8) -> str:
-    """Return the first names in a sentence, and how many more there are."""
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
-
-
-def describe_spread(one: Spread) -> str:
+def describe_spread(one: accuracy.Spread) -> str:
     """Return a spread in words, or "" if it makes no statement."""
     if one.half is not None:
         return f"± {grouped(one.half)}"

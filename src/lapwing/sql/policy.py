@@ -6,7 +6,7 @@ A policy can divide units or rows into blocks, each with the whole budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from hashlib import sha256
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from lapwing.engines.csv_files import DEFAULT_CSV, CsvForm
 from lapwing.engines.engine import DEFAULT_LIMITS, EngineLimits
-from lapwing.sql.expression import MONTHS, SECONDS, Kind, Period
+from lapwing.sql.expression import MONTHS, SECONDS, Kind, Period, StoredWord
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+@dataclass(frozen=True, slots=True, repr=False)
+class Source(StoredWord, word="Source", later=("csv",)):
     """The place that a table is read from.
 
     engine    "duckdb" (files and DuckDB databases), "postgres" or "spark".
@@ -34,14 +34,6 @@ class Source:
     table: str
     form: str
     csv: CsvForm = DEFAULT_CSV
-
-    def __repr__(self) -> str:
-        # Stored digests are made of this text: a CSV form that is not given must not change it.
-        more = "".join(f", csv={form}" for form in self.reading)
-        given = (
-            f"engine={self.engine!r}, location={self.location!r}, table={self.table!r}, form={self.form!r}"
-        )
-        return f"Source({given}{more})"
 
     @property
     def reading(self) -> tuple[str, ...]:
@@ -59,8 +51,8 @@ class Source:
         return f"{self.form}:{location}#{self.table}"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+@dataclass(frozen=True, slots=True, repr=False)
+class Column(StoredWord, word="Column", later=("longest", "source", "checks")):
     """A declared column. Missing values stay NULL, unless `missing` gives the code that they count as."""
 
     name: str
@@ -85,16 +77,9 @@ class Column:
         """Its name in the source."""
         return self.source or self.name
 
-    def __repr__(self) -> str:
-        # Stored digests are made of this text: options that are not given must not change it.
-        more = "" if self.longest is None else f", longest={self.longest!r}"
-        more += f", source={self.source!r}" if self.source else ""
-        more += "" if self.checks is None else f", checks={self.checks!r}"
-        return f"Column(name={self.name!r}, kind={self.kind!r}, missing={self.missing!r}{more})"
 
-
-@dataclass(frozen=True, slots=True)
-class UnitBy:
+@dataclass(frozen=True, slots=True, repr=False)
+class UnitBy(StoredWord, word="UnitBy", later=("source",)):
     """The column that gives the privacy unit of a row: its own, or a key into another private table.
 
     If rows are protected and no column identifies them, `column` is "": each row is its own unit.
@@ -109,11 +94,6 @@ class UnitBy:
     def in_source(self) -> str:
         """The column's name in the source."""
         return self.source or self.column
-
-    def __repr__(self) -> str:
-        # Stored digests are made of this text: a source name that is not given must not change it.
-        more = f", source={self.source!r}" if self.source else ""
-        return f"UnitBy(column={self.column!r}, through={self.through!r}, key={self.key!r}{more})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +118,8 @@ class Table:
         return self.unit is None
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRule:
+@dataclass(frozen=True, slots=True, repr=False)
+class BlockRule(StoredWord, word="Blocks"):
     """The rule that divides the data into disjoint blocks.
 
     `by` is "unit" for cohorts of units (or for the month in which a unit arrived) and "row" for periods of
@@ -152,11 +132,6 @@ class BlockRule:
     every: str = ""  # day, week, month, quarter, year
     first: int = 0  # the codes of the first and the last period of rows, from the column's bounds
     last: int = 0
-
-    def __repr__(self) -> str:
-        # Stored digests are made of this text. In them the class has its first name.
-        shown = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self)]
-        return f"Blocks({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True)

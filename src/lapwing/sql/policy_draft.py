@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,12 +53,10 @@ def read_schema(text: str, *, folder: Path) -> SourceSchema:
         raise BadParameter("source", "say which table with #table or #schema.table after the address")
     if source.form == "csv":
         source = replace(source, csv=CsvForm(encoding=_encoding_of(source)))
-    columns = _READERS[source.form](source)
+    columns = tuple((name, _without_details(kind)) for name, kind in _READERS[source.form](source))
     if not columns:
         raise BadParameter("source", f"there is no table {source.table}, or it may not be read")
-    return SourceSchema(
-        text, source, table, tuple([(name, _without_details(kind)) for name, kind in columns])
-    )
+    return SourceSchema(text, source, table, columns)
 
 
 def suggested_table_name(text: str) -> str:
@@ -186,9 +184,8 @@ def _of_spark(source: Source) -> list[tuple[str, str]]:
     before = SparkSession.getActiveSession()
     session = before or SparkSession.builder.appName("lapwing init").getOrCreate()
     try:
-        frame = (
-            session.read.parquet(source.table) if source.form != "spark" else session.table(source.table)
-        )
+        read = session.table if source.form == "spark" else session.read.parquet
+        frame = read(source.table)
         return [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
     except PySparkException:
         raise BadParameter("source", "Spark cannot read this table") from None
@@ -212,48 +209,34 @@ WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")
 REAL = re.compile(r"FLOAT|DOUBLE|DOUBLE PRECISION|REAL|DECIMAL|NUMERIC")
 TEXT = re.compile(r"VARCHAR|TEXT|STRING|CHAR|CHARACTER|CHARACTER VARYING|ENUM|UUID|USER-DEFINED")
 TRUTH = re.compile(r"BOOL|BOOLEAN")
+DAY = re.compile("DATE")
 MOMENT = re.compile(r"(TIMESTAMP|DATETIME)(_NTZ|_LTZ|_S|_MS|_NS)?( WITH(OUT)? TIME ZONE)?")
 
-HOW: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
-    (
-        WHOLE,
-        (
-            f'low = "TODO"   # such as 0: the least value that can occur, {NOT_FROM_DATA}',
-            f'high = "TODO"  # such as 100: the greatest, {NOT_FROM_DATA}; values beyond are clamped',
-        ),
-    ),
-    (
-        REAL,
-        (
-            f'low = "TODO"   # such as 0.0: the least value that can occur, {NOT_FROM_DATA}',
-            f'high = "TODO"  # such as 100.0: the greatest, {NOT_FROM_DATA}; values beyond are clamped',
-            'step = "TODO"  # such as 0.01: how fine values are; sums are computed in whole steps',
-        ),
-    ),
-    (
-        TEXT,
-        (
-            f'values = ["TODO"]   # such as ["A", "B"]: all that can occur, {NOT_FROM_DATA}',
-            '# or: type = "text"  # not listed: groups are shown only where many people are in them',
-        ),
-    ),
-    (TRUTH, ('type = "bool"',)),
-    (
-        re.compile("DATE"),
-        (
-            f'low = "TODO"   # such as 2000-01-01: the earliest date that can occur, {NOT_FROM_DATA}',
-            f'high = "TODO"  # such as 2029-12-31: the latest, {NOT_FROM_DATA}',
-        ),
-    ),
-    (
-        MOMENT,
-        (
-            f'low = "TODO"     # such as 2000-01-01T00:00:00: the earliest time (UTC), {NOT_FROM_DATA}',
-            f'high = "TODO"    # such as 2029-12-31T23:59:59: the latest, {NOT_FROM_DATA}',
-            'step = "second"  # or "minute", "hour", "day"',
-        ),
-    ),
-)
+HOW = {  # the lines that declare a column, by its type
+    WHOLE: f"""
+low = "TODO"   # such as 0: the least value that can occur, {NOT_FROM_DATA}
+high = "TODO"  # such as 100: the greatest, {NOT_FROM_DATA}; values beyond are clamped
+""",
+    REAL: f"""
+low = "TODO"   # such as 0.0: the least value that can occur, {NOT_FROM_DATA}
+high = "TODO"  # such as 100.0: the greatest, {NOT_FROM_DATA}; values beyond are clamped
+step = "TODO"  # such as 0.01: how fine values are; sums are computed in whole steps
+""",
+    TEXT: f"""
+values = ["TODO"]   # such as ["A", "B"]: all that can occur, {NOT_FROM_DATA}
+# or: type = "text"  # not listed: groups are shown only where many people are in them
+""",
+    TRUTH: 'type = "bool"',
+    DAY: f"""
+low = "TODO"   # such as 2000-01-01: the earliest date that can occur, {NOT_FROM_DATA}
+high = "TODO"  # such as 2029-12-31: the latest, {NOT_FROM_DATA}
+""",
+    MOMENT: f"""
+low = "TODO"     # such as 2000-01-01T00:00:00: the earliest time (UTC), {NOT_FROM_DATA}
+high = "TODO"    # such as 2029-12-31T23:59:59: the latest, {NOT_FROM_DATA}
+step = "second"  # or "minute", "hour", "day"
+""",
+}
 
 
 RANGE = re.compile(r"(?P<low>[^/]+?)\.\.(?P<high>[^/]+?)(?:/(?P<step>[^/]+))?")
@@ -304,11 +287,6 @@ def read_column_facts(given: Sequence[str], schema: SourceSchema) -> dict[str, s
     return found
 
 
-def draft(source: str, *, unit: str | None) -> str:
-    """Return the text of a policy for a source, to be saved in the current folder."""
-    return draft_of(read_schema(source, folder=Path.cwd()), KnownFacts(unit))
-
-
 def draft_of(schema: SourceSchema, facts: KnownFacts, *, folder: Path | None = None) -> str:
     """Return the text of a policy.
 
@@ -321,12 +299,7 @@ def draft_of(schema: SourceSchema, facts: KnownFacts, *, folder: Path | None = N
     lines = [*_head(schema, facts), *_table(schema, _source_from(folder, schema), unit, names, facts)]
     for name, kind in schema.columns:
         if name != unit:
-            said = facts.columns.get(name)
-            lines += (
-                _column(schema.table, name, names[name], kind)
-                if said is None
-                else _declared_column(schema.table, name, names[name], kind, said)
-            )
+            lines += _column(schema.table, name, names[name], kind, facts.columns.get(name))
     return "\n".join(lines) + "\n"
 
 
@@ -344,16 +317,12 @@ def _names(columns: list[str]) -> dict[str, str]:
 
 def _like(name: str, number: int, taken: set[str]) -> str:
     """Return a similar name that SQL accepts and that no other column has."""
-    letters = (
-        unicodedata.normalize("NFKD", name.lower().replace("ß", "ss")).encode("ascii", "ignore").decode()
-    )
+    letters = unicodedata.normalize("NFKD", name.lower().replace("ß", "ss"))
+    letters = letters.encode("ascii", "ignore").decode()
     near = re.sub(r"[^a-z0-9]+", "_", letters).strip("_")[:50] or f"column_{number}"
     near = f"c_{near}" if why_bad_name(near) else near
-    return (
-        near
-        if near not in taken
-        else next(again for n in count(2) if (again := f"{near}_{n}") not in taken)
-    )
+    names = chain([near], (f"{near}_{again}" for again in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def _source_from(folder: Path | None, schema: SourceSchema) -> str:
@@ -452,19 +421,17 @@ def _csv(source: Source) -> list[str]:
     return [*said, f"# csv = {{ {more} }}  # other properties that CSV files do not state"]
 
 
-def _column(table: str, source: str, name: str, kind: str) -> list[str]:
-    how = next((lines for pattern, lines in HOW if pattern.fullmatch(kind)), None)
+def _column(table: str, source: str, name: str, kind: str, fact: str | None) -> list[str]:
+    """Return the lines of a column: as comments, unless the curator said something about it."""
+    head = [f"[tables.{table}.columns.{name}]  # {kind}"]
+    head += [] if name == source else [f"source = {quoted(source)}  # its name in the source"]
+    if fact is not None:
+        return [*head, *_fact_lines(source, kind, fact), ""]
+    how = next((text for pattern, text in HOW.items() if pattern.fullmatch(kind)), None)
     if how is None:
         shown = name if name == source else quoted(source, at_most=80)
         return [f"# {shown} ({kind}): values of this type cannot be declared", ""]
-    called = [] if name == source else [f"source = {quoted(source)}  # its name in the source"]
-    return [f"# [tables.{table}.columns.{name}]  # {kind}", *[f"# {line}" for line in (*called, *how)], ""]
-
-
-def _declared_column(table: str, source: str, name: str, kind: str, fact: str) -> list[str]:
-    """Return the lines of a column about which the curator said something."""
-    called = [] if name == source else [f"source = {quoted(source)}  # its name in the source"]
-    return [f"[tables.{table}.columns.{name}]  # {kind}", *called, *_fact_lines(source, kind, fact), ""]
+    return [*[f"# {line}" for line in (*head, *how.strip().splitlines())], ""]
 
 
 def _fact_lines(column: str, kind: str, fact: str) -> list[str]:

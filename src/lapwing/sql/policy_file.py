@@ -41,17 +41,14 @@ from lapwing.config.file_table import (
     one_of,
     read_table,
 )
-from lapwing.config.toml_text import FileMistakes, read_toml
+from lapwing.config.toml_text import read_toml
 from lapwing.config.values import checked_choice, checked_label, did_you_mean, quoted_choices
 from lapwing.core.budget import DELTA_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
 from lapwing.engines.engine import MEGABYTE, EngineLimits
-from lapwing.errors import BadFile
 from lapwing.sql.expression import SECONDS, Moment
-from lapwing.sql.policy import BlockRule, Policy, Source, Table, period_of
-from lapwing.sql.policy_tables import COLUMNS_AT_MOST, TABLES_AT_MOST, DataTable, TableContext, check_names
-
-__all__ = ["BadFile", "load_policy"]
+from lapwing.sql.policy import BlockRule, Policy, Table, period_of
+from lapwing.sql.policy_tables import COLUMNS_AT_MOST, TABLES_AT_MOST, DataTable, check_names
 
 PERIODS = ("day", "week", "month", "quarter", "year")
 BLOCKS_AT_MOST = 100_000
@@ -62,68 +59,6 @@ MOST_MEMBERS = 1000
 DAY = 86_400  # seconds
 MOST_FAILURES = 100
 LEAST_MEMORY, MOST_MEGABYTES, MOST_THREADS = 500, 100_000_000, 1024
-
-
-# Checks between tables
-
-
-def check_tables(
-    mistakes: FileMistakes, tables: Mapping[str, Table], *, named: Mapping[str, object]
-) -> None:
-    """Note the mistakes between tables. `named` are all tables of the file, also those with mistakes."""
-    private = [table for table in tables.values() if not table.is_public]
-    if not private and len(tables) == len(named):
-        mistakes.add(("tables",), "name no private table. Write [tables.visits] with source and unit")
-    for table in private:
-        _check_through(mistakes, table, tables, named)
-    encodings: dict[str, str] = {}
-    for table in private:
-        source = table.source
-        if encodings.setdefault(source.location, source.csv.encoding) != source.csv.encoding:
-            mistakes.add(("tables", table.name, "csv", "encoding"), "must be the same for the same files")
-    if private:
-        _check_engines(mistakes, private[0], tables)
-
-
-def _check_through(
-    mistakes: FileMistakes, table: Table, tables: Mapping[str, Table], named: Mapping[str, object]
-) -> None:
-    assert table.unit is not None
-    through = table.unit.through
-    if not through:
-        return
-    key = ("tables", table.name, "unit", "through")
-    if through == table.name:
-        mistakes.add(key, 'is this table itself. Write unit = "column" if it holds the unit')
-    elif through not in named:
-        others = [name for name in named if name != table.name]
-        mistakes.add(key, f"there is no such table. {did_you_mean(through, others, 'Tables')}")
-    elif through in tables:  # else it has mistakes of its own
-        other = tables[through]
-        if other.unit is None:
-            mistakes.add(key, "must be a private table: a public one holds no unit")
-        elif other.unit.through:
-            mistakes.add(key, f'must hold the unit itself: write unit = "column" in [tables.{through}]')
-
-
-def _check_engines(mistakes: FileMistakes, first: Table, tables: Mapping[str, Table]) -> None:
-    """Note private tables in different engines: their rows could not be joined.
-
-    Public files may lie elsewhere.
-    """
-    for table in tables.values():
-        if _together(first.source, table.source) or (table.is_public and table.source.engine == "duckdb"):
-            continue
-        more = ", or be a file" if table.is_public else ""
-        mistakes.add(
-            ("tables", table.name, "source"), f"must lie in the same engine as [tables.{first.name}]{more}"
-        )
-
-
-def _together(one: Source, other: Source) -> bool:
-    if one.engine != other.engine:
-        return False
-    return one.engine != "postgres" or one.location == other.location
 
 
 # Blocks
@@ -193,7 +128,7 @@ class BlocksTable(FileTable):
         column, every = self.column, self._period(PERIODS)
         if column is None or every is None:
             return None
-        bounds = [found for table in tables.values() if (found := _dates_in(self._mistakes, table, column))]
+        bounds = [found for table in tables.values() if (found := self._dates_in(table, column))]
         if not bounds:
             return None
         first = min(period_of(every, dates.first) for dates in bounds)
@@ -203,27 +138,21 @@ class BlocksTable(FileTable):
             return None
         return BlockRule("row", column=column, every=every, first=first, last=last)
 
+    def _dates_in(self, table: Table, column: str) -> Moment | None:
+        """Return the bounds of a private table's date column.
 
-def _dates_in(mistakes: FileMistakes, table: Table, column: str) -> Moment | None:
-    """Return the bounds of a private table's date column.
-
-    None means that it is wrong, or the table is public.
-    """
-    if table.is_public:
+        None means that it is wrong, or the table is public.
+        """
+        if table.is_public:
+            return None
+        found = table.columns.get(column)
+        if found is not None and isinstance(found.kind, Moment) and found.kind.seconds == SECONDS["day"]:
+            return found.kind
+        why = "is missing, but blocks.column divides rows by it. Declare it with low and high as dates"
+        if found is not None:
+            why = "must have low and high as dates, such as 2024-01-31: blocks.column divides rows by it"
+        self._mistakes.add(("tables", table.name, "columns", column), why)
         return None
-    key = ("tables", table.name, "columns", column)
-    found = table.columns.get(column)
-    if found is None:
-        mistakes.add(
-            key, "is missing, but blocks.column divides rows by it. Declare it with low and high as dates"
-        )
-        return None
-    if not isinstance(found.kind, Moment) or found.kind.seconds != SECONDS["day"]:
-        mistakes.add(
-            key, "must have low and high as dates, such as 2024-01-31: blocks.column divides rows by it"
-        )
-        return None
-    return found.kind
 
 
 # The other tables
@@ -338,9 +267,50 @@ class PolicyFile(FileTable):
             self.wrong("tables", f"must declare at most {COLUMNS_AT_MOST:,} columns in all")
             return {}
         check_names(self.tables)
-        context = TableContext(folder, self.dataset.protects, self.engine.spark_master or "")
-        made = {name: table.table(name, context) for name, table in self.tables.items()}
+        settings = folder, self.dataset.protects, self.engine.spark_master or ""
+        made = {name: table.table(name, *settings) for name, table in self.tables.items()}
         return {name: table for name, table in made.items() if table is not None}
+
+    def check_tables(self, tables: Mapping[str, Table]) -> None:
+        """Note the mistakes between tables. `tables` has those without mistakes of their own."""
+        private = [table for table in tables.values() if not table.is_public]
+        if not private and len(tables) == len(self.tables):
+            self.wrong("tables", "name no private table. Write [tables.visits] with source and unit")
+        encodings: dict[str, str] = {}
+        for table in private:
+            self._check_through(table, tables)
+            encoding = table.source.csv.encoding
+            if encodings.setdefault(table.source.location, encoding) != encoding:
+                self.tables[table.name].note("must be the same for the same files", "csv", "encoding")
+        for table in tables.values() if private else ():
+            self._check_engine(table, private[0])
+
+    def _check_through(self, table: Table, tables: Mapping[str, Table]) -> None:
+        through = table.unit.through if table.unit else ""
+        other, why = tables.get(through), ""  # None if it has mistakes of its own
+        if through == table.name:
+            why = 'is this table itself. Write unit = "column" if it holds the unit'
+        elif through and through not in self.tables:
+            others = [name for name in self.tables if name != table.name]
+            why = f"there is no such table. {did_you_mean(through, others, 'Tables')}"
+        elif other is not None and other.unit is None:
+            why = "must be a private table: a public one holds no unit"
+        elif other is not None and other.unit is not None and other.unit.through:
+            why = f'must hold the unit itself: write unit = "column" in [tables.{through}]'
+        if why:
+            self.tables[table.name].note(why, "unit", "through")
+
+    def _check_engine(self, table: Table, first: Table) -> None:
+        """Note a table in another engine than the first: rows could not be joined. Public files may be."""
+        here, there = table.source, first.source
+        is_apart = here.engine != there.engine or (
+            here.engine == "postgres" and here.location != there.location
+        )
+        if is_apart and not (table.is_public and here.engine == "duckdb"):
+            more = ", or be a file" if table.is_public else ""
+            self.tables[table.name].wrong(
+                "source", f"must lie in the same engine as [tables.{first.name}]{more}"
+            )
 
     def block_rule(self, tables: Mapping[str, Table]) -> BlockRule | None:
         """Return the block rule; None if all data are one block or the rule is wrong."""
@@ -376,7 +346,7 @@ def load_policy(path: str | Path) -> Policy:
     ledger = file.ledger.locations(path, default=str(_default_ledger(path)), example=LEDGER)
     tables = file.data_tables(path.parent)
     if has_tables:
-        check_tables(mistakes, tables, named=file.tables)
+        file.check_tables(tables)
     blocks = file.block_rule(tables)
     mistakes.complain()
     return Policy(

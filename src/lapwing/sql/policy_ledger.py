@@ -34,19 +34,7 @@ from lapwing.config.values import checked_label, is_postgres
 from lapwing.core.exact import short
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
-from lapwing.ledger import (
-    Account,
-    DataSet,
-    Ledger,
-    Receipt,
-    Slices,
-    Target,
-    Unit,
-    append,
-    data_sets,
-    register,
-    targets,
-)
+from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Target, Unit, data_sets, targets
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids
@@ -291,8 +279,8 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
         _require_own(known, policy, ledger.id)
         _note(known, policy, ledger)
     if find_data_set(ledger, policy) is not None:
-        return append(ledger, policy.name, units=units)
-    return register(
+        return data_sets.append(ledger, policy.name, units=units)
+    return data_sets.register(
         ledger,
         policy.name,
         origin=_origin(policy),
@@ -376,14 +364,14 @@ def require_few_failures(
         raise AllHeld(own)
 
 
-def clear_hold(ledger: Ledger, policy: Policy, receipts: Sequence[int]) -> None:
+def is_held(policy: Policy, position: int) -> bool:
+    """Return whether a question that failed waits until the curator clears its hold."""
+    return position not in registration.cleared_holds(policy)
+
+
+def clear_hold(ledger: Ledger | None, policy: Policy, receipts: Sequence[int]) -> None:
     """Let questions be asked again that were charged and failed. See `Curator.clear_hold`."""
-    if not all(has_ended(ledger, position) for position in receipts):
-        raise not_failed()
+    if ledger is None or not receipts or not all(has_ended(ledger, position) for position in receipts):
+        raise BadParameter("receipt", "is none of a question that was charged and failed")
     registration.make_folder(policy)
     registration.clear_holds(policy, *receipts)
-
-
-def not_failed() -> BadParameter:
-    """Return the error for a receipt that holds nothing."""
-    return BadParameter("receipt", "is none of a question that was charged and failed")

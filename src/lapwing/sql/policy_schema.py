@@ -18,6 +18,7 @@ NUMBERS = (
     "COUNT", "COUNT_DISTINCT", "SUM", "AVG", "VARIANCE", "STDDEV", "MEDIAN", "QUANTILE", "MIN", "MAX",
 )  # fmt: skip
 OTHERS = ("COUNT", "COUNT_DISTINCT")
+UNORDERED = {Choice: "values", Truth: "bool", Text: "text"}
 DECLARED, SELECTED = "declared", "selected"
 
 
@@ -71,8 +72,7 @@ def column_json(column: Column) -> dict[str, Any]:
     count = None if codes is None or len(codes) > MOST_CELLS else len(codes)
     return {
         "column": column.name,
-        "type": _type_of(kind),
-        **_bounds(kind),
+        **_described(kind),
         "values": list(kind.values) if isinstance(kind, Choice) else None,
         "missing_counts_as": None if column.missing is None else _shown(kind, column.missing),
         "longest": column.longest,
@@ -82,32 +82,17 @@ def column_json(column: Column) -> dict[str, Any]:
     }
 
 
-def _type_of(kind: Kind) -> str:
-    match kind:
-        case Numeric():
-            return "number"
-        case Choice():
-            return "values"
-        case Moment():
-            return "date" if kind.seconds == SECONDS["day"] else "time"
-        case Truth():
-            return "bool"
-        case Text():
-            return "text"
-        case _:
-            raise AssertionError(kind)  # no column of a policy is declared so
-
-
-def _bounds(kind: Kind) -> dict[str, Any]:
-    """Return the least and the greatest value, and the step: a number, or seconds."""
+def _described(kind: Kind) -> dict[str, Any]:
+    """Return the type, the least and the greatest value, and the step: a number, or seconds."""
     match kind:
         case Numeric(step, int(first), int(last)):
             plain = int(step) if step.denominator == 1 else float(step)
-            return {"low": kind.value(first), "high": kind.value(last), "step": plain}
+            return {"type": "number", "low": kind.value(first), "high": kind.value(last), "step": plain}
         case Moment(seconds, first, last):
-            return {"low": _shown(kind, first), "high": _shown(kind, last), "step": seconds}
+            word = "date" if seconds == SECONDS["day"] else "time"
+            return {"type": word, "low": _shown(kind, first), "high": _shown(kind, last), "step": seconds}
         case _:
-            return {"low": None, "high": None, "step": None}
+            return {"type": UNORDERED[type(kind)], "low": None, "high": None, "step": None}
 
 
 def _shown(kind: Kind, code: int) -> str | int | float | bool:

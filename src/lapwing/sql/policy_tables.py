@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -15,23 +15,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from lapwing.config.file_table import (
-    ColumnName,
-    FileTable,
-    Flag,
-    Text,
-    exact_number,
-    fits,
-    needed,
-    one_of,
-)
+from lapwing.config.file_table import ColumnName, FileTable, Flag, Text, exact_number, fits, needed, one_of
 from lapwing.config.toml_text import quoted
 from lapwing.config.values import checked_choice, kind_of, quoted_choices, repeated_names, why_bad_name
 from lapwing.core.values import Grid
 from lapwing.engines.csv_files import DEFAULT_CSV, ENCODINGS, SEPARATORS, CsvForm
 from lapwing.engines.dialect import TEXT_BYTES
 from lapwing.errors import BadParameter
-from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Truth
+from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Truth, codes_of
 from lapwing.sql.expression import Text as TextKind
 from lapwing.sql.policy import Column, Source, Table, UnitBy
 from lapwing.sql.source_location import parse_source
@@ -136,9 +127,8 @@ class ColumnTable(FileTable):
                 return None
         for name in ("low", "high", "step"):
             _require_written(name, getattr(self, name))
-        are_times = [
-            isinstance(bound, date) for bound in (self.low, self.high)
-        ]  # a datetime is a date, too
+        # A datetime is a date, too.
+        are_times = [isinstance(bound, date) for bound in (self.low, self.high)]
         if all(are_times):
             return self._moment()
         if any(are_times):
@@ -198,23 +188,22 @@ class ColumnTable(FileTable):
             case Truth():
                 what = "true or false, without quotes"
                 code = int(value) if isinstance(value, bool) else None
-            case Numeric(step, int(first), int(last)):
+            case Numeric(step):
                 what = "a multiple of step between low and high"
                 number = self.attempt(lambda: exact_number(value), "missing")
                 if number is None:
                     return None
                 code = int(number / step) if (number / step).denominator == 1 else None
-                code = code if code is not None and first <= code <= last else None
-            case Moment(seconds, first, last):
+            case Moment(seconds):
                 is_date = not isinstance(self.low, datetime)
                 what = f"a date {'' if is_date else 'with a time '}between low and high"
                 if isinstance(value, date) and isinstance(value, datetime) is not is_date:
                     code = int(_since_1970(value) // seconds)
-                code = code if code is not None and first <= code <= last else None
             case _:
                 what = "left out: text has no public values. Remove it"
-        if code is None:
+        if code is None or code not in (codes_of(kind) or ()):
             self.wrong("missing", f"must be {what}")
+            return None
         return code
 
 
@@ -324,15 +313,6 @@ def _primary_key(names: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-@dataclass(frozen=True, slots=True)
-class TableContext:
-    """The settings of the file that the reading of tables depends on."""
-
-    folder: Path
-    protects: str | None
-    spark_master: str
-
-
 class UnitTable(FileTable):
     """A unit that is not one column of the same name: a key into another table, or a renamed column."""
 
@@ -379,35 +359,34 @@ class DataTable(FileTable):
     columns: dict[str, ColumnTable] = Field(default_factory=dict)
     csv: CsvTable | None = None
 
-    def table(self, name: str, context: TableContext) -> Table | None:
+    def table(self, name: str, folder: Path, protects: str | None, spark_master: str) -> Table | None:
         """Return the table, checked by itself; None if it is wrong, which is noted."""
-        source = self._source(name, context)
+        source = self._source(name, folder, spark_master)
         is_public = bool(self.public)
-        unit = None if is_public else self._unit(context.protects)
+        unit = None if is_public else self._unit(protects)
         if is_public:
             for key in ("unit", "rows_per_unit"):
                 if self.has(key):
                     why = "cannot stand in a public table: its rows belong to nobody. Remove it, or public"
                     self.wrong(key, why)
-        rows_per_unit = 0 if is_public else self._rows_per_unit(context.protects)
+        rows_per_unit = 0 if is_public else self._rows_per_unit(protects)
         columns, hidden = self._columns(unit)
         if source is None or rows_per_unit is None or (unit is None and not is_public):
             return None
         return Table(name, source, columns, unit, rows_per_unit, self.primary_key or (), self.rows, hidden)
 
-    def _source(self, name: str, context: TableContext) -> Source | None:
-        text, folder, master = self.source, context.folder, context.spark_master
+    def _source(self, name: str, folder: Path, spark_master: str) -> Source | None:
+        text = self.source
         if text is None:
             return None
         source = self.attempt(
-            lambda: parse_source(text, folder=folder, table=name, spark_master=master), "source"
+            lambda: parse_source(text, folder=folder, table=name, spark_master=spark_master), "source"
         )
-        if source is None or self.csv is None:
-            return source
-        if source.form != "csv":
+        if source is not None and source.form == "csv" and self.csv is not None:
+            return replace(source, csv=self.csv.form())
+        if source is not None and self.csv is not None:
             self.wrong("csv", "is for CSV files only. Remove it")
-            return source
-        return replace(source, csv=self.csv.form())
+        return source
 
     def _unit(self, protects: str | None) -> UnitBy | None:
         found = self.unit

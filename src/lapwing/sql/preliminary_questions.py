@@ -15,9 +15,8 @@ from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.typed_expressions import apply
-from lapwing.sql.bound_query import BoundQuery, Key, KeyValue, NoisyAggregate, NoisySum, Output, Sum
-from lapwing.sql.expression import Apply, Constant, Expression, Kind, Op, Reference
-from lapwing.sql.expression import Numeric as NumberKind
+from lapwing.sql.bound_query import BoundQuery, Key, count_question
+from lapwing.sql.expression import Apply, Constant, Expression, Kind, Numeric, Op, Reference
 from lapwing.sql.noising import BudgetShares
 from lapwing.sql.policy import Column, Policy, Table
 from lapwing.sql.relation import Scan
@@ -29,7 +28,7 @@ SIZES_PREFIX = "sizes of the groups of"
 
 def policy_with_searched_column(policy: Policy, table: str, column: str, step: Number) -> Policy:
     """Return the policy with one more column, wide enough for any number."""
-    return policy_with_column(policy, table, column, NumberKind(positive(step, "step"), -_WIDEST, _WIDEST))
+    return policy_with_column(policy, table, column, Numeric(positive(step, "step"), -_WIDEST, _WIDEST))
 
 
 def policy_with_column(policy: Policy, table: str, column: str, kind: Kind) -> Policy:
@@ -54,7 +53,7 @@ def private_table(policy: Policy, table: str) -> Table:
 
 def magnitude(column: Expression) -> Apply:
     """Return 0 for 0, and ±k for numbers of 2^(k-1) to 2^k - 1 steps above or below 0."""
-    kind = NumberKind(Fraction(1), -DOUBLINGS - 1, DOUBLINGS + 1)
+    kind = Numeric(Fraction(1), -DOUBLINGS - 1, DOUBLINGS + 1)
     args: list[Expression] = []
     for power in range(DOUBLINGS, -1, -1):
         args += [apply(Op.LE, column, Constant(-(1 << power), column.kind)), Constant(-power - 1, kind)]
@@ -70,12 +69,9 @@ def bounds_question(policy: Policy, table: str, column: str) -> BoundQuery:
     own = private_table(policy, table)
     kind = own.columns[column].kind
     scan = Scan(table, tuple((name, one.kind) for name, one in own.columns.items()), own.rows_per_unit)
-    rows = own.rows_per_unit
     codes = range(-DOUBLINGS - 1, DOUBLINGS + 2)
     key = Key("magnitude", magnitude(Reference(column, kind)), codes)
-    part = NoisySum("rows of each magnitude", ((1, 0),), rows, rows * rows)
-    outputs = (Output("magnitude", KeyValue(0)), Output("rows", NoisyAggregate("count", (0,))))
-    return BoundQuery(scan, (key,), ((0,),), (Sum("rows"),), (part,), (), outputs, rows)
+    return count_question(scan, "rows of each magnitude", own.rows_per_unit, key)
 
 
 def read_bounds(
@@ -85,7 +81,7 @@ def read_bounds(
 
     With probability 1 - `miss` no empty magnitude is taken for one that has rows.
     """
-    assert isinstance(kind, NumberKind)
+    assert isinstance(kind, Numeric)
     mechanism = shares.mechanism(0, 0)
     assert isinstance(mechanism, Laplace)
     magnitudes, rows = (column.values for column in answer.columns)
@@ -101,19 +97,8 @@ def read_bounds(
 
 def sizes_question(question: BoundQuery) -> BoundQuery:
     """Build the question how many rows the groups of a question have."""
-    rows = question.rows
-    part = NoisySum("rows", ((1, 0),), rows, rows * rows)
-    keys = [Output(key.name, KeyValue(place)) for place, key in enumerate(question.keys)]
     return replace(
-        question,
-        sums=(Sum("rows"),),
-        parts=(part,),
-        spectra=(),
-        outputs=(*keys, Output("rows", NoisyAggregate("count", (0,)))),
-        having=None,
-        order=(),
-        limit=None,
-        offset=0,
+        count_question(question.source, "rows", question.rows, *question.keys), sets=question.sets
     )
 
 

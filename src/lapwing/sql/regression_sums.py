@@ -17,20 +17,8 @@ from lapwing.errors import BadParameter
 from lapwing.sql.binding.refusal import limited_work
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.binding.typed_expressions import LARGEST, apply, as_number, product_of_codes
-from lapwing.sql.bound_query import BoundQuery, Key, KeyValue, NoisyAggregate, NoisySum, Output, Sum
-from lapwing.sql.expression import (
-    Choice,
-    Constant,
-    Expression,
-    Kind,
-    Moment,
-    Numeric,
-    Op,
-    Period,
-    Reference,
-    Truth,
-    codes_of,
-)
+from lapwing.sql.bound_query import BoundQuery, Key, NoisySum, Sum, count_question
+from lapwing.sql.expression import Choice, Constant, Expression, Numeric, Op, Reference, Truth, codes_of
 from lapwing.sql.policy import Column, Policy, Table
 from lapwing.sql.relation import Filter, Scan
 
@@ -104,12 +92,10 @@ def _part(label: str, factors: dict[int, int], rows: int, reach: int) -> NoisySu
 
 
 def _variable(name: str, number: Expression) -> RegressionVariable:
-    kind = number.kind
-    assert isinstance(kind, Numeric)
-    assert kind.first is not None
-    assert kind.last is not None
-    middle = (kind.first + kind.last) // 2
-    return RegressionVariable(name, kind.step, middle, max(kind.last - middle, middle - kind.first, 1))
+    assert isinstance(number.kind, Numeric)
+    first, last = number.kind.bounds
+    middle = (first + last) // 2
+    return RegressionVariable(name, number.kind.step, middle, max(last - middle, middle - first, 1))
 
 
 def _number(column: Column) -> Expression:
@@ -126,14 +112,13 @@ def _is_known(column: Column) -> Expression:
     return apply(Op.NOT, apply(Op.IS_NULL, Reference(column.name, column.kind)))
 
 
-def ordered_column(policy: Policy, table: str, column: str) -> tuple[Kind, range]:
-    """Return the kind and all codes of a column, which must have an order and bounds."""
-    own = private_table(policy, table)
-    kind = _column(own, column).kind
-    codes = codes_of(kind) if isinstance(kind, Numeric | Moment | Period) else None
+def ordered_column(policy: Policy, table: str, column: str) -> tuple[Column, range]:
+    """Return a column and all its codes. It must have an order and bounds."""
+    own = _column(private_table(policy, table), column)
+    codes = None if isinstance(own.kind, Choice | Truth) else codes_of(own.kind)
     if codes is None or len(codes) < 2:
         raise BadParameter("column", f'"{column[:60]}" needs an order and bounds: declare low and high')
-    return kind, codes
+    return own, codes
 
 
 def rows_below(policy: Policy, table: str, column: str, code: int) -> BoundQuery:
@@ -145,10 +130,7 @@ def rows_below(policy: Policy, table: str, column: str, code: int) -> BoundQuery
         above = apply(Op.GT, Reference(found.name, found.kind), Constant(code, found.kind))
         as_code = apply(Op.FROM_TRUTH, above, kind=Numeric(Fraction(1), 0, 1))
         coded = apply(Op.SCALE, as_code, kind=Choice((False, True)), parameter=1)
-    part = NoisySum("rows at or below, and above", ((1, 0),), scan.rows, scan.rows * scan.rows)
-    outputs = (Output("above", KeyValue(0)), Output("rows", NoisyAggregate("count", (0,))))
-    key = Key("above", coded, range(2))
-    return BoundQuery(scan, (key,), ((0,),), (Sum("rows"),), (part,), (), outputs, scan.rows)
+    return count_question(scan, "rows at or below, and above", scan.rows, Key("above", coded, range(2)))
 
 
 def private_table(policy: Policy, table: str) -> Table:

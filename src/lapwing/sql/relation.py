@@ -139,13 +139,9 @@ Relation = Scan | PublicScan | Filter | Project | Join | UnionAll | PerUnit
 
 def is_private(relation: Relation) -> bool:
     """Return whether the rows belong to privacy units."""
-    match relation:
-        case PublicScan():
-            return False
-        case Scan() | Join() | PerUnit() | UnionAll():
-            return True
-        case Filter(source) | Project(source):
-            return is_private(source)
+    if isinstance(relation, Filter | Project):
+        return is_private(relation.source)
+    return not isinstance(relation, PublicScan)
 
 
 def contribution_bound(relation: Relation) -> int:
@@ -156,9 +152,8 @@ def contribution_bound(relation: Relation) -> int:
         case Filter(source) | Project(source):
             return contribution_bound(source)
         case Join(left, right, most=most):
-            return contribution_bound(left) * (
-                max(contribution_bound(right), 1) if is_private(right) else max(most, 1)
-            )
+            times = contribution_bound(right) if is_private(right) else most
+            return contribution_bound(left) * max(times, 1)
         case UnionAll(sources):
             return sum(map(contribution_bound, sources))
         case PerUnit(source, keys):
@@ -240,6 +235,39 @@ def expressions_of(relation: Relation) -> list[Expression]:
     return found
 
 
+def joined_on(relation: Relation) -> set[str]:
+    """Return the columns that joins in the relation are on."""
+    own = {name for pair in relation.on for name in pair} if isinstance(relation, Join) else set[str]()
+    return own.union(*map(joined_on, _inputs(relation)))
+
+
+def filters_rows(relation: Relation) -> bool:
+    """Return whether a condition is on rows of a table, and not only on aggregates of people's rows."""
+    if isinstance(relation, Filter) and not isinstance(relation.source, PerUnit):
+        return True
+    return any(map(filters_rows, _inputs(relation)))
+
+
+def pruned(relation: Relation, names: frozenset[str]) -> Relation:
+    """Return the relation with only these columns in its scans, ordered by name."""
+
+    def kept(scan: Scan) -> Scan:
+        columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])
+        return replace(scan, columns=tuple(columns))
+
+    return replace_scans(relation, kept)
+
+
+def only_blocks(relation: Relation, codes: frozenset[int]) -> Relation:
+    """Return the relation with scans that read no other blocks than these."""
+
+    def kept(scan: Scan) -> Scan:
+        both = codes if scan.blocks is None else codes & frozenset(scan.blocks)
+        return replace(scan, blocks=tuple(sorted(both)))
+
+    return replace_scans(relation, kept)
+
+
 def where_first(relation: Relation) -> Relation:
     """Move every WHERE that stands directly on a private table before the truncation of that table.
 
@@ -256,10 +284,9 @@ def where_first(relation: Relation) -> Relation:
 def _where_into_scans(relation: Relation) -> Relation:
     relation = _with_inputs(relation, _where_into_scans)
     match relation:
-        case Filter(Scan(where=None) as scan, predicate):
-            return replace(scan, where=predicate)
-        case Filter(Scan(where=where) as scan, predicate) if where is not None:
-            return replace(scan, where=Apply(Op.AND, (where, predicate), Truth()))
+        case Filter(Scan(where=where) as scan, predicate):
+            both = predicate if where is None else Apply(Op.AND, (where, predicate), Truth())
+            return replace(scan, where=both)
         case _:
             return relation
 

@@ -5,36 +5,37 @@ Claim    an answer is charged before any private row is read for it, is stored b
 Because  rows are read by `ChargedRead` only; errors of the source or the question are raised before the
          charge.
 Test     tests/sql/test_dataset.py, tests/sql/test_releasing.py, tests/faults/test_query_faults.py
+
+Answers of one *shape* (the data set, its version and the meaning of the question, but neither its price nor
+the names of its columns) are numbered. Shape and number are the idempotency key of the charge. So the same
+question finds its stored answer; the same question at another price finds the earlier answers to combine
+with; a question that failed is found as well, and held. If the policy shares answers, all analysts have one
+key.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from lapwing.core.losses import Relation
-from lapwing.errors import Held, InProgress, KeyReused, WorkEnded
-from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
-from lapwing.sql import policy_ledger
-from lapwing.sql.answers import (
-    Answer,
-    QueryRequest,
-    answer_from_bytes,
-    answer_to_bytes,
-    can_combine,
-    combine_releases,
-)
+from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
+from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Spending
+from lapwing.ledger.request_status import RequestState
+from lapwing.sql import answers, estimates, meaning, policy_ledger
+from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.curator import Curator
-from lapwing.sql.estimates import estimate
-from lapwing.sql.noising import BudgetShares, ExactGrouping, NoisyGrouping, add_noise
+from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_budget
 from lapwing.sql.plan import Plan, plan_truncation
 from lapwing.sql.policy import Policy
-from lapwing.sql.stored_answers import EarlierAnswer, find_earlier, readable_answers, request_about
+from lapwing.sql.truncated import generated_rows
 from lapwing.sql.truncation import TruncationAnswer, possible_beyond
 
 SLOW_NOTE = "Slower than it could be: run `lapwing prepare` once."
+MOST_REPEATS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class ReleaseSession:
             earlier, key = find_earlier(plan, request)
             same = [one for one in earlier if one.request.price == request.price]
             if same and not fresh:
-                return self._answer(plan, same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
+                return self._answer(plan, same[-1].noisy, same[-1].receipt)
             return self._new_answer(plan, request, key, earlier)
 
     def charged_read(self, plan: Plan, request: QueryRequest, key: str) -> ChargedRead:
@@ -88,7 +89,7 @@ class ReleaseSession:
                 "rows of a unit": plan.question.rows,
                 "releases": len(plan.steps),
             },
-            request=answer_to_bytes(request, ()),
+            request=answers.answer_to_bytes(request, ()),
             keeps_request=True,
         )
         return ChargedRead(
@@ -117,7 +118,7 @@ class ReleaseSession:
 
         def finish(exact: list[ExactGrouping]) -> bytes:
             noisy.extend(add_noise(plan.shares, exact))
-            return answer_to_bytes(request, noisy)
+            return answers.answer_to_bytes(request, noisy)
 
         try:
             done = charged.release(read, finish)
@@ -130,8 +131,8 @@ class ReleaseSession:
             raise Held(position) from None
         self._require_few_failures(done.receipt.position)  # others may have failed meanwhile
         if done.is_replay:
-            _, noisy = answer_from_bytes(done.answer)
-        answer = self._answer(plan, noisy, done.receipt, plan.shares, is_replay=done.is_replay)
+            _, noisy = answers.answer_from_bytes(done.answer)
+        answer = self._answer(plan, noisy, done.receipt, is_replay=done.is_replay)
         if self.can_prepare and not (done.is_replay or is_fast):
             answer = replace(answer, notes=(*answer.notes, SLOW_NOTE))
         return self._beside(plan, answer, earlier, noisy)
@@ -148,13 +149,11 @@ class ReleaseSession:
         readable = readable_answers(plan, earlier)
         if not readable:
             return answer
-        if can_combine(plan.question) and not plan.sampling:
-            releases = [*((shares, one.noisy[0]) for shares, one in readable), (plan.shares, noisy[0])]
-            rows = combine_releases(releases, answer.rows, plan.confidence)
+        if answers.can_combine(plan.question) and not plan.sampling:
+            releases = [*((own.shares, one.noisy[0]) for own, one in readable), (plan.shares, noisy[0])]
+            rows = answers.combine_releases(releases, answer.rows, plan.confidence)
             return replace(answer, rows=rows, of=len(releases))
-        beside = [
-            self._answer(plan, one.noisy, one.receipt, shares, is_replay=True) for shares, one in readable
-        ]
+        beside = [self._answer(own, one.noisy, one.receipt) for own, one in readable]
         return replace(answer, earlier=tuple(beside))
 
     def find_truncation(
@@ -172,8 +171,8 @@ class ReleaseSession:
             except (InProgress, Held):  # an answer that is under way or failed must not hide other plans
                 return []
             return [
-                TruncationAnswer(self._answer(plan, one.noisy, one.receipt, shares, is_replay=True), beyond)
-                for shares, one in readable_answers(plan, earlier)[-1:]
+                TruncationAnswer(self._answer(own, one.noisy, one.receipt), beyond)
+                for own, one in readable_answers(plan, earlier)[-1:]
             ]
 
         of_rows = [one for most in possible_beyond(self.curator.policy) for one in stored(most)]
@@ -185,23 +184,19 @@ class ReleaseSession:
 
     def dry_run(self, plan: Plan) -> Answer:
         """Return an answer of a plan from generated rows. See `Plan.dry_run`."""
-        noisy = add_noise(plan.shares, self.curator.generated(plan.question))
-        rows = estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling)
+        curator = self.curator
+        exact = generated_rows.generated_numbers(curator.policy, curator.public, plan.question)
+        noisy = add_noise(plan.shares, exact)
+        rows = estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling)
         about, level = tuple(plan.bounds), float(plan.confidence)
         return Answer(rows, str(plan.cost), level, None, is_fake=True, truncation=about)
 
     def _answer(
-        self,
-        plan: Plan,
-        noisy: list[NoisyGrouping],
-        receipt: Receipt,
-        shares: BudgetShares,
-        *,
-        is_replay: bool,
+        self, plan: Plan, noisy: list[NoisyGrouping], receipt: Receipt, *, is_replay: bool = True
     ) -> Answer:
         return Answer(
-            estimate(shares, noisy, confidence=plan.confidence, sampling=plan.sampling),
-            str(replace(plan, shares=shares).cost),
+            estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling),
+            str(plan.cost),
             float(plan.confidence),
             receipt,
             is_replay,
@@ -209,3 +204,90 @@ class ReleaseSession:
             notes=self.curator.take_notices(),
             truncation=tuple(plan.bounds),
         )
+
+
+# Stored answers
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierAnswer:
+    """A stored answer of the same shape."""
+
+    request: QueryRequest
+    noisy: list[NoisyGrouping]
+    receipt: Receipt
+
+
+def request_about(plan: Plan, data: DataSet) -> QueryRequest:
+    """Return the request of a plan, with the version and the meaning that it has for a data set."""
+    curator = plan.session.curator
+    named, form = meaning.query_digests(curator.policy, plan.question, curator.public)
+    return replace(plan.request, version=data.version, meaning=named, data=data.number, form=form)
+
+
+def find_earlier(plan: Plan, request: QueryRequest) -> tuple[list[EarlierAnswer], str]:
+    """Return the earlier answers of the same shape, and the key of the next one.
+
+    An analyst with too many failures gets neither (`AllHeld`).
+    """
+    curator, analyst = plan.session.curator, plan.session.analyst
+    policy_ledger.require_few_failures(curator.ledger, curator.policy, analyst)
+    shares_answers = curator.policy.shares_answers
+    if shares_answers:  # an analyst who may not ask may not read either
+        policy_ledger.quota_of(curator.policy, analyst)
+    old = replace(request, form="")
+    found, _ = _stored(plan, replace(old, data=0), request.data)
+    keys = []
+    for shape, shared in ((old, False), (request, False), (request, True)):
+        stored, key = _stored(plan, shape, request.data, shared=shared)
+        found += stored
+        keys.append(key)
+    return sorted(found, key=lambda one: one.receipt.position), keys[1 + shares_answers]
+
+
+def _stored(
+    plan: Plan, request: QueryRequest, data: int, *, shared: bool = False
+) -> tuple[list[EarlierAnswer], str]:
+    """Return the stored answers of one shape, and the next free key; if `shared`, of all analysts.
+
+    If the policy no longer shares answers, only the analyst who was charged sees them. Older entries do not
+    name their data set. Their answer is used only if no other data set can have made it; one that failed or
+    is under way stops every data set that may have asked it.
+    """
+    ledger, policy = plan.session.curator.ledger, plan.session.curator.policy
+    shape = hashlib.sha256(request.shape.encode()).hexdigest()
+    earlier: list[EarlierAnswer] = []
+    for repeat in range(MOST_REPEATS):
+        key = f"{shape}:{repeat}"
+        found = plan.session.gate.find(key, shared=shared)
+        if found is None:
+            return earlier, key
+        receipt = found.receipt
+        is_own = receipt.record["by"] == ledger.principal(plan.session.analyst)
+        if not is_own and not policy.shares_answers:
+            continue
+        possible = (
+            {data} if request.data else policy_ledger.possible_data_sets(ledger, request.version, receipt)
+        )
+        if data not in possible:
+            continue
+        if found.state is RequestState.OPEN:
+            raise InProgress
+        if found.state is RequestState.ANSWERED:
+            before, noisy = answers.answer_from_bytes(found.answer)
+            if len(possible) == 1:
+                earlier.append(EarlierAnswer(replace(before, data=data), noisy, receipt))
+        elif policy_ledger.is_held(policy, receipt.position):
+            raise Held(receipt.position)
+    raise BadParameter("question", f"was asked {MOST_REPEATS:,} times: ask another one")
+
+
+def readable_answers(plan: Plan, earlier: list[EarlierAnswer]) -> list[tuple[Plan, EarlierAnswer]]:
+    """Return the earlier answers whose mechanisms this code would choose again, with plans of their own."""
+    readable = []
+    for one in earlier:
+        epsilon, delta, noise, mechanisms = one.request.price
+        shares = divide_budget(plan.question, epsilon=epsilon, delta=delta, noise=noise)
+        if shares.digest == mechanisms:
+            readable.append((replace(plan, shares=shares), one))
+    return readable

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -33,15 +34,7 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import MONTHS, Kind, Numeric, Person, Text
 from lapwing.sql.meaning import rows_digest
 from lapwing.sql.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
-from lapwing.sql.relation import (
-    Project,
-    Relation,
-    Scan,
-    blocks_of,
-    contribution_bound,
-    replace_scans,
-    scans_of,
-)
+from lapwing.sql.relation import Project, Relation, blocks_of, contribution_bound, only_blocks, scans_of
 
 MOST_COLUMNS = 1000
 Wholes = NDArray[np.int64]
@@ -165,28 +158,15 @@ def codes_of_block_labels(blocks: BlockRule, labels: Sequence[str]) -> list[int]
 
 
 def _code_of(blocks: BlockRule, label: str) -> int:
-    try:
+    with suppress(ValueError):  # it may be no number and no date
         if blocks.by == "unit" and blocks.cohorts:
             code = int(label)
         else:
             padded = f"{label}-01-01"[:10] if blocks.every in MONTHS else label
             code = period_of(blocks.every, (date.fromisoformat(padded) - EPOCH).days)
-    except ValueError:
-        raise BadParameter("blocks", "there is no such block; blocks exist by declaration") from None
-    declared = codes_of_blocks(blocks)
-    if block_label(blocks, code) != label or (declared and code not in declared):
-        raise BadParameter("blocks", "there is no such block; blocks exist by declaration")
-    return code
-
-
-def only_blocks(relation: Relation, codes: frozenset[int]) -> Relation:
-    """Return the relation with scans that read no other blocks than these."""
-
-    def kept(scan: Scan) -> Scan:
-        both = codes if scan.blocks is None else codes & frozenset(scan.blocks)
-        return replace(scan, blocks=tuple(sorted(both)))
-
-    return replace_scans(relation, kept)
+        if block_label(blocks, code) == label and code in (codes_of_blocks(blocks) or [code]):
+            return code
+    raise BadParameter("blocks", "there is no such block; blocks exist by declaration")
 
 
 # Charging and reading

@@ -9,7 +9,7 @@ import glob
 import os
 import re
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -66,13 +66,11 @@ def files_in(source: Source) -> list[str]:
     elif source.form == "duckdb":
         paths = [path for path in (source.location, f"{source.location}.wal") if os.path.exists(path)]
     elif source.form == "spark-parquet" and "://" not in source.table:
-        paths = [
-            path
-            for top in glob.glob(source.table)
-            for path in (
-                [top] if os.path.isfile(top) else glob.glob(f"{glob.escape(top)}/**", recursive=True)
-            )
+        paths = glob.glob(source.table)
+        inside = [
+            glob.glob(f"{glob.escape(top)}/**", recursive=True) for top in paths if os.path.isdir(top)
         ]
+        paths += chain.from_iterable(inside)
     else:
         return []
     return [path for path in sorted(map(os.path.abspath, paths)) if os.path.isfile(path)]
@@ -168,7 +166,7 @@ def _file(text: str, folder: Path, table: str) -> Source:
         return _duckdb(text, "", folder, table)
     if os.path.isdir(folder / text):
         return _folder(text, folder)
-    form = _form(text)
+    form = next((form for suffix, form in FORMS.items() if text.lower().endswith(suffix)), None)
     if form is None:
         raise BadParameter("source", f"is not a known kind of source. {HOW}")
     absolute = os.path.normpath(folder / text)
@@ -181,10 +179,6 @@ def _duckdb(path: str, named: str, folder: Path, table: str) -> Source:
     if not os.path.isfile(absolute):
         raise BadParameter("source", f"there is no DuckDB file here. {_paths_begin(folder)}")
     return Source("duckdb", absolute, _table(named, table, parts=2), "duckdb")
-
-
-def _form(text: str) -> str | None:
-    return next((form for suffix, form in FORMS.items() if text.lower().endswith(suffix)), None)
 
 
 def _folder(text: str, folder: Path) -> Source:

@@ -7,27 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from shlex import quote
 
+from lapwing.config.values import checked_count
 from lapwing.errors import BadParameter
-from lapwing.sql.accuracy import checked_count
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.typed_expressions import apply, as_number
-from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, Output, Sum
+from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, Output, Sum, count_question
 from lapwing.sql.estimates import AnswerColumn
 from lapwing.sql.expression import Constant, Numeric, Op, Reference, Truth
 from lapwing.sql.policy import Policy
 from lapwing.sql.preliminary_questions import private_table
-from lapwing.sql.relation import (
-    RANK,
-    Filter,
-    Join,
-    PerUnit,
-    Project,
-    Relation,
-    Scan,
-    UnionAll,
-    contribution_bound,
-    scans_of,
-)
+from lapwing.sql.relation import RANK, Filter, Project, Scan, contribution_bound, filters_rows, scans_of
 from lapwing.sql.truncated.prepare import has_blocks_by_arrival
 
 ROWS_BEYOND = (10, 100, 1_000, 10_000, 100_000)  # the most rows of a person beyond the bound to count
@@ -51,9 +40,7 @@ def truncated_people_question(policy: Policy, table: str, rows: int | None = Non
     rank = Numeric(Fraction(1), 1, over)
     scan = Scan(table, ((RANK, rank),), over)
     source = Filter(scan, apply(Op.EQ, Reference(RANK, rank), Constant(over, rank)))
-    part = NoisySum("people with more rows", ((1, 0),), 1, 1)
-    outputs = (Output("people_with_more_rows", NoisyAggregate("count", (0,))),)
-    return BoundQuery(source, (), ((),), (Sum("rows"),), (part,), (), outputs, 1)
+    return count_question(source, "people with more rows", 1, name="people_with_more_rows")
 
 
 def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int | None = None) -> BoundQuery:
@@ -93,7 +80,8 @@ def truncation_question(
 ) -> tuple[BoundQuery, str, int | None]:
     """Return the question about truncated people (or rows, with `beyond`), its name and lower bound."""
     own = policy.tables.get(table)
-    lowered = rows if checked_count(rows, "rows") and own and (rows or 0) < own.rows_per_unit else None
+    is_lower = rows is not None and checked_count(rows, "rows") < (own.rows_per_unit if own else 0)
+    lowered = rows if is_lower else None
     if beyond is None:
         question = truncated_people_question(policy, table, lowered)
         return question, f"people with more rows in {table}", lowered
@@ -145,7 +133,7 @@ def truncation_sentences(policy: Policy, question: BoundQuery, find: FindTruncat
     source = question.source
     if len(question.sets) > 1 and isinstance(source, Filter):
         source = source.source  # that filter is ours: all groupings see the same rows
-    has_where = _filters_rows(source)
+    has_where = filters_rows(source)
     lines = []
     for scan in alike.values():
         if not _has_unit(policy, scan):
@@ -230,21 +218,6 @@ def _reads_source(policy: Policy) -> bool:
 def _has_unit(policy: Policy, scan: Scan) -> bool:
     unit = policy.tables[scan.table].unit
     return unit is not None and bool(unit.column)
-
-
-def _filters_rows(relation: Relation) -> bool:
-    """Return whether a condition is on rows of a table, and not only on aggregates of people's rows."""
-    match relation:
-        case Filter(source):
-            return not isinstance(source, PerUnit) or _filters_rows(source)
-        case Project(source) | PerUnit(source):
-            return _filters_rows(source)
-        case Join(left, right):
-            return _filters_rows(left) or _filters_rows(right)
-        case UnionAll(sources):
-            return any(map(_filters_rows, sources))
-        case _:
-            return False
 
 
 def _counts_people(question: BoundQuery) -> bool:

@@ -14,7 +14,7 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lapwing.config.toml_text import lines_of
+from lapwing.config.toml_text import KeyScan
 from lapwing.errors import BadFile
 from lapwing.sql.policy_file import BlocksTable, PolicyFile, load_policy
 from lapwing.sql.policy_tables import ColumnTable, DataTable, UnitTable
@@ -84,13 +84,13 @@ def test_every_key_has_the_line_on_which_it_stands() -> None:
         "'f' = [ # ]\n  {g = 1, h = {\"i\" = '}'}},\n  2024-01-01 07:00:00,\n]\n"
         "j.k = 1.5\n[b]\nl = '''\n[m]\n'''\n[[n]]\no = 1\n[[n]]\no = 2\n[n.p]\n"
     )
-    assert lines_of(text) == {
+    assert KeyScan().run(text).lines == {
         ("a",): 1, ("b",): 10, ("b", "c.d"): 4, ("b", "c.d", "e"): 4, ("b", "c.d", "e", "f"): 5,
         ("b", "c.d", "e", "f", "g"): 6, ("b", "c.d", "e", "f", "h"): 6, ("b", "c.d", "e", "f", "h", "i"): 6,
         ("b", "c.d", "e", "j"): 9, ("b", "c.d", "e", "j", "k"): 9, ("b", "l"): 11,
         ("n",): 14, ("n", "o"): 15, ("n", "p"): 18,
     }  # fmt: skip
-    assert set(lines_of(text)) == set(keys_in(tomllib.loads(text)))
+    assert set(KeyScan().run(text).lines) == set(keys_in(tomllib.loads(text)))
 
 
 WORDS = st.sampled_from(
@@ -161,7 +161,7 @@ def test_whatever_a_file_says_only_its_mistakes_are_raised(
             tomllib.loads(text)
         except (ValueError, TypeError):  # what tomlkit cannot write
             continue
-        assert set(lines_of(text)) == set(keys_in(tomllib.loads(text)))
+        assert set(KeyScan().run(text).lines) == set(keys_in(tomllib.loads(text)))
         Path("visits.toml").write_text(text, encoding="utf-8", newline="")
         found: tuple[str, ...] = ()
         try:

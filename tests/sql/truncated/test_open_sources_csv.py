@@ -17,12 +17,12 @@ from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.public_tables import typed_csv_values
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.policy import Policy, Source
-from lapwing.sql.policy_draft import draft
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.truncated.open_sources import read_public_tables, tables_not_utf8
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import copy_digest, current_copy
 from lapwing.sql.truncated.reader import Reader
+from support.policy_files import draft
 from support.private_tables import KEY, coded_rows
 
 POLICY = """

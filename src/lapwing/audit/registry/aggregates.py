@@ -15,7 +15,6 @@ from typing import Any
 from lapwing.audit.case import AuditCase
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import AUDITOR, query_case
-from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.binding.aggregates import AGGREGATES
 from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.binding.parse import parse
@@ -147,9 +146,11 @@ def planned(query: AuditedQuery) -> tuple[Plan, GeneratedSources]:
     sources = built_in_sources(query.policy)
     catalog = Catalog(sources.policy, sources.public, query.rows)
     text, bound = bind_with_text(query.sql, catalog, where_first=query.where_first)
-    wanted = AccuracyOrPrice(EPSILON, delta=DELTA, noise=query.noise)
     session = Dataset(sources.policy, analyst=AUDITOR).session
-    return plan_question(session, bound, text, wanted, rows=query.rows), sources
+    plan = plan_question(
+        session, bound, text, epsilon=EPSILON, delta=DELTA, noise=query.noise, rows=query.rows
+    )
+    return plan, sources
 
 
 @lru_cache(maxsize=8)

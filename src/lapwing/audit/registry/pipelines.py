@@ -14,7 +14,6 @@ from lapwing.audit.query_audit import AUDITOR, query_replay
 from lapwing.audit.registry.aggregates import WARDS, built_in_policy
 from lapwing.audit.training_audit import attempt_replay
 from lapwing.audit.training_runs import with_extra
-from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
@@ -166,5 +165,5 @@ def _values_plan() -> Plan:
 
 
 def _plan(policy: Policy, question: BoundQuery, text: str) -> Plan:
-    wanted = AccuracyOrPrice(EPSILON, delta=SEARCH_DELTA)
-    return plan_question(Dataset(policy, analyst=AUDITOR).session, question, text, wanted)
+    session = Dataset(policy, analyst=AUDITOR).session
+    return plan_question(session, question, text, epsilon=EPSILON, delta=SEARCH_DELTA)

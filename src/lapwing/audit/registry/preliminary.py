@@ -15,7 +15,6 @@ from lapwing.audit.case import AuditCase
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import AUDITOR, query_case
 from lapwing.audit.registry.aggregates import DELTA, EPSILON, built_in_policy, built_in_sources
-from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
@@ -79,7 +78,7 @@ def _case(
 def planned_question(sources: GeneratedSources, build: Build, name: str, *, noise: str = "auto") -> Plan:
     """Return the plan of a question that `build` makes for the policy of these sources."""
     session = Dataset(sources.policy, analyst=AUDITOR).session
-    return plan_question(session, build(sources), name, AccuracyOrPrice(EPSILON, delta=DELTA, noise=noise))
+    return plan_question(session, build(sources), name, epsilon=EPSILON, delta=DELTA, noise=noise)
 
 
 def _bound(own: GeneratedSources, sql: str) -> BoundQuery:

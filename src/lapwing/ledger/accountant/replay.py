@@ -120,7 +120,7 @@ class Outcomes:
         for owner, key in zip(self._owners.rows.tolist(), self._keys.rows, strict=True):
             yield owner, key.tobytes()
 
-    def given(self) -> Iterator[tuple[int, int, bool]]:
+    def ended_charges(self) -> Iterator[tuple[int, int, bool]]:
         """Yield each charge that has an outcome, with its entry and whether it failed, after `flush`."""
         rows = np.flatnonzero(self._outcomes.rows)
         failed = self._outcomes.rows[rows] == FAILED

@@ -62,7 +62,8 @@ class QuantileStatistic(DatasetStatistic):
             raise BadParameter("fraction", "must lie strictly between 0 and 1")
         self._table, self._column = table, column
         self._dataset = dataset
-        self._kind, self._codes = ordered_column(dataset.policy, table, column)
+        own, self._codes = ordered_column(dataset.policy, table, column)
+        self._kind = own.kind
         super().__init__(self._asked(_Range(self._codes[0], self._codes[-1])))  # the first stage's question
         self.spec = {"kind": "quantile", "table": table, "column": column, "fraction": str(self._fraction)}
         self.title = f"the {float(self._fraction):g} quantile of {column} in {table}"

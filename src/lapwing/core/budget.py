@@ -85,6 +85,20 @@ OTHER_ORDERS = "was priced for other orders than this account's"
 assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class DeltaShares:
+    """The fixed shares into which δ is divided for life. Setting a share aside spends nothing of it."""
+
+    failures: Fraction  # for answers that may fail to keep their ε: those with keys that are not declared
+    whole_runs: Fraction  # for runs that are priced as one (ε, δ)
+    filters: Fraction  # for the Rényi filters, by which many answers cost less than the sum of their prices
+
+    @classmethod
+    def of(cls, delta: Fraction) -> DeltaShares:
+        """Return the shares of an account's δ."""
+        return cls(delta * SHARE_DELTA0, delta * SHARE_PAIR, delta * sum(SHARE_ORDERS))
+
+
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
     """Return the whole order at which most zCDP charges fit: where cap / order is greatest."""
 
@@ -183,6 +197,10 @@ class Terms:
             return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is None
 
         return Fraction(least_from(exceeds) - 1, EPSILON_UNIT)
+
+    def largest_delta(self, spent: tuple[int, ...]) -> Fraction:
+        """Return the largest failure probability that a next charge may have, if its ε fits."""
+        return Fraction(max(self.caps[DELTA0] - spent[DELTA0], 0), DELTA_UNIT)
 
     def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
         """Return how many charges of this kind would be admitted one after another.

@@ -9,7 +9,7 @@ transaction together with its entry.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -26,6 +26,7 @@ from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
 from lapwing.ledger.store import Row, Transaction
 
 EVERYONE = "*"
+FEW = 500  # labels in one query
 
 
 class Unit(Enum):
@@ -143,17 +144,10 @@ def account_of(row: Row) -> Account:
     """Return the account of a database row."""
     number, root, name, label, salt, unit, relation, *rest = row
     epsilon, delta, orders, slices, rule, everyone, raises = rest
+    named = CommittedName(label, bytes(salt), name)
+    terms = Terms(Fraction(epsilon), Fraction(delta), tuple(json.loads(orders)))
     return Account(
-        number=number,
-        root=root,
-        name=CommittedName(label, bytes(salt), name),
-        unit=Unit(unit),
-        relation=Relation(relation),
-        terms=Terms(Fraction(epsilon), Fraction(delta), tuple(json.loads(orders))),
-        slices=Slices(slices),
-        rule=rule,
-        everyone=everyone,
-        raises=raises,
+        number, root, named, Unit(unit), Relation(relation), terms, Slices(slices), rule, everyone, raises
     )
 
 
@@ -228,9 +222,20 @@ def largest_pure(terms: Terms, taken: Costs) -> Fraction:
     return terms.largest_pure(taken)
 
 
-# Of a family, by the number of its root: the blocks that did not move to a raised account.
-CURRENT_BLOCKS = f"blocks JOIN budgets USING (block, account) WHERE root = ? AND state < {MOVED}"
 BLOCK_COLUMNS = f"block, account, name, label, salt, state, {columns('left')}, {columns('held')}"
+
+
+def current_blocks(
+    read: Callable[..., list[Row]], root: Account, names: str, labels: Sequence[str] = ()
+) -> list[Row]:
+    """Return columns of a family's blocks, except of those that moved to a raised account.
+
+    If the labels are few, only theirs. `read` is the method `rows` of a store or transaction.
+    """
+    few = labels if len(labels) <= FEW else ()
+    among = f" AND label IN ({', '.join('?' * len(few))})" if few else ""
+    sql = f"SELECT {names} FROM blocks JOIN budgets USING (block, account) WHERE root = ? "  # noqa: S608
+    return read(f"{sql}AND state < {MOVED}{among} ORDER BY block", root.number, *few)
 
 
 def block_of(row: Row, account: Account) -> Block:
@@ -273,30 +278,10 @@ def _insert_blocks(
     )
 
 
-def new_account(
-    tx: Transaction,
-    name: CommittedName,
-    terms: Terms,
-    *,
-    unit: Unit,
-    relation: Relation,
-    slices: Slices,
-    rule: str,
-) -> Account:
-    """Open the first account of a family."""
+def new_account(tx: Transaction, draft: Account) -> Account:
+    """Open the first account of a family: the draft, under fresh numbers."""
     number = _next(tx, "account", "accounts")
-    account = Account(
-        number=number,
-        root=number,
-        name=name,
-        unit=unit,
-        relation=relation,
-        terms=terms,
-        slices=slices,
-        rule=rule,
-        everyone=_next(tx, "block", "blocks"),
-        raises=None,
-    )
+    account = replace(draft, number=number, root=number, everyone=_next(tx, "block", "blocks"))
     _insert(tx, account)
     tx.append(encode(_body(account)))
     return account
@@ -345,10 +330,7 @@ def raised_account(
         raise BadParameter("account", "has open reservations: settle them before raising")
     number, block = _next(tx, "account", "accounts"), _next(tx, "block", "blocks")
     account = replace(root, number=number, terms=terms, everyone=block, raises=root.number)
-    old = tx.rows(
-        f"SELECT block, name, label, salt FROM {CURRENT_BLOCKS} ORDER BY block",  # noqa: S608
-        root.number,
-    )
+    old = current_blocks(tx.rows, root, "block, name, label, salt")
     tx.lock([row[0] for row in old])
     of_family = "block IN (SELECT block FROM blocks WHERE root = ?)"
     tx.run(f"UPDATE budgets SET state = {MOVED} WHERE {of_family} AND state < {MOVED}", root.number)  # noqa: S608
@@ -370,8 +352,8 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
     if tx.rows(f"SELECT 1 FROM budgets WHERE block = ? AND state = {LOST}", newest.everyone):  # noqa: S608
         raise BadParameter("blocks", "this ledger was recovered: raise the account first")
     account = _account_for_new_blocks(tx, family)
-    for start in range(0, len(labels), 500):
-        some = labels[start : start + 500]
+    for start in range(0, len(labels), FEW):
+        some = labels[start : start + FEW]
         marks = ", ".join("?" * len(some))
         # A name that was ever opened is still current: blocks move with their names.
         sql = f"SELECT 1 FROM blocks WHERE root = ? AND label IN ({marks}) LIMIT 1"  # noqa: S608

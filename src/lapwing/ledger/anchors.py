@@ -265,7 +265,6 @@ class FileAnchor(Anchor):
         # Whether all writers hold another lock already. Then a removed file is noticed with the next head.
         self.is_guarded = False
         self._file = _NO_FILE
-        self._identity = (0, 0)
         self._clean_end = -1  # where this object itself ended a line
         super().__init__(self._path)
 
@@ -400,15 +399,11 @@ class FileAnchor(Anchor):
             file = os.open(self._path, flags | os.O_CREAT, _MODE)
             sync_to_disk(os.path.dirname(self._path))
         try:
-            status = _require_plain(file)
+            _require_plain(file)
         except BaseException:
             os.close(file)
             raise
-        self._take(file, status, clean_end=-1)
-
-    def _take(self, file: int, status: os.stat_result, clean_end: int) -> None:
-        self._file, self._identity = file, (status.st_dev, status.st_ino)
-        self._seen, self._clean_end = True, clean_end
+        self._file, self._seen, self._clean_end = file, True, -1
 
     def _without_torn_line(self, size: int) -> int:
         """Cut off an unfinished last line (rule 4), and return the new size."""
@@ -440,14 +435,14 @@ class FileAnchor(Anchor):
         old = self._file
         try:
             kept = text_of(newest(parse_lines(_content(old), self.where)))
-            before, status = os.fstat(old), os.fstat(new)
+            before = os.fstat(old)
             os.fchown(new, -1, before.st_gid)
             os.fchmod(new, stat.S_IMODE(before.st_mode))
             _write_all(new, kept)
             os.fsync(new)
             fcntl.flock(new, fcntl.LOCK_EX)
             os.rename(beside, self._path)
-            self._take(new, status, clean_end=len(kept))
+            self._file, self._clean_end = new, len(kept)
             os.ftruncate(old, 0)  # processes that have it open see at once that it changed
         except OSError:
             return
@@ -459,11 +454,9 @@ class FileAnchor(Anchor):
         sync_to_disk(os.path.dirname(self._path))
 
 
-def _require_plain(file: int) -> os.stat_result:
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode):
+def _require_plain(file: int) -> None:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError("it is not a plain file")
-    return status
 
 
 def _unlock_and_close(file: int) -> None:

@@ -56,12 +56,7 @@ class CheckReport:
 
 
 def check(
-    store: Store,
-    public: bytes,
-    anchors: Sequence[Anchor],
-    *,
-    thorough: bool,
-    people: bytes | None = None,
+    store: Store, public: bytes, anchors: Sequence[Anchor], *, thorough: bool, people: bytes | None = None
 ) -> CheckReport:
     """Check a ledger from its newest signed state on; all of it without such a state, or if `thorough`.
 

@@ -169,3 +169,12 @@ class Receipt(NamedTuple):
             **{name: record[name] for name in kept},
         }
         return json.dumps(fields, ensure_ascii=False, indent=2)
+
+
+class CuratorCheck(NamedTuple):
+    """A record that the curator saw exact counts under a policy; or that another policy was used later."""
+
+    entry: int
+    account: int
+    policy: str  # a keyed digest of its declarations
+    is_change: bool

@@ -26,12 +26,7 @@ class LedgerPlace:
 
     @classmethod
     def of(
-        cls,
-        where: str | Path,
-        *,
-        keys: Path | None,
-        anchor: str | Path | None,
-        curator: Path | None = None,
+        cls, where: str | Path, *, keys: Path | None, anchor: str | Path | None, curator: Path | None = None
     ) -> LedgerPlace:
         """Return the place of a ledger in a file or at a PostgreSQL URL.
 

@@ -38,9 +38,7 @@ from lapwing.ledger.store import (
     Store,
     Transaction,
     Watch,
-    keep_state_if_due,
     last_seal,
-    next_seal,
     nobody_watches,
 )
 from lapwing.storage.postgres import (
@@ -483,7 +481,7 @@ class PostgresStore(Store):
         def work(tx: Transaction) -> Seal | None:
             last = last_seal(tx)
             if not tx.rows("SELECT 1 FROM entries WHERE seq > ? LIMIT 1", last.last if last else 0):
-                keep_state_if_due(tx, self, last, with_state=with_state)
+                self.keep_state_if_due(tx, last, with_state=with_state)
                 return last
             tx.run(f"SET LOCAL lock_timeout = {left.pop(0) if left else patience[-1]}")
             try:
@@ -494,7 +492,7 @@ class PostgresStore(Store):
                 raise Unavailable(
                     f"the entries of {self.where} are in use and could not be sealed"
                 ) from None
-            return next_seal(tx, self, with_state=with_state)
+            return self.next_seal(tx, with_state=with_state)
 
         seal = self.write(work)
         self._anchor(seal)

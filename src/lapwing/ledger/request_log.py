@@ -96,11 +96,8 @@ def _of(loss: Loss) -> str:
             words = [_of(part) for part in parts[:NAMED]]
             if len(parts) > NAMED:
                 words.append(f"{len(parts) - NAMED} more")
-            return (
-                " + ".join(words)
-                if isinstance(loss, SequentialComposition)
-                else f"the worst of {', '.join(words)}"
-            )
+            added = isinstance(loss, SequentialComposition)
+            return " + ".join(words) if added else f"the worst of {', '.join(words)}"
     return "by its Rényi bound"
 
 
@@ -195,16 +192,12 @@ class LogReader:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._accounts: dict[int, str] = {}
-        self._epsilons: dict[int, Fraction] = {}
+        self.epsilons: dict[int, Fraction] = {}  # for life, by account
         for number, label, epsilon in tx.rows("SELECT account, label, epsilon FROM accounts"):
-            self._accounts[number], self._epsilons[number] = label, Fraction(epsilon)
+            self._accounts[number], self.epsilons[number] = label, Fraction(epsilon)
         self._data: dict[int, str] = dict(tx.rows("SELECT data, label FROM datasets"))
         self._principals: dict[str, str] = {}
         self._blocks: dict[int, str] = {}
-
-    def epsilon_of(self, account: int) -> Fraction:
-        """Return the lifetime ε of an account."""
-        return self._epsilons[account]
 
     def lines(self, rows: Iterable[Row]) -> Iterator[LogLine]:
         """Yield a line for each (number, body)."""
@@ -247,7 +240,7 @@ class LogReader:
             accounts=self._labels([number for number, _, _ in debits]),
             blocks=self._named(ranges),
             block_count=sum(last - first + 1 for first, last in ranges),
-            price=price_in_words(record["loss"], costs, self._epsilons[account]),
+            price=price_in_words(record["loss"], costs, self.epsilons[account]),
             what=what,
         )
 
@@ -257,7 +250,7 @@ class LogReader:
         return replace(
             line,
             accounts=self._labels([number for number, _ in record["costs"]]),
-            price="the whole run" if loss is None else price_in_words(loss, costs, self._epsilons[account]),
+            price="the whole run" if loss is None else price_in_words(loss, costs, self.epsilons[account]),
             what=f"step of reservation {record['reservation']}",
         )
 
@@ -296,9 +289,8 @@ class LogReader:
 
     def _principal(self, name: str) -> str:
         if name not in self._principals:
-            self._principals[name] = self._tx.rows("SELECT label FROM principals WHERE name = ?", name)[0][
-                0
-            ]
+            [(label,)] = self._tx.rows("SELECT label FROM principals WHERE name = ?", name)
+            self._principals[name] = label
         return self._principals[name]
 
     def _named(self, ranges: Ranges) -> tuple[str, ...]:
@@ -392,7 +384,7 @@ def _requests(ledger: Ledger, tx: Transaction, first: int, words_of: WordsOf) ->
         record = json.loads(bytes(body))
         [line] = reader.lines([(seq, body)])
         account, _, costs = record["debits"][0]
-        price = price_of(record["loss"], costs, reader.epsilon_of(account))
+        price = price_of(record["loss"], costs, reader.epsilons[account])
         words = answer if kept is None else request_of(named, bytes(kept), record)
         question = None if words is None else words_of(bytes(words))
         if answer is not None:

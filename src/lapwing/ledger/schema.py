@@ -33,7 +33,6 @@ POSTGRES_DOES_NOT_FIT = "LW001"
 class StoreDialect:
     """The SQL in which the two databases differ."""
 
-    name: str
     bytes: str
     number: str
     strict: str
@@ -91,14 +90,9 @@ def _postgres_refuse(table: str, event: str, condition: str, why: str) -> tuple[
     return tuple(statements)
 
 
-SQLITE = StoreDialect("sqlite", "BLOB", "INTEGER", " STRICT", "INTEGER PRIMARY KEY", _sqlite_refuse)
+SQLITE = StoreDialect("BLOB", "INTEGER", " STRICT", "INTEGER PRIMARY KEY", _sqlite_refuse)
 POSTGRES = StoreDialect(
-    "postgres",
-    "BYTEA",
-    "BIGINT",
-    "",
-    "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-    _postgres_refuse,
+    "BYTEA", "BIGINT", "", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", _postgres_refuse
 )
 
 

@@ -103,9 +103,7 @@ class Spending:
     mechanism: str
     parameters: Mapping[str, str | int]
     request: bytes
-    keeps_request: bool = field(
-        default=False, compare=False
-    )  # whether it can be read again beside its entry
+    keeps_request: bool = field(default=False, compare=False)  # to be read again beside its entry
     asked: bytes = field(init=False, repr=False, compare=False)  # the bytes that `digest` is taken of
     digest: str = field(init=False)  # of targets, unit, relation, price and request
     public: str = field(init=False, repr=False)  # how it stands in an entry
@@ -233,9 +231,8 @@ class _AccountBlocks:
         """Return whether each block admits the costs. It must decide as `Terms.after` does."""
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
-        one: NDArray[np.bool_] = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(
-            axis=1
-        )
+        pair, orders = within[:, EPSILON] & within[:, DELTA], within[:, FIRST_ORDER:]
+        one: NDArray[np.bool_] = pair | orders.any(axis=1)
         return self.is_open & within[:, DELTA0] & one
 
     def fits_pure(self, units: int) -> NDArray[np.bool_]:

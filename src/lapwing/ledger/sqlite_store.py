@@ -32,7 +32,6 @@ from lapwing.ledger.store import (
     Store,
     Transaction,
     Watch,
-    next_seal,
     nobody_watches,
 )
 from lapwing.storage.group_commit import GroupCommit, PendingCommit
@@ -260,7 +259,7 @@ class SqliteStore(Store):
                         watch = self._watch if marks else nobody_watches
                         watch("written")
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
-                        seal = next_seal(_Transaction(writer), self, with_state=False) if crossed else None
+                        seal = self.next_seal(_Transaction(writer), with_state=False) if crossed else None
                         # Before the commit: afterwards the processor comes from elsewhere, and is slow.
                         keep = self.prepare(marks, seal.head if seal else None) if marks else None
                         run("COMMIT")
@@ -306,7 +305,7 @@ class SqliteStore(Store):
 
     def seal(self) -> Seal | None:
         """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
-        seal = self.write(lambda tx: next_seal(tx, self, with_state=True))
+        seal = self.write(lambda tx: self.next_seal(tx, with_state=True))
         with self._turn:
             self._lock.take_turn()
             try:

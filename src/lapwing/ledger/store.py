@@ -321,6 +321,34 @@ class Store(ABC):
     def seal(self) -> Seal | None:
         """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
 
+    def next_seal(self, tx: Transaction, *, with_state: bool) -> Seal | None:
+        """Seal all entries and return the newest seal. Nobody else may append during the transaction.
+
+        `with_state` also stores the signed state at that seal; otherwise one is stored from time to time.
+        """
+        seal = last_seal(tx)
+        unsealed = "SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq"
+        leaves = [(int(seq), bytes(digest)) for seq, digest in tx.rows(unsealed, seal.last if seal else 0)]
+        if self.signing is None:
+            return seal
+        if leaves:
+            seal = Seal.after(seal, leaves, self.ledger_id, self.signing)
+            tx.run(
+                f"INSERT INTO seals ({SEAL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
+                seal.signature,
+            )  # fmt: skip
+        self.keep_state_if_due(tx, seal, with_state=with_state)
+        return seal
+
+    def keep_state_if_due(self, tx: Transaction, seal: Seal | None, *, with_state: bool) -> None:
+        """Store the signed state at the newest seal if `with_state`, or if the stored one is old."""
+        sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
+        if seal is None or self.signing is None or not sizes:
+            return
+        if with_state or seal.size - sizes[0][0] >= STATE_EVERY:
+            keep_state(tx, seal, self.signing)
+
     @abstractmethod
     def catalogue(self, tx: Transaction) -> Catalogue:
         """Return the definitions of tables, columns, keys, indexes, triggers and functions."""
@@ -370,33 +398,3 @@ class Store(ABC):
                 tx.run("INSERT INTO schema_version VALUES (?)", number)
 
         self.write(work)
-
-
-def next_seal(tx: Transaction, store: Store, *, with_state: bool) -> Seal | None:
-    """Seal all entries and return the newest seal. Nobody else may append during the transaction.
-
-    `with_state` also stores the signed state at that seal; otherwise one is stored from time to time.
-    """
-    seal = last_seal(tx)
-    leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", seal.last if seal else 0)
-    if store.signing is None:
-        return seal
-    if leaves:
-        new = [(int(seq), bytes(digest)) for seq, digest in leaves]
-        seal = Seal.after(seal, new, store.ledger_id, store.signing)
-        tx.run(
-            f"INSERT INTO seals ({SEAL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-            seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
-            seal.signature,
-        )  # fmt: skip
-    keep_state_if_due(tx, store, seal, with_state=with_state)
-    return seal
-
-
-def keep_state_if_due(tx: Transaction, store: Store, seal: Seal | None, *, with_state: bool) -> None:
-    """Store the signed state at the newest seal if `with_state`, or if the stored one is old."""
-    sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
-    if seal is None or store.signing is None or not sizes:
-        return
-    if with_state or seal.size - sizes[0][0] >= STATE_EVERY:
-        keep_state(tx, seal, store.signing)

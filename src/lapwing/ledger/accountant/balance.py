@@ -158,9 +158,7 @@ class Balances:
         self._spent = ExactSums(WIDTH)
         self._held: ExactSums | None = None  # most ledgers never reserve anything
         self._caps, self._accounts = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64)
-        # Prices: costs on an account, each kept once.
-        self._low, self._high = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64, WIDTH)
-        self._payers = GrowingArray(np.int32)
+        self.forget_prices()
         # Charges of a batch: a block number, a price and an entry each.
         self.pending_blocks: list[int] = []
         self.pending_prices: list[int] = []
@@ -182,7 +180,7 @@ class Balances:
         return self._payers.extend(account, 1)
 
     def forget_prices(self) -> None:
-        """Begin a new list of prices, between batches."""
+        """Begin a new list of prices, between batches: costs on an account, each kept once."""
         self._low, self._high = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64, WIDTH)
         self._payers = GrowingArray(np.int32)
 

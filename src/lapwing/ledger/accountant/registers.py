@@ -13,7 +13,13 @@ from lapwing.core.budget import Terms
 from lapwing.core.exact import exact
 from lapwing.errors import LapwingError
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
-from lapwing.ledger.accountant.textbook import first_wrong_cap
+from lapwing.ledger.accountant.textbook import (
+    Opinion,
+    Unreadable,
+    first_cost_too_low,
+    first_wrong_cap,
+    opinion,
+)
 from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
 
@@ -189,6 +195,53 @@ class OpenedAccount:
     rule: str
     everyone: int
     raises: int | None
+
+
+ONLY_ADD_REMOVE = frozenset({"Worst", "SampledGaussian"})
+ADD_REMOVE = "add or remove one unit"
+REMEMBERED = 50_000
+
+
+class PriceChecks:
+    """A cache of second opinions, and counts of the prices compared with them."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._opinions: dict[tuple[bytes, tuple[int, ...]], Opinion | None] = {}
+        self.checked = 0
+        self.unchecked = 0
+
+    def count(self, *, is_checked: bool) -> None:
+        """Count one more price, with or without a second opinion."""
+        self.checked += is_checked
+        self.unchecked += not is_checked
+
+    def is_checked(
+        self, entry: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
+    ) -> bool:
+        """Return whether there is a full second opinion on this price. Errors become findings."""
+        try:
+            least = self._opinion(loss, description, account.orders)
+        except Unreadable:
+            self._findings.add(f"entry {entry}: what it was charged for is not the description of a loss")
+            return False
+        if least is None:
+            return False
+        if account.relation != ADD_REMOVE and least.kinds & ONLY_ADD_REMOVE:
+            self._findings.add(f"entry {entry}: its loss holds only if neighbours {ADD_REMOVE}")
+        k = first_cost_too_low(least, costs, account.caps)
+        if k is not None:
+            self._findings.add(f"entry {entry}: its cost number {k} is less than its loss costs at least")
+        return not least.is_partial
+
+    def _opinion(self, loss: bytes, description: Any, orders: tuple[int, ...]) -> Opinion | None:
+        """Return the second opinion on a loss, cached by its text."""
+        known = self._opinions
+        if (loss, orders) not in known:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[loss, orders] = opinion(description, orders)
+        return known[loss, orders]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,32 +16,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lapwing.ledger.accountant import forms
-from lapwing.ledger.accountant.balance import (
-    Balances,
-    BlockRow,
-    Costs,
-    Findings,
-    GrowingArray,
-    find_sorted,
-)
+from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings, GrowingArray, find_sorted
 from lapwing.ledger.accountant.forms import MalformedEntry, costs_of, is_ending, is_object, parsed, read
 from lapwing.ledger.accountant.registers import (
+    REMEMBERED,
     HeldInAccount,
     HeldReservation,
     OpenedAccount,
+    PriceChecks,
     RegisteredData,
     Registers,
     Reservations,
 )
-from lapwing.ledger.accountant.textbook import REMEMBERED, PriceChecks
-from lapwing.ledger.entry import RawEntry, encode
+from lapwing.ledger.entry import CuratorCheck, RawEntry, encode
 from lapwing.ledger.keys import good_signature
 
 NOTHING, ANSWERED, FAILED = 0, 1, 2
@@ -148,15 +143,6 @@ BATCH = 1 << 14
 NARROW = 64  # so few blocks are listed one by one
 FAST_UP_TO = 4096  # bytes; in a longer body written by a forger, a pattern could search for ever
 _charge, _answer, _price = forms.CHARGE.fullmatch, forms.ANSWER.fullmatch, forms.PRICE.fullmatch
-
-
-class CuratorCheck(NamedTuple):
-    """A record that the curator saw exact counts under a policy; or that another policy was used later."""
-
-    entry: int
-    account: int
-    policy: str  # a keyed digest of its declarations
-    is_change: bool
 
 
 class Replay:
@@ -336,18 +322,10 @@ class Replay:
         known = self._priced.get((account.number, loss, costs))
         if known is not None:
             return known
-        is_checked = self._is_checked(seq, account, costs, loss, description)
+        is_checked = self.prices.is_checked(seq, account, costs, loss, description)
         price = self.balances.add_price(account.place, costs), is_checked
         self._priced[account.number, loss, costs] = price
         return price
-
-    def _is_checked(
-        self, seq: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
-    ) -> bool:
-        return self.prices.is_checked(
-            seq, loss=loss, description=description, relation=account.relation, orders=account.orders,
-            costs=costs, caps=account.caps,
-        )  # fmt: skip
 
     def _begin_charge(
         self, seq: int, record: dict[str, Any]
@@ -389,7 +367,8 @@ class Replay:
         self.balances.flush()
         loss, parts = encode(record["loss"]), {}
         for account, ranges, costs in self._begin_charge(seq, record):
-            self.prices.count(is_checked=self._is_checked(seq, account, costs, loss, record["loss"]))
+            is_checked = self.prices.is_checked(seq, account, costs, loss, record["loss"])
+            self.prices.count(is_checked=is_checked)
             if account.number in parts:
                 self._find(seq, f"holds twice in account {account.number}")
                 continue
@@ -411,7 +390,7 @@ class Replay:
             return
         loss = encode(record["loss"])
         for number, costs in charged:
-            is_checked = self._is_checked(seq, self.accounts[number], costs, loss, record["loss"])
+            is_checked = self.prices.is_checked(seq, self.accounts[number], costs, loss, record["loss"])
             self.prices.count(is_checked=is_checked)
 
     def _settled(self, seq: int, record: dict[str, Any]) -> None:
@@ -460,9 +439,8 @@ def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> b
 
 
 STATE_FORMAT = 1
-LARGEST_STATE = (
-    2000  # blocks, or reservations: writing many with every seal would cost more than replaying them
-)
+# Blocks, or reservations: writing many with every seal would cost more than replaying them.
+LARGEST_STATE = 2000
 
 
 class OtherStateFormat(Exception):
@@ -499,10 +477,7 @@ def state_bytes(replay: Replay) -> bytes | None:
                 ]
                 for one in held.values()
             ],
-            "data": [
-                [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
-                for one in replay.registers.datasets.values()
-            ],
+            "data": [astuple(one) for one in replay.registers.datasets.values()],
             **({"checks": replay.checks} if replay.checks else {}),  # as before there were checks
         }
     )  # fmt: skip

@@ -399,7 +399,7 @@ def test_a_price_without_a_second_opinion_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = small()
-    monkeypatch.setattr("lapwing.ledger.accountant.registers.opinion", lambda *_: None)
+    monkeypatch.setattr("lapwing.ledger.accountant.textbook.opinion", lambda *_: None)
     path = tmp_path / "statement.jsonl"
     write_statement(path, history, names=False)
     report = verify_statement(path, key=None)

@@ -247,9 +247,8 @@ class Terms:
         def thousandths(k: int) -> int:
             return max(self.caps[k] - spent[k], 0) * 1000 // max(charge.costs[k], 1)
 
-        return max(
-            min(map(thousandths, (EPSILON, DELTA))), *map(thousandths, range(FIRST_ORDER, len(spent)))
-        )
+        orders = range(FIRST_ORDER, len(spent))
+        return max(min(map(thousandths, (EPSILON, DELTA))), *map(thousandths, orders))
 
 
 class PrivacyFilter(ProcessBound):

@@ -219,9 +219,8 @@ class FlatBlocks(CumulativeWeights):
         self._taken = [0] * self.listed  # by each block in all tables, in the finest unit of their slots
         for _ in range(TABLES):
             slots, unit = self._most_slots(), int(self.shares[-1] * self._finest)
-            self._taken = [
-                SLOTS * (before + unit * more) for before, more in zip(self._taken, slots, strict=True)
-            ]
+            taken = zip(self._taken, slots, strict=True)
+            self._taken = [SLOTS * (before + unit * more) for before, more in taken]
             self.slots.append(slots)
             self.shares.append(self.shares[-1] * Fraction(SLOTS - sum(slots), SLOTS))
 

@@ -9,7 +9,7 @@ transaction together with its entry.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -20,13 +20,14 @@ from lapwing.core.budget import Charge, Terms, price
 from lapwing.core.exact import short
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.ledger.entry import CommittedName, Costs, encode, encode_signed, now
+from lapwing.ledger.entry import CommittedName, Costs, Ranges, encode, encode_signed, now, ranges_of
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
 from lapwing.ledger.store import Row, Transaction
 
 EVERYONE = "*"
 FEW = 500  # labels in one query
+AccountRanges = tuple[tuple[int, Ranges], ...]  # the block numbers in each account
 
 
 class Unit(Enum):
@@ -207,9 +208,8 @@ class Block:
 
         A new charge is added to them.
         """
-        return tuple(
-            [min(s + h, cap + 1) for s, h, cap in zip(self.spent, self.held, terms.caps, strict=True)]
-        )
+        sums = zip(self.spent, self.held, terms.caps, strict=True)
+        return tuple([min(spent + held, cap + 1) for spent, held, cap in sums])
 
     def left(self, terms: Terms) -> Fraction:
         """Return the largest pure ε that would still be admitted."""
@@ -242,9 +242,29 @@ def block_of(row: Row, account: Account) -> Block:
     """Return the block of a database row, in the order of `BLOCK_COLUMNS`."""
     number, _, name, label, salt, state, *sums = row
     left, held = tuple(sums[: len(COSTS)]), tuple(sums[len(COSTS) :])
-    return Block(
-        number, account.number, CommittedName(label, bytes(salt), name), state, account.spent(left), held
-    )
+    named = CommittedName(label, bytes(salt), name)
+    return Block(number, account.number, named, state, account.spent(left), held)
+
+
+def look_at(
+    read: Callable[..., list[Row]],
+    numbered: Callable[[int], Account],
+    root: Account,
+    labels: Sequence[str] = (),
+) -> list[tuple[Account, Block]]:
+    """Return the named current blocks of a family with their accounts; without names, all of them."""
+    rows = current_blocks(read, root, BLOCK_COLUMNS, labels)
+    wanted = set(labels)
+    owned = [(numbered(row[1]), row) for row in rows if not wanted or row[3] in wanted]
+    return [(account, block_of(row, account)) for account, row in owned]
+
+
+def ranges_by_account(rows: Iterable[Row]) -> AccountRanges:
+    """Return the block numbers of each account as ranges, given rows that begin with account and block."""
+    blocks: dict[int, list[int]] = {}
+    for account, block, *_ in rows:
+        blocks.setdefault(account, []).append(block)
+    return tuple([(account, ranges_of(numbers)) for account, numbers in sorted(blocks.items())])
 
 
 def sql_list(numbers: Sequence[int]) -> str:
@@ -272,10 +292,8 @@ def _insert_blocks(
         _INSERT_BLOCK,
         [(block, account.number, account.root, name.id, name.label, name.salt) for block, name in numbered],
     )
-    nothing_held = (0,) * len(COSTS)
-    tx.run_many(
-        _INSERT_BUDGET, [(block, account.number, OPEN, *left, *nothing_held) for block, _ in numbered]
-    )
+    sums = (*left, *(0 for _ in COSTS))  # nothing is held
+    tx.run_many(_INSERT_BUDGET, [(block, account.number, OPEN, *sums) for block, _ in numbered])
 
 
 def new_account(tx: Transaction, draft: Account) -> Account:
@@ -315,9 +333,7 @@ def _body(account: Account, **more: Any) -> dict[str, Any]:
     }
 
 
-def raised_account(
-    tx: Transaction, family: Sequence[Account], terms: Terms, curator: CuratorKey
-) -> Account:
+def raised_account(tx: Transaction, family: list[Account], terms: Terms, curator: CuratorKey) -> Account:
     """Open a further account of a family. All blocks move into it, and the old blocks are closed for ever.
 
     New requests go to one account after the other, never to both. What each account admits is (ε,

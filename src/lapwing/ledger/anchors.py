@@ -215,11 +215,9 @@ def parse_line(line: bytes | str, where: str = "an anchor", place: int = 1) -> M
 
 def parse_lines(content: bytes, where: str) -> tuple[Mark | Head, ...]:
     """Return the marks and heads of all lines except an unfinished last line, which was never confirmed."""
-    complete = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+    complete = enumerate(content[: content.rfind(b"\n") + 1].split(b"\n")[:-1], 1)
     # Pages reach the disk in any order: zeros are lines that a power loss kept from it.
-    return tuple(
-        [parse_line(line, where, place) for place, line in enumerate(complete, 1) if b"\0" not in line]
-    )
+    return tuple([parse_line(line, where, place) for place, line in complete if b"\0" not in line])
 
 
 def is_torn(tail: bytes) -> bool:

@@ -27,17 +27,7 @@ from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.forms import WIDTH
 from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
 from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.accounts import (
-    BLOCK_COLUMNS,
-    EVERYONE,
-    Account,
-    Block,
-    Slices,
-    accounts_where,
-    block_of,
-    current_blocks,
-    sql_list,
-)
+from lapwing.ledger.accounts import EVERYONE, Account, Block, Slices, accounts_where, look_at, sql_list
 from lapwing.ledger.entry import Costs, RawEntry
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_log import LogLine, block_name, signed_exceptions
@@ -206,14 +196,13 @@ def _data_sets(tx: Transaction, labels: dict[int, str], wanted: int | None) -> t
 
 def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
     first = accounts[0]
-    rows = current_blocks(tx.rows, first, BLOCK_COLUMNS)
     owners = {account.number: account for account in accounts}
     numbers = sql_list([account.number for account in accounts])
     held = tx.rows(
         "SELECT DISTINCT reservation FROM reservations "  # noqa: S608 (whole numbers of ours)
         f"WHERE ended = 0 AND account IN ({numbers}) ORDER BY reservation"
     )
-    blocks = [block_of(row, owners[row[1]]) for row in rows]
+    blocks = [block for _, block in look_at(tx.rows, owners.__getitem__, first)]
     return FamilyOverview(
         label=first.label,
         unit=first.unit.value,

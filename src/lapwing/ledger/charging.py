@@ -75,14 +75,7 @@ class ChargeRequest:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        spending: Spending,
-        *,
-        principal: str,
-        key: str,
-        kind: str,
-        shared: bool = False,
+        self, ledger: Ledger, spending: Spending, *, principal: str, key: str, kind: str, shared: bool
     ) -> None:
         if not ledger.is_here:
             ledger.require_here()
@@ -384,16 +377,15 @@ class Reservation:
                 nothing = (0,) * len(COSTS)
                 _move(tx, self.number, part, spent=nothing if lapses else part.left, moved=part.left)
             tx.run("UPDATE reservations SET ended = 1 WHERE reservation = ?", self.number)
-            tx.append(
-                encode({"kind": "settle", "at": now(), "reservation": self.number, "spent": not lapses})
-            )
+            body = {"kind": "settle", "at": now(), "reservation": self.number, "spent": not lapses}
+            tx.append(encode(body))
 
         self.ledger.store.write(work)
 
 
 def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> Reservation:
     """Reserve a loss on all targets. Nothing is spent yet. It raises as `charge` does."""
-    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="reserve")
+    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="reserve", shared=False)
     fixed = any(isinstance(part, FixedRun) for part in losses_within(spending.loss))
 
     def post(tx: Transaction, debits: Debits) -> Posted:

@@ -24,19 +24,9 @@ from lapwing.ledger.accountant.replay import FAILED, Replay, state_bytes
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import KEPT, commitment, request_of
-from lapwing.ledger.schema import columns
+from lapwing.ledger.schema import DATA_COLUMNS, columns
 from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, Seal, digest_of_seal
-from lapwing.ledger.store import (
-    Catalogue,
-    Row,
-    SignedState,
-    Store,
-    Transaction,
-    last_seal,
-    read_state,
-    seals_where,
-    tree_up_to,
-)
+from lapwing.ledger.store import Catalogue, Row, SignedState, Store, Transaction, differing, seals_where
 from lapwing.ledger.unit_ids import untagged
 
 AT_ONCE = 1 << 14
@@ -115,7 +105,7 @@ def _read(anchors: Sequence[Anchor], findings: Findings) -> list[AnchorContent]:
 
 def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> SignedState | None:
     try:
-        return read_state(tx, public)
+        return SignedState.read(tx, public)
     except Tampered as tampered:
         not_signed.extend(tampered.found)
         return None
@@ -160,32 +150,6 @@ def _compare_seal(
         findings.add(f"seal {seal.number} does not follow the one before it")
     if seal.digest != digest_of_seal(bytes.fromhex(replay.ledger), seal):
         findings.add(f"seal {seal.number} is not what its digest says")
-
-
-def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) -> list[Mark | Head]:
-    """Return the lines of an anchor that contradict the ledger, except entries that were declared lost."""
-    found: list[Mark | Head] = []
-    for line in lines:
-        if isinstance(line, Head):
-            same = _agrees_with_ledger(tx, line)
-        else:
-            rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
-            same = bool(rows) and bytes(rows[0][0]) == line.digest
-        if not same and line.last > lost_up_to:
-            found.append(line)
-    return found
-
-
-def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
-    """Return whether the ledger has the seal of this head; or, without such a seal, the same entries.
-
-    A copy that was made before the last seal was written has lost nothing.
-    """
-    found = seals_where(tx, "number = ?", head.number)
-    if found:
-        return found[0].head == head
-    tree = tree_up_to(tx, last_seal(tx, head.last), head.last)
-    return (tree.size, tree.root) == (head.size, head.root)
 
 
 def _compare_anchor(
@@ -335,10 +299,7 @@ def _compare(what: str, expected: Iterable[Row], rows: Iterable[Row], findings: 
 
 def _compare_data(tx: Transaction, replay: Replay, findings: Findings) -> None:
     known = dict(replay.registers.datasets)
-    for row in tx.rows(
-        "SELECT data, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version "
-        "FROM datasets"
-    ):
+    for row in tx.rows(f"SELECT {DATA_COLUMNS} FROM datasets"):  # noqa: S608
         number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version = row
         mine = known.pop(number, None)
         if mine is None or (mine.name, mine.origin, mine.rule, json.dumps(mine.accounts), mine.version) != (

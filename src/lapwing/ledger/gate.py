@@ -178,9 +178,8 @@ class Gate:
         except BaseException as error:
             charging.give_up(self._ledger, receipt)
             if isinstance(error, Unavailable):  # its text says that nothing was changed
-                raise Unavailable(
-                    "the answer could not be stored, so none is given. The charge stays"
-                ) from error
+                why = "the answer could not be stored, so none is given. The charge stays"
+                raise Unavailable(why) from error
             raise
         self._watch(ReleaseStep.STORED)
         return Release(answer, stored, is_replay=False)
@@ -196,10 +195,12 @@ class Gate:
         try:
             held = charging.reserve(self._ledger, spending, principal=self._principal, key=chosen)
         except charging.AlreadyAnswered as before:
-            held = charging.find_reservation(
-                self._ledger, before.receipt.position, principal=self._principal
+            number, answered = (
+                before.receipt.position,
+                Release(before.answer, before.receipt, is_replay=True),
             )
-            return Work(self, held, Release(before.answer, before.receipt, is_replay=True))
+            held = charging.find_reservation(self._ledger, number, principal=self._principal)
+            return Work(self, held, answered)
         return Work(self, held)
 
     def find(self, key: str, *, shared: bool = False) -> RequestStatus | None:

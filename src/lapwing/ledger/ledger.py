@@ -29,39 +29,29 @@ from lapwing.core.noise import random_bytes
 from lapwing.core.process_bound import ProcessBound
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accounts import (
-    BLOCK_COLUMNS,
     EVERYONE,
     Account,
+    AccountRanges,
     Block,
     Slices,
     Unit,
     accounts_where,
-    block_of,
     current_blocks,
     insert_blocks,
+    look_at,
     new_account,
     raised_account,
+    ranges_by_account,
 )
 from lapwing.ledger.check import CheckReport, check
-from lapwing.ledger.entry import (
-    FORMAT,
-    CommittedName,
-    CuratorCheck,
-    Ranges,
-    commitment,
-    encode,
-    encode_signed,
-    now,
-    ranges_of,
-)
+from lapwing.ledger.entry import FORMAT, CommittedName, CuratorCheck, commitment, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.ledger_place import LedgerPlace
-from lapwing.ledger.store import Row, SignedState, Store, Transaction, keep_state, last_seal
+from lapwing.ledger.store import SignedState, Store, Transaction, keep_state, last_seal
 
 MOST_BLOCKS_TO_AN_ENTRY = 10_000
 MOST_REMEMBERED = 4096
 _EVERYONE = (EVERYONE,)
-AccountRanges = tuple[tuple[int, Ranges], ...]  # the block numbers in each account
 
 
 class RunningRequests:
@@ -278,10 +268,7 @@ class Ledger(ProcessBound):
 
     def look_at(self, root: Account, labels: Sequence[str]) -> list[tuple[Account, Block]]:
         """Return the named blocks of a family with their accounts; without names, all blocks."""
-        rows = current_blocks(self.store.rows, root, BLOCK_COLUMNS, labels)
-        wanted = set(labels)
-        owned = [(self.numbered(row[1]), row) for row in rows if not wanted or row[3] in wanted]
-        return [(account, block_of(row, account)) for account, row in owned]
+        return look_at(self.store.rows, self.numbered, root, labels)
 
     def current_ranges(self, root: Account, labels: Sequence[str]) -> AccountRanges:
         """Return the account and block numbers of named blocks; without names, of `*`.
@@ -304,7 +291,7 @@ class Ledger(ProcessBound):
         found = [row for row in rows if row[2] in wanted]
         if len({label for _, _, label in found}) < len(wanted):
             raise BadParameter("blocks", "there is no such block: open it first")
-        return _ranges_by_account(found)  # if two had the same name, both would be charged
+        return ranges_by_account(found)  # if two had the same name, both would be charged
 
     def forget_blocks(self, root: Account) -> None:
         """Drop cached block numbers: blocks may have moved."""
@@ -312,7 +299,7 @@ class Ledger(ProcessBound):
 
     def everyone(self, tx: Transaction, root: Account) -> AccountRanges:
         """Return the account and block numbers of all blocks of a family, while nobody can open one."""
-        return _ranges_by_account(current_blocks(tx.rows, root, "account, block"))
+        return ranges_by_account(current_blocks(tx.rows, root, "account, block"))
 
     def principal(self, label: str) -> str:
         """Return the id that stands for a principal in entries. A new principal gets one."""
@@ -489,11 +476,3 @@ def _state_at_newest_seal(store: Store, keys: LedgerKeys, state: SignedState) ->
             keep_state(tx, seal, keys.signing, state)
 
     store.write(work)
-
-
-def _ranges_by_account(rows: Iterable[Row]) -> AccountRanges:
-    """Return the block numbers of each account as ranges, given rows that begin with account and block."""
-    blocks: dict[int, list[int]] = {}
-    for account, block, *_ in rows:
-        blocks.setdefault(account, []).append(block)
-    return tuple([(account, ranges_of(numbers)) for account, numbers in sorted(blocks.items())])

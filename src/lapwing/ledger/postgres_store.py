@@ -306,9 +306,10 @@ class PostgresStore(Store):
             return DoesNotFit()
         if error.sqlstate == "23505" and error.diag.constraint_name == "entries_by_key":
             return KeyTaken()
-        return Unavailable(
-            f"the ledger {self.where} cannot be used: {server_message(error)}. Nothing was changed"
-        )
+        return self._unusable(server_message(error))
+
+    def _unusable(self, why: str) -> Unavailable:
+        return Unavailable(f"the ledger {self.where} cannot be used: {why}. Nothing was changed")
 
     # Sessions
 
@@ -402,9 +403,7 @@ class PostgresStore(Store):
                 raise
             else:
                 return link
-        raise Unavailable(
-            f"the ledger {self.where} cannot be used: the connection was lost. Nothing was changed"
-        )
+        raise self._unusable("the connection was lost")
 
     @contextmanager
     def _begun(self, *statements: str) -> Iterator[PostgresConnection]:
@@ -489,9 +488,8 @@ class PostgresStore(Store):
             except psycopg.errors.LockNotAvailable:
                 if left:
                     raise
-                raise Unavailable(
-                    f"the entries of {self.where} are in use and could not be sealed"
-                ) from None
+                why = f"the entries of {self.where} are in use and could not be sealed"
+                raise Unavailable(why) from None
             return self.next_seal(tx, with_state=with_state)
 
         seal = self.write(work)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.check import CheckReport, check, differing
+from lapwing.ledger.check import CheckReport, check
 from lapwing.ledger.entry import encode_signed, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger_place import LedgerPlace
 from lapwing.ledger.schema import COSTS, LOST, OPEN
-from lapwing.ledger.store import Store, Transaction, last_seal
+from lapwing.ledger.store import Store, Transaction, differing, last_seal
 
 
 def recover(

@@ -16,18 +16,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from lapwing.core import losses
 from lapwing.core.budget import DELTA, DELTA_UNIT, EPSILON, EPSILON_UNIT
 from lapwing.core.exact import short_up, whole
 from lapwing.core.loss_records import from_description
-from lapwing.core.losses import (
-    Concentrated,
-    GaussianNoise,
-    Loss,
-    ParallelComposition,
-    Repeated,
-    SampledGaussian,
-    SequentialComposition,
-)
+from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.guarantee import check_words
 from lapwing.ledger.accounts import EVERYONE, Slices, sql_list
@@ -88,32 +81,33 @@ def _of(loss: Loss) -> str:
     if rho is not None:
         return f"ρ {short_up(rho)} (zCDP)"
     match loss:
-        case SampledGaussian(rate, noise):
+        case losses.SampledGaussian(rate, noise):
             return f"Rényi of Gaussian σ {short_up(noise.sigma)} on a sample of {short_up(100 * rate)} %"
-        case Repeated(each, count):
+        case losses.Repeated(each, count):
             return f"{count:,} × {_of(each)}"
-        case SequentialComposition(parts) | ParallelComposition(parts):
+        case losses.SequentialComposition(parts) | losses.ParallelComposition(parts):
             words = [_of(part) for part in parts[:NAMED]]
             if len(parts) > NAMED:
                 words.append(f"{len(parts) - NAMED} more")
-            added = isinstance(loss, SequentialComposition)
+            added = isinstance(loss, losses.SequentialComposition)
             return " + ".join(words) if added else f"the worst of {', '.join(words)}"
     return "by its Rényi bound"
 
 
 def _rho(loss: Loss) -> Fraction | None:
     match loss:
-        case Concentrated(rho):
+        case losses.Concentrated(rho):
             return rho
-        case GaussianNoise():
+        case losses.GaussianNoise():
             return loss.concentrated.rho
-        case Repeated(each, count):
+        case losses.Repeated(each, count):
             once = _rho(each)
             return None if once is None else count * once
-        case SequentialComposition(parts) | ParallelComposition(parts):
+        case losses.SequentialComposition(parts) | losses.ParallelComposition(parts):
             known = [found for part in parts if (found := _rho(part)) is not None]
             if len(known) == len(parts) and known:
-                return sum(known, Fraction(0)) if isinstance(loss, SequentialComposition) else max(known)
+                added = isinstance(loss, losses.SequentialComposition)
+                return sum(known, Fraction(0)) if added else max(known)
     return None
 
 

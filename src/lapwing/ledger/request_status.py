@@ -54,9 +54,8 @@ def status_of_request(
     If `shared`, it is the request of the first principal that used the key.
     """
     by = "" if shared else ledger.principal(principal)
-    return status_under_key(
-        ledger, hashed_key(by, checked_label(key, "key")), None if shared else principal
-    )
+    hashed = hashed_key(by, checked_label(key, "key"))
+    return status_under_key(ledger, hashed, None if shared else principal)
 
 
 def status_under_key(ledger: Ledger, hashed: bytes, principal: str | None) -> RequestStatus | None:
@@ -177,9 +176,7 @@ class FailedCharges:
     def from_json(cls, kept: Any) -> FailedCharges:
         """Read the result of `to_json`. Raises ValueError, TypeError or IndexError if it is malformed."""
         last, digest, failed, undecided = kept
-        found = (
-            FailedCharge(int(place), str(by), tuple(map(int, accounts))) for place, by, accounts in failed
-        )
+        found = (FailedCharge(int(place), str(by), tuple(map(int, roots))) for place, by, roots in failed)
         return cls(int(last), bytes.fromhex(digest).hex(), tuple(found), tuple(map(int, undecided)))
 
 

@@ -29,6 +29,9 @@ CEILING = 1 << 62
 POSTGRES_DOES_NOT_FIT = "LW001"
 
 
+DATA_COLUMNS = "data, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version"
+
+
 @dataclass(frozen=True, slots=True)
 class StoreDialect:
     """The SQL in which the two databases differ."""
@@ -216,9 +219,8 @@ def _guards(d: StoreDialect) -> tuple[str, ...]:
     guards.extend(d.refuse("reservations", "UPDATE", f"{back} OR {kept} OR {less}", "used is used"))
     guards.extend(d.refuse("datasets", "DELETE", "", "data sets only grow"))
     same = changed("data", "name", "label", "origin_name", "rule")
-    guards.extend(
-        d.refuse("datasets", "UPDATE", f"NEW.version <= OLD.version OR {same}", "versions only grow")
-    )
+    not_newer = f"NEW.version <= OLD.version OR {same}"
+    guards.extend(d.refuse("datasets", "UPDATE", not_newer, "versions only grow"))
     return tuple(guards)
 
 

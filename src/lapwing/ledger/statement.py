@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from lapwing.errors import BadParameter
+from lapwing.ledger import seals
 from lapwing.ledger.accountant.balance import Findings
 from lapwing.ledger.accountant.forms import MalformedEntry, is_hex, is_whole, parsed, read
 from lapwing.ledger.accountant.guarantee import StatementReport
@@ -35,13 +36,6 @@ from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import SALT_BYTES, CommittedName, RawEntry, commitment, digest_of, encode
 from lapwing.ledger.keys import SigningKey, good_signature
-from lapwing.ledger.seals import (
-    NOTHING_BEFORE,
-    MerkleTree,
-    check_inclusion,
-    digest_of_seal,
-    inclusion_proof,
-)
 from lapwing.storage.private_file import new_private_file
 
 
@@ -208,11 +202,11 @@ class _Reader:
 
     def __init__(self, key: bytes | None) -> None:
         self.findings = Findings()
-        self.replay, self.tree = Replay(), MerkleTree()
+        self.replay, self.tree = Replay(), seals.MerkleTree()
         self.labels = StatementLabels(self.replay, self.findings)
         self.wanted_key = key
         self.ledger_id, self.key, self.curator = b"", b"", b""
-        self.previous = NOTHING_BEFORE
+        self.previous = seals.NOTHING_BEFORE
         self.head: Head | None = None
         self.batch: list[RawEntry] = []
 
@@ -285,7 +279,7 @@ class _Reader:
         if self.labels.count:
             raise MalformedEntry("is a seal after names")
         before = self.head.number if self.head else 0
-        signed = digest_of_seal(self.ledger_id, head)
+        signed = seals.digest_of_seal(self.ledger_id, head)
         follows = (head.number, head.previous) == (before + 1, self.previous)
         sealed = (head.last, head.size, head.root) == (self.replay.last, self.tree.size, self.tree.root)
         problems = {
@@ -357,7 +351,7 @@ def make_proof(source: StatementSource, seq: int) -> dict[str, Any]:
     head = next(iter(deque(source.heads(), maxlen=1)), None)
     if body is None or head is None or place >= head.size:
         raise BadParameter("entry", "there is no sealed entry of this number")
-    path = inclusion_proof((digest for _, _, digest in source.entries()), place, head.size)
+    path = seals.inclusion_proof((digest for _, _, digest in source.entries()), place, head.size)
     proof: dict[str, Any] = {
         "lapwing": "proof",
         "version": PROOF_VERSION,
@@ -393,21 +387,16 @@ def verify_proof(proof: dict[str, Any], *, key: bytes | None) -> StatementReport
         path = [bytes.fromhex(digest) for digest in proof["path"]]
         read(body)
     except (MalformedEntry, UnicodeEncodeError) as error:
-        findings.add(
-            f"the proof {error}" if isinstance(error, MalformedEntry) else "the proof is not plain text"
-        )
+        is_form = isinstance(error, MalformedEntry)
+        findings.add(f"the proof {error}" if is_form else "the proof is not plain text")
         return StatementReport("", "", 0, findings.all())
+    signature, sealed = bytes.fromhex(proof["signature"]), seals.digest_of_seal(ledger_id, head)
+    is_included = seals.check_inclusion(digest_of(body), proof["index"], head.size, path, head.root)
     problems = {
         "the proof is signed with another key than the one that was given": key in (None, own),
-        "the proof has a wrong signature": good_signature(
-            own, _message(proof), bytes.fromhex(proof["signature"])
-        ),
-        "the seal has a wrong signature": good_signature(
-            own, digest_of_seal(ledger_id, head), head.signature
-        ),
-        "the entry is not in the sealed tree": check_inclusion(
-            digest_of(body), proof["index"], head.size, path, head.root
-        ),
+        "the proof has a wrong signature": good_signature(own, _message(proof), signature),
+        "the seal has a wrong signature": good_signature(own, sealed, head.signature),
+        "the entry is not in the sealed tree": is_included,
         "the entry has a number after the seal's last": proof["entry"] <= head.last,
     }
     for problem, is_good in problems.items():

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
@@ -130,10 +130,8 @@ def tree_up_to(tx: Transaction, before: Seal | None, last: int) -> MerkleTree:
 
 def seal_of(row: Row) -> Seal:
     """Return the seal of a database row."""
-    number, last, size, root, frontier, previous, digest, signature = row
-    return Seal(
-        number, last, size, bytes(root), bytes(frontier), bytes(previous), bytes(digest), bytes(signature)
-    )
+    number, last, size, *digests = row
+    return Seal(number, last, size, *map(bytes, digests))
 
 
 @dataclass(slots=True)
@@ -147,39 +145,39 @@ class SignedState:
     tree: MerkleTree = field(default_factory=MerkleTree)
     seal: Seal | None = None
 
+    @classmethod
+    def read(cls, tx: Transaction, public: bytes) -> SignedState | None:
+        """Return the newest signed state, or None if there is none in the current format.
+
+        Raises Tampered if it is not what was signed.
+        """
+        rows = tx.rows(
+            f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
+        )
+        if not rows:
+            return None
+        *sealed, content, signature = rows[0]
+        seal, books = seal_of(tuple(sealed)), bytes(content)
+        wrong = Tampered([f"the state at seal {seal.number} is not the one that was signed"])
+        if not good_signature(public, _message(seal, books), bytes(signature)):
+            raise wrong
+        try:
+            state = cls(replay_from(books), MerkleTree.at_seal(seal), seal)
+        except BadParameter:
+            raise wrong from None
+        except OtherStateFormat:
+            return None
+        if (
+            not seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
+            or state.tree.root != seal.root
+            or (state.replay.last, state.replay.entries) != (seal.last, seal.size)
+        ):
+            raise wrong
+        return state
+
 
 def _message(seal: Seal, books: bytes) -> bytes:
     return b"lapwing state\x00" + seal.digest + hashlib.sha256(books).digest()
-
-
-def read_state(tx: Transaction, public: bytes) -> SignedState | None:
-    """Return the newest signed state, or None if there is none in the current format.
-
-    Raises Tampered if it is not what was signed.
-    """
-    rows = tx.rows(
-        f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
-    )
-    if not rows:
-        return None
-    *sealed, content, signature = rows[0]
-    seal, books = seal_of(tuple(sealed)), bytes(content)
-    wrong = Tampered([f"the state at seal {seal.number} is not the one that was signed"])
-    if not good_signature(public, _message(seal, books), bytes(signature)):
-        raise wrong
-    try:
-        state = SignedState(replay_from(books), MerkleTree.at_seal(seal), seal)
-    except BadParameter:
-        raise wrong from None
-    except OtherStateFormat:
-        return None
-    if (
-        not seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
-        or state.tree.root != seal.root
-        or (state.replay.last, state.replay.entries) != (seal.last, seal.size)
-    ):
-        raise wrong
-    return state
 
 
 def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedState | None = None) -> None:
@@ -192,7 +190,7 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedSt
     if tx.rows("SELECT 1 FROM states JOIN seals USING (number) WHERE number = ?", seal.number):
         return
     try:
-        state = state or read_state(tx, signing.public)
+        state = state or SignedState.read(tx, signing.public)
     except Tampered:
         return  # the next opening says so
     if state is None or state.replay.last > seal.last:
@@ -212,6 +210,32 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedSt
             "INSERT INTO states (number, books, state_signature) VALUES (?, ?, ?)",
             seal.number, books, signing.sign(_message(seal, books)),
         )  # fmt: skip
+
+
+def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) -> list[Mark | Head]:
+    """Return the lines of an anchor that contradict the ledger, except entries that were declared lost."""
+    found: list[Mark | Head] = []
+    for line in lines:
+        if isinstance(line, Head):
+            same = _agrees_with_ledger(tx, line)
+        else:
+            rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
+            same = bool(rows) and bytes(rows[0][0]) == line.digest
+        if not same and line.last > lost_up_to:
+            found.append(line)
+    return found
+
+
+def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
+    """Return whether the ledger has the seal of this head; or, without such a seal, the same entries.
+
+    A copy that was made before the last seal was written has lost nothing.
+    """
+    found = seals_where(tx, "number = ?", head.number)
+    if found:
+        return found[0].head == head
+    tree = tree_up_to(tx, last_seal(tx, head.last), head.last)
+    return (tree.size, tree.root) == (head.size, head.root)
 
 
 def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -> bool:
@@ -377,9 +401,8 @@ class Store(ABC):
 
         def work(tx: Transaction) -> None:
             tx.run(schema.VERSION_TABLE)
-            versions = [
-                int(row[0]) for row in tx.rows("SELECT version FROM schema_version ORDER BY version")
-            ]
+            rows = tx.rows("SELECT version FROM schema_version ORDER BY version")
+            versions = [int(version) for (version,) in rows]
             found = versions[-1] if versions else 0
             if 0 < found < schema.FIRST:
                 raise Unavailable(

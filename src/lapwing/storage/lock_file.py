@@ -143,9 +143,7 @@ class SinglePath:
     def close(self) -> None:
         """Release the claim. Call it after SQLite has closed the file."""
         with self._changing:
-            if (
-                self._claims.get(self._inode) is not self._claim
-            ):  # that of a process which forked this one off
+            if self._claims.get(self._inode) is not self._claim:  # of a process that forked this one off
                 return
             self._claim.stores -= 1
             if not self._claim.stores:

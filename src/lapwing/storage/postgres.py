@@ -190,9 +190,8 @@ class PostgresAddress:
 def server_message(error: psycopg.Error) -> str:
     """Return the message of the server, without its details, which may quote values."""
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return error.diag.message_primary or (
-        "the connection was lost" if lost else "the driver refused a value"
-    )
+    why = "the connection was lost" if lost else "the driver refused a value"
+    return error.diag.message_primary or why
 
 
 def new_session_number() -> int:

@@ -55,10 +55,8 @@ def periods_until_no_guarantee(epsilon: Fraction, delta: Fraction) -> int | None
 def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
     """Explain what (ε, δ) for a person in one period means for a person in several periods."""
     end = periods_until_no_guarantee(epsilon, delta)
-    counts = [count for count in PERIODS[1:] if end is None or count < end]
-    each = "; ".join(
-        f"in {count} {_pair(*guarantee_in_periods(epsilon, delta, count))}" for count in counts
-    )
+    few = [count for count in PERIODS[1:] if end is None or count < end]
+    each = "; ".join(f"in {count} {_pair(*guarantee_in_periods(epsilon, delta, count))}" for count in few)
     words = (
         "This protects a person in one period. A person with rows in k periods has only the weaker promise "
         f"(kε, δ·(e^(kε) − 1)/(e^ε − 1)){each and ': '}{each}."

@@ -12,14 +12,8 @@ import numpy as np
 from lapwing.core.budget import Terms
 from lapwing.core.exact import exact
 from lapwing.errors import LapwingError
+from lapwing.ledger.accountant import textbook
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
-from lapwing.ledger.accountant.textbook import (
-    Opinion,
-    Unreadable,
-    first_cost_too_low,
-    first_wrong_cap,
-    opinion,
-)
 from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
 
@@ -207,40 +201,40 @@ class PriceChecks:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self._opinions: dict[tuple[bytes, tuple[int, ...]], Opinion | None] = {}
+        self._opinions: dict[tuple[bytes, tuple[int, ...]], textbook.Opinion | None] = {}
         self.checked = 0
         self.unchecked = 0
 
     def count(self, *, is_checked: bool) -> None:
-        """Count one more price, with or without a second opinion."""
+        """Count one more price, with or without a second textbook.opinion."""
         self.checked += is_checked
         self.unchecked += not is_checked
 
     def is_checked(
         self, entry: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
     ) -> bool:
-        """Return whether there is a full second opinion on this price. Errors become findings."""
+        """Return whether there is a full second textbook.opinion on this price. Errors become findings."""
         try:
             least = self._opinion(loss, description, account.orders)
-        except Unreadable:
+        except textbook.Unreadable:
             self._findings.add(f"entry {entry}: what it was charged for is not the description of a loss")
             return False
         if least is None:
             return False
         if account.relation != ADD_REMOVE and least.kinds & ONLY_ADD_REMOVE:
             self._findings.add(f"entry {entry}: its loss holds only if neighbours {ADD_REMOVE}")
-        k = first_cost_too_low(least, costs, account.caps)
+        k = textbook.first_cost_too_low(least, costs, account.caps)
         if k is not None:
             self._findings.add(f"entry {entry}: its cost number {k} is less than its loss costs at least")
         return not least.is_partial
 
-    def _opinion(self, loss: bytes, description: Any, orders: tuple[int, ...]) -> Opinion | None:
-        """Return the second opinion on a loss, cached by its text."""
+    def _opinion(self, loss: bytes, description: Any, orders: tuple[int, ...]) -> textbook.Opinion | None:
+        """Return the second textbook.opinion on a loss, cached by its text."""
         known = self._opinions
         if (loss, orders) not in known:
             if len(known) >= REMEMBERED:
                 known.clear()
-            known[loss, orders] = opinion(description, orders)
+            known[loss, orders] = textbook.opinion(description, orders)
         return known[loss, orders]
 
 
@@ -333,7 +327,7 @@ class Registers:
             return None
         if caps != terms.caps:
             self._find(seq, "its caps are not those of its ε and δ")
-        k = first_wrong_cap(terms.epsilon, terms.delta, terms.orders, caps)
+        k = textbook.first_wrong_cap(terms.epsilon, terms.delta, terms.orders, caps)
         if k is not None:
             self._find(seq, f"its cap number {k} does not follow from its ε and δ")
         return caps

@@ -36,7 +36,7 @@ from lapwing.ledger.accountant.registers import (
     Registers,
     Reservations,
 )
-from lapwing.ledger.entry import CuratorCheck, RawEntry, encode
+from lapwing.ledger.entry import CuratorCheck, Ranges, RawEntry, encode
 from lapwing.ledger.keys import good_signature
 
 NOTHING, ANSWERED, FAILED = 0, 1, 2
@@ -77,11 +77,9 @@ class Outcomes:
             charges.clear()
             keys.clear()
         if self.begin_after:
-            later = [given for given in self.pending_outcomes if given[1] > self.begin_after]
-            self.later_outcomes += [
-                given for given in self.pending_outcomes if given[1] <= self.begin_after
-            ]
-            self.pending_outcomes[:] = later  # in place: others append to it
+            pending, after = self.pending_outcomes, self.begin_after
+            self.later_outcomes += [given for given in pending if given[1] <= after]
+            pending[:] = [given for given in pending if given[1] > after]  # in place: others append to it
         if self.pending_outcomes:
             self._flush_outcomes()
             self.pending_outcomes.clear()
@@ -172,9 +170,9 @@ class Replay:
         self._kinds: dict[str, Callable[[int, dict[str, Any]], None]] = {
             "genesis": self._genesis, "account": self._account, "blocks": self._blocks,
             "charge": self._charged, "reserve": self._reserved, "step": self._stepped,
-            "settle": self._settled, "answer": self._answered, "failed": self._failed,
+            "settle": self._settled, "answer": self._ended, "failed": self._ended,
             "data": self.registers.data, "version": self.registers.version, "recovered": self._recovered,
-            "check": self._checked, "policy": self._changed,
+            "check": self._checked, "policy": self._checked,
         }  # fmt: skip
 
     def feed(self, entries: Iterable[RawEntry]) -> None:
@@ -327,9 +325,7 @@ class Replay:
         self._priced[account.number, loss, costs] = price
         return price
 
-    def _begin_charge(
-        self, seq: int, record: dict[str, Any]
-    ) -> list[tuple[OpenedAccount, list[list[int]], Costs]]:
+    def _begin_charge(self, seq: int, record: dict[str, Any]) -> list[tuple[OpenedAccount, Ranges, Costs]]:
         """Note a charge or reservation, and return its debits to known accounts."""
         self.registers.names.add(record["by"].encode())
         self.outcomes.pending_charges.append(seq)
@@ -397,11 +393,9 @@ class Replay:
         self.balances.flush()
         self.reservations.settle(seq, record["reservation"], is_spent=record["spent"])
 
-    def _answered(self, seq: int, record: dict[str, Any]) -> None:
-        self.outcomes.pending_outcomes.append((seq, record["charge"], ANSWERED))
-
-    def _failed(self, seq: int, record: dict[str, Any]) -> None:
-        self.outcomes.pending_outcomes.append((seq, record["charge"], FAILED))
+    def _ended(self, seq: int, record: dict[str, Any]) -> None:
+        outcome = ANSWERED if record["kind"] == "answer" else FAILED
+        self.outcomes.pending_outcomes.append((seq, record["charge"], outcome))
 
     def _recovered(self, seq: int, record: dict[str, Any]) -> None:
         self._flush()
@@ -416,16 +410,13 @@ class Replay:
             self._find(seq, "was not signed by the curator")
 
     def _checked(self, seq: int, record: dict[str, Any]) -> None:
-        self._require_signed(seq, record)
-        self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=False))
-
-    def _changed(self, seq: int, record: dict[str, Any]) -> None:
-        self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=True))
-
-    def _note(self, check: CuratorCheck) -> None:
-        if check.account not in self.accounts:
-            self._find(check.entry, f"account {check.account} was never opened")
-        self.checks.append(check)
+        """Note a check, or a policy that was used after one. The curator signs checks."""
+        account, is_change = record["account"], record["kind"] == "policy"
+        if not is_change:
+            self._require_signed(seq, record)
+        if account not in self.accounts:
+            self._find(seq, f"account {account} was never opened")
+        self.checks.append(CuratorCheck(seq, account, record["policy"], is_change))
 
 
 def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> bool:

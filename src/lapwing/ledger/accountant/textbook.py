@@ -143,19 +143,16 @@ def _shifted(order: int, rate: float, distance: int) -> float:
 
 
 def _concentrated(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
-    rho = _float(_rational(record["rho"]))
+    rho = _float(_rho(record))
     return Opinion(_only(record), renyi=tuple([order * rho for order in orders]))
 
 
 def _rho(record: dict[str, Any]) -> Fraction:
+    if record["loss"] == "Concentrated":
+        return _rational(record["rho"])
     sigma = _rational(record["sigma"])
     _whole(record["dimension"], 1)
     return _rational(record["l2_squared"]) / (2 * sigma * sigma)
-
-
-def _gaussian(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
-    rho = _float(_rho(record))
-    return Opinion(_only(record), renyi=tuple([order * rho for order in orders]))
 
 
 def _sampled(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
@@ -278,9 +275,8 @@ def _normal(library: Any, noise: dict[str, Any], rate: float, grid: dict[str, An
     if noise["dimension"] == 1 and sigma <= 64:
         distance = math.isqrt(int(squared))
         return library.from_discrete_gaussian_mechanism(_float(sigma), distance, sampling_prob=rate, **grid)
-    return library.from_gaussian_mechanism(
-        _float(sigma) / math.sqrt(_float(squared)), sampling_prob=rate, **grid
-    )
+    ratio = _float(sigma) / math.sqrt(_float(squared))
+    return library.from_gaussian_mechanism(ratio, sampling_prob=rate, **grid)
 
 
 def _only(record: dict[str, Any]) -> frozenset[str]:
@@ -293,7 +289,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any], Orders, int],
     "BoundedRange": (("epsilon",), _pure),
     "LaplaceNoise": (("scale", "distance"), _laplace),
     "Concentrated": (("rho",), _concentrated),
-    "GaussianNoise": (("sigma", "l2_squared", "dimension"), _gaussian),
+    "GaussianNoise": (("sigma", "l2_squared", "dimension"), _concentrated),
     "SampledGaussian": (("rate", "noise"), _sampled),
     "Sum": (("parts",), _several),
     "Worst": (("parts",), _several),

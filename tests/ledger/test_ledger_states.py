@@ -21,7 +21,7 @@ from support.ledgers import Home, open_account, open_sliced, release, spending
 
 
 def entries_of(ledger: Ledger) -> list[RawEntry]:
-    return ledger.store.read(lambda tx: list(ledger.store.history(tx)))
+    return ledger.store.read(lambda tx: list(tx.history()))
 
 
 def state_of(home: Home) -> int:

@@ -180,7 +180,7 @@ class History:
         heads: list[Head] = []
         tree, previous = MerkleTree(), NOTHING_BEFORE
         for seq, _, digest in entries:
-            tree.add(digest)
+            tree.extend([digest])
             if seq % every and seq != entries[-1][0]:
                 continue
             head = Head(len(heads) + 1, seq, tree.size, tree.root, previous, bytes(64))

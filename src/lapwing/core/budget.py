@@ -172,12 +172,8 @@ class Terms:
         if charge.orders is not self.orders and charge.orders != self.orders:
             raise BadParameter("charge", OTHER_ORDERS)
         caps = self.caps
-        sums = tuple(
-            [
-                total if (total := before + cost) <= cap else cap + 1
-                for before, cost, cap in zip(spent, charge.costs, caps, strict=True)
-            ]
-        )
+        each = zip(spent, charge.costs, caps, strict=True)
+        sums = tuple([total if (total := before + cost) <= cap else cap + 1 for before, cost, cap in each])
         if sums[DELTA0] > caps[DELTA0]:
             return None
         if sums[EPSILON] <= caps[EPSILON] and sums[DELTA] <= caps[DELTA]:

@@ -292,15 +292,11 @@ class GaussianShares(_GaussianTerms):
 
 
 def _least_sigma(
-    start: Fraction,
-    l2_squared: Fraction,
-    dimension: int,
-    of: int,
-    accepts: Callable[[GaussianShares], bool],
+    start: Fraction, l2_squared: Fraction, dimension: int, of: int, fits: Callable[[GaussianShares], bool]
 ) -> GaussianShares:
     """Find the shares with the least σ >= start, in steps of about a millionth, that are accepted.
 
-    Only accepted shares are returned. They are the least if `accepts` stays true as σ rises.
+    Only accepted shares are returned. They are the least if `fits` stays true as σ rises.
     """
     whole(dimension, "dimension", at_least=1)
     start = min(max(start, SMALLEST_SIGMA), Fraction(2 * LARGEST_SCALE))
@@ -315,7 +311,7 @@ def _least_sigma(
             if steps * unit > LARGEST_SCALE or refusal.name != "sigma":
                 raise
             return None
-        return found if accepts(found) else None
+        return found if fits(found) else None
 
     low, high, step = first - 1, first, 1
     while built(high) is None:

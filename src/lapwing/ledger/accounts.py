@@ -27,6 +27,7 @@ from lapwing.ledger.store import Row, Transaction
 
 EVERYONE = "*"
 FEW = 500  # labels in one query
+Read = Callable[..., list[Row]]  # the method `rows` of a store or transaction
 AccountRanges = tuple[tuple[int, Ranges], ...]  # the block numbers in each account
 
 
@@ -158,16 +159,6 @@ def accounts_where(tx: Transaction, condition: str = "true", *parameters: Any) -
     return [account_of(row) for row in tx.rows(sql, *parameters)]
 
 
-def row_of(account: Account) -> Row:
-    """Return the database row of an account, in the order of `ACCOUNT_COLUMNS`."""
-    return (
-        account.number, account.root, account.name.id, account.label, account.name.salt,
-        account.unit.value, account.relation.value, str(account.terms.epsilon), str(account.terms.delta),
-        json.dumps(account.terms.orders), account.slices.value, account.rule, account.everyone,
-        account.raises,
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
     """A slice of an account's units, with what was spent and what is reserved there.
@@ -225,12 +216,10 @@ def largest_pure(terms: Terms, taken: Costs) -> Fraction:
 BLOCK_COLUMNS = f"block, account, name, label, salt, state, {columns('left')}, {columns('held')}"
 
 
-def current_blocks(
-    read: Callable[..., list[Row]], root: Account, names: str, labels: Sequence[str] = ()
-) -> list[Row]:
+def current_blocks(read: Read, root: Account, names: str, labels: Sequence[str] = ()) -> list[Row]:
     """Return columns of a family's blocks, except of those that moved to a raised account.
 
-    If the labels are few, only theirs. `read` is the method `rows` of a store or transaction.
+    If the labels are few, only theirs.
     """
     few = labels if len(labels) <= FEW else ()
     among = f" AND label IN ({', '.join('?' * len(few))})" if few else ""
@@ -247,10 +236,7 @@ def block_of(row: Row, account: Account) -> Block:
 
 
 def look_at(
-    read: Callable[..., list[Row]],
-    numbered: Callable[[int], Account],
-    root: Account,
-    labels: Sequence[str] = (),
+    read: Read, numbered: Callable[[int], Account], root: Account, labels: Sequence[str] = ()
 ) -> list[tuple[Account, Block]]:
     """Return the named current blocks of a family with their accounts; without names, all of them."""
     rows = current_blocks(read, root, BLOCK_COLUMNS, labels)
@@ -307,7 +293,13 @@ def new_account(tx: Transaction, draft: Account) -> Account:
 
 def _insert(tx: Transaction, account: Account) -> None:
     marks = ", ".join("?" * len(ACCOUNT_COLUMNS.split(",")))
-    tx.run(f"INSERT INTO accounts ({ACCOUNT_COLUMNS}) VALUES ({marks})", *row_of(account))  # noqa: S608
+    tx.run(
+        f"INSERT INTO accounts ({ACCOUNT_COLUMNS}) VALUES ({marks})",  # noqa: S608
+        account.number, account.root, account.name.id, account.label, account.name.salt,
+        account.unit.value, account.relation.value, str(account.terms.epsilon), str(account.terms.delta),
+        json.dumps(account.terms.orders), account.slices.value, account.rule, account.everyone,
+        account.raises,
+    )  # fmt: skip
     _insert_blocks(tx, account, account.everyone, [CommittedName.new(EVERYONE)], account.terms.caps)
 
 
@@ -378,13 +370,8 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
     first = _next(tx, "block", "blocks")
     names = [CommittedName.new(label) for label in labels]
     _insert_blocks(tx, account, first, names, _everyone(tx, account, "left"))
-    body = {
-        "kind": "blocks",
-        "at": now(),
-        "account": account.number,
-        "first": first,
-        "names": [name.id for name in names],
-    }
+    ids = [name.id for name in names]
+    body = {"kind": "blocks", "at": now(), "account": account.number, "first": first, "names": ids}
     tx.append(encode(body))
 
 

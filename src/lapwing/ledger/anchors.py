@@ -46,7 +46,7 @@ from lapwing.errors import BadParameter, Tampered, Unavailable
 from lapwing.storage.private_file import sync_to_disk
 
 _PATIENCE = 10.0
-_LARGEST = (1 << 63) - 1
+_MOST = (1 << 63) - 1
 _NUMBER = rb"(0|[1-9][0-9]{0,18})"
 _DIGEST = rb"([0-9a-f]{64})"
 _MARK = re.compile(rb"m %b %b" % (_NUMBER, _DIGEST))
@@ -57,7 +57,7 @@ _LONGEST_LINE = 2 + 3 * 20 + 2 * 65 + 128
 
 
 def _require_number(value: int, name: str) -> None:
-    if type(value) is not int or not 0 <= value <= _LARGEST:
+    if type(value) is not int or not 0 <= value <= _MOST:
         raise BadParameter(name, "must be a whole number of 63 bits")
 
 
@@ -81,12 +81,7 @@ class Mark(_Mark):
 
     def __new__(cls, seq: int, digest: bytes) -> Self:
         """Return a mark after checking its values."""
-        if (
-            type(seq) is not int
-            or type(digest) is not bytes
-            or len(digest) != 32
-            or not 0 <= seq <= _LARGEST
-        ):
+        if type(seq) is not int or type(digest) is not bytes or len(digest) != 32 or not 0 <= seq <= _MOST:
             _require_number(seq, "seq")
             _require_bytes(digest, "digest", 32)
         return tuple.__new__(cls, (seq, digest))
@@ -133,6 +128,9 @@ class Anchor(ABC):
     Threads, processes and forked children may use the same anchor at once.
     """
 
+    # Whether all writers hold another lock already. Then a removed file is noticed with the next head.
+    is_guarded = False
+
     def __init__(self, where: str) -> None:
         self.where = where  # for messages: no password is in it
         self._inside = threading.Lock()  # held by the one thread that is using it
@@ -157,8 +155,7 @@ class Anchor(ABC):
         """Prepare to write marks, and return the function that writes them once they are true."""
         return partial(self.write, marks)
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (some keep nothing open)
         """Close files and connections. A later call opens them again."""
 
     def detach_in_child(self) -> None:  # noqa: B027 (most have nothing to do)
@@ -260,8 +257,6 @@ class FileAnchor(Anchor):
         # A link is followed now, so that replacing the file does not replace the link.
         self._path = os.path.realpath(path)
         self._seen = False
-        # Whether all writers hold another lock already. Then a removed file is noticed with the next head.
-        self.is_guarded = False
         self._file = _NO_FILE
         self._clean_end = -1  # where this object itself ended a line
         super().__init__(self._path)

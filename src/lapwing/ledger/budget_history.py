@@ -172,15 +172,10 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
         for found in accounts_where(tx):
             families.setdefault(found.root, []).append(found)
         labels = {root: accounts[0].label for root, accounts in families.items()}
-        return LedgerOverview(
-            ledger=ledger.id,
-            families=tuple(
-                [_family(tx, accounts) for root, accounts in families.items() if wanted in (None, root)]
-            ),
-            not_shown=tuple([label for root, label in labels.items() if wanted not in (None, root)]),
-            data_sets=_data_sets(tx, labels, wanted),
-            declared=signed_exceptions(tx),
-        )
+        shown = [_family(tx, accounts) for root, accounts in families.items() if wanted in (None, root)]
+        others = [label for root, label in labels.items() if wanted not in (None, root)]
+        data_sets, declared = _data_sets(tx, labels, wanted), signed_exceptions(tx)
+        return LedgerOverview(ledger.id, tuple(shown), tuple(others), data_sets, declared)
 
     return ledger.store.read(work)
 
@@ -219,21 +214,16 @@ def _left(accounts: list[Account], blocks: list[Block]) -> tuple[BlockRemainder,
     """Return the remainders, in the order of `blocks`."""
     found: dict[int, BlockRemainder] = {}
     for account in accounts:
-        terms, mine = account.terms, [block for block in blocks if block.account == account.number]
+        terms, number = account.terms, account.number
+        mine = [block for block in blocks if block.account == number]
         sums = [sums for block in mine for sums in (block.spent, block.taken(terms))]
         lefts = remaining_exactly(terms, [terms.nothing_spent, *sums])
+        at_first = lefts[terms.nothing_spent], terms.largest_delta(terms.nothing_spent)
         for block in mine:
-            taken = block.taken(terms)
-            found[block.number] = BlockRemainder(
-                label=block.label,
-                account=account.number,
-                is_open=block.is_open,
-                epsilon=lefts[taken] if block.is_open else NOTHING,
-                delta=terms.largest_delta(taken) if block.is_open else NOTHING,
-                epsilon_after_lapse=lefts[block.spent] if block.is_open else NOTHING,
-                epsilon_at_first=lefts[terms.nothing_spent],
-                delta_at_first=terms.largest_delta(terms.nothing_spent),
-            )
+            taken, left = block.taken(terms), (NOTHING, NOTHING, NOTHING)
+            if block.is_open:
+                left = lefts[taken], terms.largest_delta(taken), lefts[block.spent]
+            found[block.number] = BlockRemainder(block.label, number, block.is_open, *left, *at_first)
     return tuple([found[block.number] for block in blocks])
 
 
@@ -273,14 +263,14 @@ class BudgetHistory:
     def of(cls, ledger: Ledger, label: str, *, watch: Watch = lambda _: None) -> BudgetHistory:
         """Return the history until now. A long history is sampled as often as a plot can show."""
         root = ledger.account(label)
-        return ledger.store.read(lambda tx: _Reader(ledger, tx, root, watch).read())
+        return ledger.store.read(lambda tx: _Reader(tx, root, watch).read())
 
 
 class _Reader:
     """A reader that feeds the accountant, and looks at the blocks of one family from time to time."""
 
-    def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
-        self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
+    def __init__(self, tx: Transaction, root: Account, watch: Watch) -> None:
+        self._tx, self._root, self._watch = tx, root, watch
         self._accounts = {one.number: one for one in accounts_where(tx, "root = ?", root.number)}
         self._replay = Replay()
         self._terms: dict[int, Terms] = {}
@@ -297,7 +287,7 @@ class _Reader:
         waiting: list[RawEntry] = []
         now = looked = datetime.min.replace(tzinfo=UTC)
         step = self._step()
-        for count, (seq, body, digest) in enumerate(self._ledger.store.history(self._tx)):
+        for count, (seq, body, digest) in enumerate(self._tx.history()):
             text = bytes(body)
             is_event = _EVENT.match(text) is not None
             time = max(now, _time_of(text))  # clocks may be set back; history is not
@@ -460,12 +450,8 @@ def _family_json(family: FamilyOverview) -> dict[str, Any]:
             "renyi_filters": float_up(family.set_aside.filters),
         },
         "is_raised": len(family.accounts) > 1,
-        "parts": [
-            {"number": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.accounts
-        ],
-        "worst_cases": [
-            {"periods": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.in_periods
-        ],
+        "parts": _pairs("number", family.accounts),
+        "worst_cases": _pairs("periods", family.in_periods),
         "open_reservations": list(family.reservations),
         "blocks": [
             {
@@ -481,6 +467,10 @@ def _family_json(family: FamilyOverview) -> dict[str, Any]:
             for block in family.blocks
         ],
     }
+
+
+def _pairs(name: str, several: Iterable[tuple[int, Fraction, Fraction]]) -> list[dict[str, float]]:
+    return [{name: number, "epsilon": float_up(e), "delta": float_up(d)} for number, e, d in several]
 
 
 def float_up(value: Fraction) -> float:

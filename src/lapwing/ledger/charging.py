@@ -196,9 +196,8 @@ def _costs_text(costs: Costs) -> str:
 def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
     """Store the answer of a charge durably, before it is returned. A charge has one answer for ever."""
     digest = sha256(answer).hexdigest()
-    body = encode(
-        {"kind": "answer", "at": now(), "charge": receipt.position, "digest": digest, "size": len(answer)}
-    )
+    said = {"charge": receipt.position, "digest": digest, "size": len(answer)}
+    body = encode({"kind": "answer", "at": now(), **said})
     ledger.require_here()
     ledger.store.write(lambda tx: _store(tx, receipt.position, answer, body), alone=False)
     ledger.running.end(_key(receipt))
@@ -246,15 +245,20 @@ _FITS = holds(lambda k: f"left_{k} - held_{k} >= ?")
 _FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might not fit 64 bits
 
 
+_RESERVED = (
+    f"SELECT account, ranges, ended, steps, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
+    "WHERE reservation = ? ORDER BY account"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """The costs that a reservation holds in one account."""
 
-    account: int
+    account: Account
     ranges: Ranges
     total: Costs
     used: Costs
-    caps: Costs
 
     def move(self, costs: Costs) -> Costs | None:
         """Return the reserved costs that a step uses, or None if the reservation has not enough left.
@@ -263,7 +267,8 @@ class _Part:
         too.
         """
         taken = []
-        for cost, total, used, cap in zip(costs, self.total, self.used, self.caps, strict=True):
+        caps = self.account.terms.caps
+        for cost, total, used, cap in zip(costs, self.total, self.used, caps, strict=True):
             if total <= cap and used + cost > total:
                 return None
             taken.append(min(cost, total - used))
@@ -299,16 +304,14 @@ class Reservation:
         if loss is not None and not isinstance(loss, Loss):
             raise BadParameter("loss", "must be a loss")
         adds_or_removes = loss is not None and only_add_remove(loss)
-        ledger = self.ledger
-        ledger.require_here()
+        self.ledger.require_here()
 
         def work(tx: Transaction) -> None:
             charged: list[list[object]] = []
             for part in _parts(tx, self):
-                account = ledger.numbered(part.account)
-                if adds_or_removes and account.relation is not Relation.ADD_REMOVE:
+                if adds_or_removes and part.account.relation is not Relation.ADD_REMOVE:
                     raise BadParameter("loss", "holds only if neighbours add or remove a unit")
-                costs = part.total if loss is None else account.costs(loss)
+                costs = part.total if loss is None else part.account.costs(loss)
                 if loss is None and any(part.used):
                     raise BadParameter(
                         "loss", "the fixed run was spent by its first step: nothing more to charge"
@@ -319,29 +322,26 @@ class Reservation:
                         "this step", "less of the reservation", "Settle it, and reserve again."
                     )
                 _move(tx, self.number, part, spent=costs, moved=moved)
-                charged.append([part.account, costs])
+                charged.append([part.account.number, costs])
             tx.run("UPDATE reservations SET steps = steps + 1 WHERE reservation = ?", self.number)
             body = {"kind": "step", "at": now(), "reservation": self.number, "costs": charged}
             tx.append(encode(body | {"loss": None if loss is None else describe(loss)}))
 
-        ledger.store.write(work)
+        self.ledger.store.write(work)
+
+    def _rows(self) -> list[Row]:
+        return self.ledger.store.rows(_RESERVED, self.number)
 
     @property
     def charged(self) -> int:
         """The number of steps that were charged, by this process and by earlier ones."""
-        sql = "SELECT steps FROM reservations WHERE reservation = ? LIMIT 1"
-        return int(self.ledger.store.rows(sql, self.number)[0][0])
+        return int(self._rows()[0][3])
 
     def are_charged(self, losses: Sequence[Loss]) -> bool:
         """Return whether exactly these losses were charged: their number, and their sum in each account."""
-        ledger, width = self.ledger, len(COSTS)
-        rows = ledger.store.rows(
-            f"SELECT account, steps, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
-            "WHERE reservation = ?",
-            self.number,
-        )
-        for number, steps, *sums in rows:
-            account = ledger.numbered(number)
+        width = len(COSTS)
+        for number, _, _, steps, *sums in self._rows():
+            account = self.ledger.numbered(number)
             costs = [sum(column) for column in zip(*map(account.costs, losses), strict=True)] or [0] * width
             most = zip(costs, sums[:width], strict=True)
             if steps != len(losses) or [min(cost, total) for cost, total in most] != list(sums[width:]):
@@ -351,8 +351,7 @@ class Reservation:
     @property
     def is_settled(self) -> bool:
         """True if the work was settled."""
-        sql = "SELECT 1 FROM reservations WHERE reservation = ? AND ended = 1 LIMIT 1"
-        return bool(self.ledger.store.rows(sql, self.number))
+        return any(ended for _, _, ended, *_ in self._rows())
 
     @property
     def is_finished(self) -> bool:
@@ -419,18 +418,19 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
     return Reservation(ledger, receipt, fixed)
 
 
+def _changes_all(tx: Transaction, sql: str, ranges: Ranges, before: Costs, after: Costs = ()) -> bool:
+    """Change the blocks of all ranges, with parameters around each. Return whether all were changed."""
+    changed = sum(tx.run(sql, *before, first, last, *after) for first, last in ranges)
+    return changed == sum(last - first + 1 for first, last in ranges)
+
+
 def _hold(tx: Transaction, debit: Debit) -> None:
-    wanted = sum(last - first + 1 for first, last in debit.ranges)
     # `holds` names the sums in the order δ₀, ε, δ and orders, each once: that is the order of costs.
-    held = sum(
-        tx.run(
-            f"UPDATE budgets SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
-            f"AND NOT ({_FULL}) AND {_FITS}",
-            *debit.costs, first, last, debit.account, *debit.costs,
-        )
-        for first, last in debit.ranges
-    )  # fmt: skip
-    if held == wanted:
+    sql = (
+        f"UPDATE budgets SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
+        f"AND NOT ({_FULL}) AND {_FITS}"
+    )
+    if _changes_all(tx, sql, debit.ranges, debit.costs, (debit.account, *debit.costs)):
         return
     for first, last in debit.ranges:
         if tx.rows(f"SELECT 1 FROM budgets WHERE block BETWEEN ? AND ? AND ({_FULL})", first, last):  # noqa: S608
@@ -450,23 +450,13 @@ def find_reservation(ledger: Ledger, number: int, *, principal: str) -> Reservat
 
 
 def _parts(tx: Transaction, reservation: Reservation) -> Sequence[_Part]:
-    rows: list[Row] = tx.rows(
-        f"SELECT account, ranges, ended, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
-        "WHERE reservation = ? ORDER BY account",
-        reservation.number,
-    )
+    rows = tx.rows(_RESERVED, reservation.number)
     if not rows or any(ended for _, _, ended, *_ in rows):
         raise BadParameter("reservation", "has ended")
-    width = len(COSTS)
+    width, numbered = len(COSTS), reservation.ledger.numbered
     found = [
-        _Part(
-            account,
-            json.loads(ranges),
-            tuple(sums[:width]),
-            tuple(sums[width:]),
-            reservation.ledger.numbered(account).terms.caps,
-        )
-        for account, ranges, _, *sums in rows
+        _Part(numbered(account), json.loads(ranges), tuple(sums[:width]), tuple(sums[width:]))
+        for account, ranges, _, _, *sums in rows
     ]
     tx.lock(sorted(b for part in found for first, last in part.ranges for b in range(first, last + 1)))
     return found
@@ -477,18 +467,12 @@ def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Cos
     used = ", ".join(f"used_{k} = used_{k} + ?" for k in COSTS)
     tx.run(
         f"UPDATE reservations SET {used} WHERE reservation = ? AND account = ?",  # noqa: S608
-        *moved, number, part.account,
+        *moved, number, part.account.number,
     )  # fmt: skip
     sums = ", ".join(f"held_{k} = held_{k} - ?, left_{k} = {left_after('?', k)}" for k in COSTS)
-    parameters = [value for k in COSTS for value in (moved[k], spent[k], spent[k])]
-    changed = sum(
-        tx.run(
-            f"UPDATE budgets SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}",  # noqa: S608
-            *parameters, first, last,
-        )
-        for first, last in part.ranges
-    )  # fmt: skip
-    if changed != sum(last - first + 1 for first, last in part.ranges):
+    costs = tuple([value for k in COSTS for value in (moved[k], spent[k], spent[k])])
+    sql = f"UPDATE budgets SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}"  # noqa: S608
+    if not _changes_all(tx, sql, part.ranges, costs):
         raise BadParameter(
             "reservation", "its budget was lost when the ledger was recovered: nothing is reserved"
         )

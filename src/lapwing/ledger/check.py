@@ -10,7 +10,6 @@ Test     tests/faults/test_ledger_tampering.py
 
 from __future__ import annotations
 
-import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from lapwing.ledger.accountant.balance import Findings
 from lapwing.ledger.accountant.replay import FAILED, Replay, state_bytes
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.entry import KEPT, commitment, request_of
+from lapwing.ledger.entry import KEPT, commitment, is_outcome, request_of
 from lapwing.ledger.schema import DATA_COLUMNS, columns
 from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, Seal, digest_of_seal
 from lapwing.ledger.store import Catalogue, Row, SignedState, Store, Transaction, differing, seals_where
@@ -40,7 +39,6 @@ class CheckReport:
 
     findings: tuple[str, ...]
     replay: Replay
-    sealed: int  # entries under the last seal
     anchors: tuple[str, ...]
     whole: SignedState | None  # the state after a replay from the first entry; else None
 
@@ -59,23 +57,23 @@ def check(
     made = store.catalogue_as_made()
     if made is None and thorough:
         findings.add("its tables cannot be compared with what they should be: grant CREATE on the database")
-    state, sealed, after = SignedState(), 0, 0
+    state, after = SignedState(), 0
     not_signed: list[str] = []
 
     def work(tx: Transaction) -> None:
-        nonlocal state, sealed, after
+        nonlocal state, after
         if made is not None:
             _compare_catalogue(made, store.catalogue(tx), findings)
         signed = _signed_state(tx, public, not_signed)
         if signed is not None and not thorough:
             state, after = signed, signed.replay.last
-        sealed = _history(tx, store, state, findings, thorough=thorough)
-        for where, lines in known:
-            _compare_anchor(tx, where, lines, state.replay, findings)
+        _history(tx, state, findings, thorough=thorough)
+        for anchor in known:
+            _compare_anchor(tx, anchor, state.replay, findings)
         _compare_tables(tx, state.replay, findings, after)
         if thorough:
             _compare_answers(tx, findings)
-            _compare_state(tx, store, signed, state.replay, findings)
+            _compare_state(tx, signed, state.replay, findings)
         if people is not None:
             _compare_people(tx, state.replay, people, findings)
 
@@ -83,12 +81,11 @@ def check(
         store.read(work)
     except (ValueError, TypeError, OverflowError) as error:  # an editor's values fit no form
         findings.add(f"some values do not have the form that Lapwing writes ({type(error).__name__})")
-        sealed = 0
     replay = state.replay
     for text in not_signed if replay.key == public else ["the ledger belongs to other keys"]:
         findings.add(text)
     found = (*findings.all(), *replay.finish())
-    return CheckReport(found, replay, sealed, tuple(where for where, _ in known), None if after else state)
+    return CheckReport(found, replay, tuple(where for where, _ in known), None if after else state)
 
 
 def _read(anchors: Sequence[Anchor], findings: Findings) -> list[AnchorContent]:
@@ -111,15 +108,13 @@ def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> Sign
         return None
 
 
-def _history(
-    tx: Transaction, store: Store, state: SignedState, findings: Findings, *, thorough: bool
-) -> int:
-    """Replay all entries after the state, compare the seals, and return the number of sealed entries."""
+def _history(tx: Transaction, state: SignedState, findings: Findings, *, thorough: bool) -> None:
+    """Replay all entries after the state, and compare the seals."""
     replay, tree, last = state.replay, state.tree, state.seal
     number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
     seals = iter(seals_where(tx, "number > ? ORDER BY number", number if last else BELOW_ALL))
     seal = next(seals, None)
-    entries = store.history(tx, replay.last)
+    entries = tx.history(replay.last)
     while some := list(islice(entries, AT_ONCE)):
         replay.feed(some)
         start = 0
@@ -138,7 +133,6 @@ def _history(
         findings.add("nothing of it is sealed")
     if last is not None and not last.is_signed_by(replay.key, bytes.fromhex(replay.ledger)):
         findings.add("the last seal is not signed by this ledger")
-    return last.size if last else 0
 
 
 def _compare_seal(
@@ -152,10 +146,9 @@ def _compare_seal(
         findings.add(f"seal {seal.number} is not what its digest says")
 
 
-def _compare_anchor(
-    tx: Transaction, where: str, lines: Iterable[Mark | Head], replay: Replay, findings: Findings
-) -> None:
+def _compare_anchor(tx: Transaction, anchor: AnchorContent, replay: Replay, findings: Findings) -> None:
     """Compare an anchor: it may know less than the ledger, but nothing else and nothing more."""
+    where, lines = anchor
     for line in differing(tx, lines, replay.lost_up_to):
         if line.last > replay.last:
             findings.add(
@@ -180,12 +173,10 @@ def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) ->
             findings.add(f"the {part}{of} is not as it was made")
 
 
-def _compare_state(
-    tx: Transaction, store: Store, signed: SignedState | None, replay: Replay, findings: Findings
-) -> None:
+def _compare_state(tx: Transaction, signed: SignedState | None, replay: Replay, findings: Findings) -> None:
     """Compare the state that continues from the signed one with the state from the whole history."""
     if signed is not None:
-        signed.replay.feed(store.history(tx, signed.replay.last))
+        signed.replay.feed(tx.history(signed.replay.last))
         if state_bytes(signed.replay) != state_bytes(replay):
             findings.add("the signed state is not what the entries say")
 
@@ -251,10 +242,8 @@ def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: in
     number = _first_difference(replay.outcomes.keys(), ((seq, bytes(key)) for seq, key in keys))
     if number is not None:
         findings.add(f"the key of entry {number} is not the one that it says")
-    answers = tx.stream(
-        f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
-    )
-    found = ((charge, entry, bool(failed)) for charge, entry, failed in answers)
+    sql = f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
+    found = ((charge, entry, bool(failed)) for charge, entry, failed in tx.stream(sql))
     number = _first_difference(replay.outcomes.given(), found)
     if number is not None:
         findings.add(f"the outcome of charge {number} is not as the entries say")
@@ -349,10 +338,5 @@ def _compare_answers(tx: Transaction, findings: Findings) -> None:
     sql = "SELECT charge, bytes, body FROM answers LEFT JOIN entries ON seq = entry"
     for charge, answer, body in tx.stream(sql):
         record = json.loads(bytes(body)) if body is not None else {}
-        said = (record.get("kind"), record.get("charge"), record.get("digest"))
-        if answer is None:
-            expected: tuple[object, ...] = ("failed", charge, None)
-        else:
-            expected = ("answer", charge, hashlib.sha256(bytes(answer)).hexdigest())
-        if said != expected:
+        if not is_outcome(record, charge, answer):
             findings.add(f"the answer to charge {charge} is not the one that was stored")

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lapwing.config.values import checked_label, is_postgres
 from lapwing.errors import BadParameter
@@ -252,9 +253,7 @@ def _overlapping_accounts(
     return met
 
 
-def _body(
-    ledger: Ledger, data: DataSet, others: list[int], curator: CuratorKey | None
-) -> dict[str, object]:
+def _body(ledger: Ledger, data: DataSet, others: list[int], curator: CuratorKey | None) -> dict[str, Any]:
     signed = []
     for account in others:
         assert curator is not None
@@ -284,17 +283,12 @@ def _keep(tx: Transaction, ledger: Ledger, data: DataSet, sketch: Sketch) -> Non
 
 def _all(tx: Transaction) -> list[DataSet]:
     rows = tx.rows(f"SELECT {DATA_COLUMNS} FROM datasets ORDER BY data")  # noqa: S608
-    return [
-        DataSet(
-            number,
-            CommittedName(label, bytes(salt), name),
-            CommittedName(origin, bytes(origin_salt), origin_name),
-            rule,
-            tuple(json.loads(accounts)),
-            version,
-        )
-        for number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version in rows
-    ]
+    found = []
+    for number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version in rows:
+        named = CommittedName(label, bytes(salt), name)
+        source = CommittedName(origin, bytes(origin_salt), origin_name)
+        found.append(DataSet(number, named, source, rule, tuple(json.loads(accounts)), version))
+    return found
 
 
 def _named(known: Iterable[DataSet], label: str) -> DataSet:

@@ -125,9 +125,7 @@ class Gate:
     """
 
     def __init__(self, ledger: Ledger, *, principal: str, watch: Watch = _nobody_watches) -> None:
-        self._ledger = ledger
-        self._principal = principal
-        self._watch = watch
+        self._ledger, self._principal, self._watch = ledger, principal, watch
 
     def release(self, planned: ChargedRelease, *, key: str | None = None, shared: bool = False) -> Release:
         """Charge, run, store and return the answer; or return the stored answer of the same key.
@@ -151,9 +149,8 @@ class Gate:
         require_unobserved()
         self._watch(ReleaseStep.PLANNED)
         try:
-            chosen = _fresh_key() if key is None else key
             receipt = charging.charge(
-                self._ledger, planned.spending, principal=self._principal, key=chosen, shared=shared
+                self._ledger, planned.spending, principal=self._principal, key=_or_fresh(key), shared=shared
             )
         except charging.AlreadyAnswered as before:
             return Release(before.answer, before.receipt, is_replay=True)
@@ -191,16 +188,12 @@ class Gate:
         its answer. After it failed, WorkEnded is raised.
         """
         require_unobserved()
-        chosen = _fresh_key() if key is None else key
         try:
-            held = charging.reserve(self._ledger, spending, principal=self._principal, key=chosen)
+            held = charging.reserve(self._ledger, spending, principal=self._principal, key=_or_fresh(key))
         except charging.AlreadyAnswered as before:
-            number, answered = (
-                before.receipt.position,
-                Release(before.answer, before.receipt, is_replay=True),
-            )
-            held = charging.find_reservation(self._ledger, number, principal=self._principal)
-            return Work(self, held, answered)
+            work = self.resume(before.receipt.position)
+            work.answered = Release(before.answer, before.receipt, is_replay=True)
+            return work
         return Work(self, held)
 
     def find(self, key: str, *, shared: bool = False) -> RequestStatus | None:
@@ -354,5 +347,5 @@ def targets(ledger: Ledger, data: str, blocks: Sequence[str] = ()) -> tuple[Targ
     )
 
 
-def _fresh_key() -> str:
-    return random_bytes(16).hex()
+def _or_fresh(key: str | None) -> str:
+    return random_bytes(16).hex() if key is None else key

@@ -19,7 +19,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from lapwing.config.values import checked_label
@@ -180,9 +179,7 @@ class Ledger(ProcessBound):
         return cls(store, own, ledger_id.hex(), key.public, [])
 
     @classmethod
-    def open(
-        cls, where: str | Path, *, keys: Path | None = None, anchor: str | Path | None = None
-    ) -> Ledger:
+    def open(cls, where: str | Path, *, keys: Path | None = None, anchor: str | Path | None = None) -> Self:
         """Open a ledger after checking its signed state, later entries, tables and anchors.
 
         Without a signed state, everything is replayed. `verify` always replays everything.
@@ -228,9 +225,7 @@ class Ledger(ProcessBound):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def verify(self) -> CheckReport:

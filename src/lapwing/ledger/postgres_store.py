@@ -225,8 +225,7 @@ _made: dict[tuple[int, tuple[str, ...]], Catalogue] = {}  # by the server's vers
 
 def describe_schema(link: PostgresConnection) -> Catalogue:
     """Return the definitions of everything in the connection's first schema."""
-    rows = cast(list[tuple[str, str, str]], link.run(_ALL).fetchall())
-    return {(table, part): definition for table, part, definition in rows}
+    return {(table, part): definition for table, part, definition in link.run(_ALL).fetchall()}
 
 
 def describe_new_schema(link: PostgresConnection, statements: tuple[str, ...]) -> Catalogue:
@@ -278,12 +277,8 @@ class PostgresStore(Store):
         self._anchored_at = time.monotonic()
         try:
             self._require_schema(address.schema, create=create)
-            self._keeper = SessionKeeper(
-                self._pool,
-                self.where,
-                self._work_of_every_second,
-                undone="is charged and marked, but not sealed",
-            )
+            undone = "is charged and marked, but not sealed"
+            self._keeper = SessionKeeper(self._pool, self.where, self._work_of_every_second, undone=undone)
         except BaseException:
             self._pool.close()
             raise

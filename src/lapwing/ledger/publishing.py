@@ -6,7 +6,6 @@ Entries after the seal are left out, and so are their names: a statement names o
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
@@ -37,10 +36,7 @@ def export_statement(
 ) -> int:
     """Write a statement to a new file. Return the number of its entries. `names` adds the labels of ids."""
     ledger.store.seal()
-
     target = Path(path)
-    if os.path.lexists(target):
-        raise BadParameter("statement", f"{target} exists: nothing is written over")
 
     def work(tx: Transaction) -> int:
         source = _Snapshot(ledger, tx, watch)
@@ -83,7 +79,7 @@ class _Snapshot:
         if seal is None:
             raise Tampered(["the ledger has no seal"])
         self.size, self._last = seal.size, seal.last
-        self._store, self._tx, self._watch = ledger.store, tx, watch
+        self._tx, self._watch = tx, watch
         self.ledger_id, self.curator_key = bytes.fromhex(ledger.id), ledger.curator
         self.signing = ledger.keys.signing
         # The newest of each that stands in an entry up to the seal.
@@ -91,7 +87,7 @@ class _Snapshot:
         self._account = self._block = self._data = 0
 
     def entries(self) -> Iterator[RawEntry]:
-        for count, (seq, body, digest) in enumerate(self._store.history(self._tx)):
+        for count, (seq, body, digest) in enumerate(self._tx.history()):
             if seq > self._last:
                 return
             if count % TOLD_EVERY == 0:

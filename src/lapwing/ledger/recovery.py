@@ -66,11 +66,7 @@ def _close_all(tx: Transaction, store: Store, lost: list[Mark | Head], curator: 
     used = ", ".join(f"used_{k} = total_{k}" for k in COSTS)
     tx.run(f"UPDATE reservations SET ended = 1, {used} WHERE ended = 0")  # noqa: S608
     digest = newest.digest if isinstance(newest, Mark) else newest.root if newest else b""
-    body = {
-        "kind": "recovered",
-        "at": now(),
-        "lost": None if newest is None else [newest.last, digest.hex()],
-        "signature": None,
-    }
+    said = None if newest is None else [newest.last, digest.hex()]
+    body = {"kind": "recovered", "at": now(), "lost": said, "signature": None}
     tx.append(encode_signed(body, curator.sign))
     return closed

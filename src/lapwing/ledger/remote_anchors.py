@@ -97,9 +97,6 @@ class UrlAnchor(Anchor):
             f"the anchor {self.where} was always changed by others before it could be written"
         )
 
-    def close(self) -> None:
-        """Do nothing: no connection stays open."""
-
     def _prove(self, fresh: Sequence[Mark | Head]) -> None:
         """Check once that written lines can be read: some servers accept everything and keep nothing."""
         if not self._proven:
@@ -335,9 +332,8 @@ class SqliteAnchor(DatabaseAnchor):
     def _connect(self) -> sqlite3.Connection:
         # A file that was removed must not come back empty.
         mode = "rw" if self._made else "rwc"
-        connection = sqlite3.connect(
-            f"{Path(self._path).as_uri()}?mode={mode}", timeout=0, uri=True, check_same_thread=False
-        )
+        address = f"{Path(self._path).as_uri()}?mode={mode}"
+        connection = sqlite3.connect(address, timeout=0, uri=True, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous = EXTRA")
         except BaseException:

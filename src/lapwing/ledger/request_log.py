@@ -214,10 +214,8 @@ class LogReader:
 
     def _read_blocks(self, line: LogLine, record: Record) -> LogLine:
         first, count = record["first"], len(record["names"])
-        named = self._named([[first, first + count - 1]])
-        return replace(
-            line, accounts=self._labels([record["account"]]), blocks=named, block_count=count, what="opened"
-        )
+        named, accounts = self._named([[first, first + count - 1]]), self._labels([record["account"]])
+        return replace(line, accounts=accounts, blocks=named, block_count=count, what="opened")
 
     def _read_charge(self, line: LogLine, record: Record) -> LogLine:
         debits = record["debits"]

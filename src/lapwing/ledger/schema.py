@@ -106,9 +106,8 @@ def _numbers(prefix: str, dialect: StoreDialect) -> str:
 def _tables(d: StoreDialect) -> tuple[str, ...]:
     n, b = d.number, d.bytes
     admitted = holds(lambda k: f"left_{k} >= 0")
-    check = (
-        "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"
-    )  # a trigger checks it in PostgreSQL
+    # In PostgreSQL a trigger checks it.
+    check = "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"
     tables = {
         "entries": f"seq {d.serial}, key {b}, body {b} NOT NULL, digest {b} NOT NULL",
         "seals": f"number {n} PRIMARY KEY, last {n} NOT NULL, size {n} NOT NULL, root {b} NOT NULL, "

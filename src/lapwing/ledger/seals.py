@@ -75,11 +75,6 @@ class MerkleTree:
             root = _node(left, root)
         return root
 
-    def add(self, leaf: bytes) -> None:
-        """Append one leaf."""
-        _require_digests([leaf])
-        self._add(leaf, 0)
-
     def extend(self, leaves: Iterable[bytes]) -> None:
         """Append leaves. If one is no digest, the leaves from its batch on are not added."""
         waiting = iter(leaves)

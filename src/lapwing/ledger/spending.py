@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -218,14 +218,20 @@ def refusal(
     return OverBudget(error.asked, error.left, what_now, where=where)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _AccountBlocks:
     """Blocks of one account with the spent and reserved costs of each, as arrays."""
 
     account: Account
-    blocks: list[Block]
-    taken: NDArray[np.int64]
-    is_open: NDArray[np.bool_]
+    blocks: list[Block] = field(default_factory=list)
+
+    @cached_property
+    def taken(self) -> NDArray[np.int64]:
+        return np.array([block.taken(self.account.terms) for block in self.blocks], np.int64)
+
+    @cached_property
+    def is_open(self) -> NDArray[np.bool_]:
+        return np.array([block.is_open for block in self.blocks])
 
     def fits(self, costs: Costs) -> NDArray[np.bool_]:
         """Return whether each block admits the costs. It must decide as `Terms.after` does."""
@@ -253,18 +259,10 @@ class _AccountBlocks:
 
 
 def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
-    by_account: dict[int, tuple[Account, list[Block]]] = {}
+    by_account: dict[int, _AccountBlocks] = {}
     for account, block in found:
-        by_account.setdefault(account.number, (account, []))[1].append(block)
-    return [
-        _AccountBlocks(
-            account,
-            blocks,
-            np.array([block.taken(account.terms) for block in blocks], np.int64),
-            np.array([block.is_open for block in blocks]),
-        )
-        for account, blocks in by_account.values()
-    ]
+        by_account.setdefault(account.number, _AccountBlocks(account)).blocks.append(block)
+    return list(by_account.values())
 
 
 def _largest(fits: Callable[[int], bool]) -> int:

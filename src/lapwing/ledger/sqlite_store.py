@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.anchors import Anchor, FileAnchor, Mark
+from lapwing.ledger.anchors import Mark
 from lapwing.ledger.entry import digest_of, numbers_in
-from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.schema import COSTS, OPEN, SQLITE, holds, left_after
 from lapwing.ledger.seals import Seal
 from lapwing.ledger.store import (
@@ -169,6 +168,7 @@ class SqliteStore(Store):
     """A ledger in one SQLite file. `watch` is told each step of a commit, so that tests can crash there."""
 
     dialect = SQLITE
+    marks_in_turn = True
     session = 0  # until the lock file is open
 
     def __init__(self, path: Path, *, create: bool, watch: Watch = nobody_watches) -> None:
@@ -207,18 +207,6 @@ class SqliteStore(Store):
 
     def _translated(self) -> AbstractContextManager[None]:
         return sqlite_errors(f"the ledger {self.where}")
-
-    def start_sealing(
-        self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
-    ) -> None:
-        """Attend as every store does.
-
-        Marks are written in this store's turn, so file anchors need no lock.
-        """
-        super().start_sealing(ledger_id, signing, anchor, witnesses)
-        for one in (anchor, *witnesses):
-            if isinstance(one, FileAnchor):
-                one.is_guarded = True  # marks are written in this store's turn
 
     def is_alive(self, session: int) -> bool:
         """Return whether the process with this session number still has the ledger open."""

@@ -139,15 +139,9 @@ def write_statement(path: str | Path, source: StatementSource, *, names: bool) -
 
 
 def _lines(source: StatementSource, *, names: bool) -> Iterator[bytes]:
-    yield _line(
-        {
-            "lapwing": "statement",
-            "version": STATEMENT_VERSION,
-            "ledger": source.ledger_id.hex(),
-            "key": source.signing.public.hex(),
-            "curator": source.curator_key.hex(),
-        }
-    )
+    header = {"lapwing": "statement", "version": STATEMENT_VERSION, "ledger": source.ledger_id.hex()}
+    keys = {"key": source.signing.public.hex(), "curator": source.curator_key.hex()}
+    yield _line(header | keys)
     heads = iter(source.heads())
     head = next(heads, None)
     if head is None:

@@ -82,6 +82,11 @@ class Transaction(ABC):
     def stream(self, sql: str) -> Iterator[Row]:
         """Yield the rows of a query without keeping all of them in memory."""
 
+    def history(self, after: int = 0) -> Iterator[RawEntry]:
+        """Yield all entries after a number, in order."""
+        sql = f"SELECT seq, body, digest FROM entries WHERE seq > {int(after)} ORDER BY seq"  # noqa: S608
+        return cast(Iterator[RawEntry], self.stream(sql))
+
     @abstractmethod
     def run(self, sql: str, *parameters: Any) -> int:
         """Run a statement and return the number of changed rows."""
@@ -151,9 +156,8 @@ class SignedState:
 
         Raises Tampered if it is not what was signed.
         """
-        rows = tx.rows(
-            f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
-        )
+        sql = f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
+        rows = tx.rows(sql)
         if not rows:
             return None
         *sealed, content, signature = rows[0]
@@ -167,11 +171,9 @@ class SignedState:
             raise wrong from None
         except OtherStateFormat:
             return None
-        if (
-            not seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
-            or state.tree.root != seal.root
-            or (state.replay.last, state.replay.entries) != (seal.last, seal.size)
-        ):
+        said = state.tree.root, state.replay.last, state.replay.entries
+        is_signed = seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
+        if not is_signed or said != (seal.root, seal.last, seal.size):
             raise wrong
         return state
 
@@ -279,6 +281,7 @@ class Store(ABC):
 
     where: str
     dialect: schema.StoreDialect
+    marks_in_turn = False  # whether processes take turns to write marks, so that anchors need no lock
 
     def __init__(self) -> None:
         self.anchors: tuple[Anchor, ...] = ()
@@ -294,6 +297,8 @@ class Store(ABC):
         """Begin to mark every entry in the anchor, every seal in the witnesses too, and to sign seals."""
         self.ledger_id, self.signing = ledger_id, signing
         self.anchors, self.witnesses = (anchor,), tuple(witnesses)
+        for one in (anchor, *witnesses):
+            one.is_guarded = self.marks_in_turn
 
     def mark(self, marks: Sequence[Mark], head: Head | None) -> None:
         """Write committed entries to the anchors. Only then may a charge be acknowledged."""
@@ -335,11 +340,6 @@ class Store(ABC):
     @abstractmethod
     def charge(self, posting: Posting) -> int:
         """Post a charge durably and return the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
-
-    def history(self, tx: Transaction, after: int = 0) -> Iterator[RawEntry]:
-        """Yield all entries after a number, in order, as of the snapshot of `tx`."""
-        sql = f"SELECT seq, body, digest FROM entries WHERE seq > {int(after)} ORDER BY seq"  # noqa: S608
-        return cast(Iterator[RawEntry], tx.stream(sql))
 
     @abstractmethod
     def seal(self) -> Seal | None:

@@ -139,8 +139,7 @@ def _of(
     kind: str, where: str, report: StatementReport, wanted: bytes | None, anchors: tuple[str, ...] = ()
 ) -> VerifiedFile:
     found = {one.name: getattr(report, one.name) for one in fields(report)}
-    given = wanted is not None
-    return VerifiedFile(**found, kind=kind, where=where, key_was_given=given, anchors=anchors)
+    return VerifiedFile(**found, kind=kind, where=where, key_was_given=wanted is not None, anchors=anchors)
 
 
 def _ledger(

@@ -172,11 +172,6 @@ class StatementReport:
         guarantee = Guarantee.of(replay)
         return cls(ledger, key, replay.entries, findings, prices.checked, prices.unchecked, head, guarantee)
 
-    @property
-    def is_good(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.findings
-
 
 def _pair(epsilon: Fraction, delta: Fraction) -> str:
     return f"(ε {short_up(epsilon)}, δ {short_up(delta)})"

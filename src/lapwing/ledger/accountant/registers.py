@@ -202,8 +202,7 @@ class PriceChecks:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._opinions: dict[tuple[bytes, tuple[int, ...]], textbook.Opinion | None] = {}
-        self.checked = 0
-        self.unchecked = 0
+        self.checked = self.unchecked = 0
 
     def count(self, *, is_checked: bool) -> None:
         """Count one more price, with or without a second textbook.opinion."""

@@ -103,11 +103,6 @@ class Outcomes:
                 self._outcomes.rows[row] = outcome
                 self._entries.rows[row] = entry
 
-    def of(self, charge: int) -> int:
-        """Return the outcome of a charge, after `flush`."""
-        row = int(find_sorted(self._charges.rows, np.array([charge], np.int64))[0])
-        return int(self._outcomes.rows[row]) if row >= 0 else NOTHING
-
     def keys(self) -> Iterator[tuple[int, bytes]]:
         """Yield each charge that has a key, with the key, after `flush`."""
         for owner, key in zip(self._owners.rows.tolist(), self._keys.rows, strict=True):

@@ -182,9 +182,10 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
 
 def _data_sets(tx: Transaction, labels: dict[int, str], wanted: int | None) -> tuple[DataSetOverview, ...]:
     rows = tx.rows("SELECT label, version, accounts FROM datasets ORDER BY data")
+    known = [(label, version, json.loads(roots)) for label, version, roots in rows]
     return tuple(
         DataSetOverview(label, version, tuple([labels[root] for root in roots]))
-        for label, version, roots in ((label, version, json.loads(roots)) for label, version, roots in rows)
+        for label, version, roots in known
         if wanted is None or wanted in roots
     )
 
@@ -216,7 +217,7 @@ def _left(accounts: list[Account], blocks: list[Block]) -> tuple[BlockRemainder,
     for account in accounts:
         terms, number = account.terms, account.number
         mine = [block for block in blocks if block.account == number]
-        sums = [sums for block in mine for sums in (block.spent, block.taken(terms))]
+        sums = [one for block in mine for one in (block.spent, block.taken(terms))]
         lefts = remaining_exactly(terms, [terms.nothing_spent, *sums])
         at_first = lefts[terms.nothing_spent], terms.largest_delta(terms.nothing_spent)
         for block in mine:

@@ -118,7 +118,7 @@ class Ledger(ProcessBound):
     ) -> None:
         super().__init__()
         self.store, self.keys, self.id = store, keys, ledger_id
-        self.curator, self.checks = curator, checks
+        self.curator, self.checks = curator, list(checks)
         self.running = RunningRequests()
         self._accounts: dict[int, Account] = {}
         self._roots: dict[str, Account] = {}

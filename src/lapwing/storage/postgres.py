@@ -203,8 +203,7 @@ class PostgresConnection:
     __slots__ = ("__weakref__", "connection", "number", "run")
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], number: int) -> None:
-        self.connection = connection
-        self.number = number
+        self.connection, self.number = connection, number
         self.run = connection.cursor().execute
 
     def holder(self, number: int) -> int | None:

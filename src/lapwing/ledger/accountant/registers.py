@@ -205,14 +205,14 @@ class PriceChecks:
         self.checked = self.unchecked = 0
 
     def count(self, *, is_checked: bool) -> None:
-        """Count one more price, with or without a second textbook.opinion."""
+        """Count one more price, with or without a second opinion."""
         self.checked += is_checked
         self.unchecked += not is_checked
 
     def is_checked(
         self, entry: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
     ) -> bool:
-        """Return whether there is a full second textbook.opinion on this price. Errors become findings."""
+        """Return whether there is a full second opinion on this price. Errors become findings."""
         try:
             least = self._opinion(loss, description, account.orders)
         except textbook.Unreadable:
@@ -228,7 +228,7 @@ class PriceChecks:
         return not least.is_partial
 
     def _opinion(self, loss: bytes, description: Any, orders: tuple[int, ...]) -> textbook.Opinion | None:
-        """Return the second textbook.opinion on a loss, cached by its text."""
+        """Return the second opinion on a loss, cached by its text."""
         known = self._opinions
         if (loss, orders) not in known:
             if len(known) >= REMEMBERED:

@@ -52,8 +52,7 @@ class AlreadyAnswered(Exception):
 
     def __init__(self, answer: bytes, receipt: Receipt) -> None:
         super().__init__()
-        self.answer = answer
-        self.receipt = receipt
+        self.answer, self.receipt = answer, receipt
 
 
 def charge(
@@ -243,8 +242,6 @@ def _key(receipt: Receipt) -> bytes:
 _HOLD = ", ".join(f"held_{k} = held_{k} + ?" for k in COSTS)
 _FITS = holds(lambda k: f"left_{k} - held_{k} >= ?")
 _FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might not fit 64 bits
-
-
 _RESERVED = (
     f"SELECT account, ranges, ended, steps, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
     "WHERE reservation = ? ORDER BY account"

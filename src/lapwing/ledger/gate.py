@@ -149,8 +149,9 @@ class Gate:
         require_unobserved()
         self._watch(ReleaseStep.PLANNED)
         try:
+            chosen = _fresh_key() if key is None else key
             receipt = charging.charge(
-                self._ledger, planned.spending, principal=self._principal, key=_or_fresh(key), shared=shared
+                self._ledger, planned.spending, principal=self._principal, key=chosen, shared=shared
             )
         except charging.AlreadyAnswered as before:
             return Release(before.answer, before.receipt, is_replay=True)
@@ -188,8 +189,9 @@ class Gate:
         its answer. After it failed, WorkEnded is raised.
         """
         require_unobserved()
+        chosen = _fresh_key() if key is None else key
         try:
-            held = charging.reserve(self._ledger, spending, principal=self._principal, key=_or_fresh(key))
+            held = charging.reserve(self._ledger, spending, principal=self._principal, key=chosen)
         except charging.AlreadyAnswered as before:
             work = self.resume(before.receipt.position)
             work.answered = Release(before.answer, before.receipt, is_replay=True)
@@ -347,5 +349,5 @@ def targets(ledger: Ledger, data: str, blocks: Sequence[str] = ()) -> tuple[Targ
     )
 
 
-def _or_fresh(key: str | None) -> str:
-    return random_bytes(16).hex() if key is None else key
+def _fresh_key() -> str:
+    return random_bytes(16).hex()

@@ -183,8 +183,7 @@ class SqliteStore(Store):
             raise Unavailable(
                 f"{path} was open when this process was forked off. Start a new process, or fork first"
             )
-        self._watch = watch
-        self._is_closed = False
+        self._watch, self._is_closed = watch, False
         self._commits = GroupCommit(self._commit)
         self._turn = threading.Lock()  # threads share the file lock: one must not end another's turn
         self._of_thread = threading.local()

@@ -216,7 +216,10 @@ def fill(ledger: Ledger, entries: int) -> None:
 
         def work(tx: Transaction, done: int = done, some: int = some) -> None:
             for k in range(done, done + some):
-                request = ChargeRequest(ledger, plan, principal="analyst", key=f"fill {k}", kind="charge")
+                key = f"fill {k}"
+                request = ChargeRequest(
+                    ledger, plan, principal="analyst", key=key, kind="charge", shared=False
+                )
                 debits = request._debits(None)
                 tx.debit(Posting.of(request.body(debits), request.key, debits))
 

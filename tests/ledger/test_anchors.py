@@ -269,9 +269,9 @@ anchor_file.COMPACT_ABOVE = 3000
 replaced, compact = 0, FileAnchor._compact
 def counted(self):
     global replaced
-    before = self._identity
+    before = self._file
     compact(self)
-    replaced += self._identity != before
+    replaced += self._file != before
 FileAnchor._compact = counted
 anchors = [FileAnchor(path), FileAnchor(path)]
 for step in range(300):

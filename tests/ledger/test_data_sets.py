@@ -243,7 +243,7 @@ class TestVersions:
         append(ledger, "visits 2025", units=["ann", "bob"])
         assert find_data_set(ledger, "visits 2025").version == 3
         records = [json.loads(bytes(body)) for _, body, _ in ledger.store.read(
-            lambda tx: list(ledger.store.history(tx))
+            lambda tx: list(tx.history())
         )]  # fmt: skip
         fields = [set(record) for record in records if record["kind"] == "version"]
         assert fields == [{"kind", "at", "data", "name", "version", "accounts", "same_rule", "differ"}] * 2
@@ -267,7 +267,7 @@ class TestSecrets:
     def test_entries_name_nobody(self, ledger: Ledger) -> None:
         """Neither people nor data sets: the names stand in them as random ids. Rules are public."""
         append(ledger, "visits 2025", units=["patient-4711"])
-        history = ledger.store.read(lambda tx: b"\n".join(body for _, body, _ in ledger.store.history(tx)))
+        history = ledger.store.read(lambda tx: b"\n".join(body for _, body, _ in tx.history()))
         for secret in (b"ann", b"bob", b"patient", b"visits 2025", b"reception"):
             assert secret not in history
         assert RULE.encode() in history

@@ -21,7 +21,7 @@ from support.ledgers import Home, open_account, open_sliced, release, spending
 
 
 def entries_of(ledger: Ledger) -> list[RawEntry]:
-    return ledger.store.read(lambda tx: list(ledger.store.history(tx)))
+    return ledger.store.read(lambda tx: list(tx.history()))
 
 
 def state_of(home: Home) -> int:
@@ -41,7 +41,7 @@ def newest_seal(home: Home) -> int:
 
 def seal_only(ledger: Ledger) -> None:
     """As a charge does now and then, and in PostgreSQL a process beside."""
-    ledger.store.write(lambda tx: store_module.next_seal(tx, ledger.store, with_state=False))
+    ledger.store.write(lambda tx: ledger.store.next_seal(tx, with_state=False))
 
 
 def story(home: Home) -> list[RawEntry]:

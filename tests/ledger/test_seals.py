@@ -85,7 +85,7 @@ def test_every_root_up_to_70_leaves_is_that_of_the_definition() -> None:
         assert one_by_one.size == size
         assert len(one_by_one.frontier) == 32 * size.bit_count()
         if size < 70:
-            one_by_one.add(LEAVES[size])
+            one_by_one.extend([LEAVES[size]])
 
 
 @given(st.lists(st.integers(0, 90), max_size=6))
@@ -123,7 +123,7 @@ def test_a_frontier_of_another_size_is_refused(size: int, length: int) -> None:
 def test_what_is_no_digest_is_not_added(bad: bytes) -> None:
     tree = tree_of(LEAVES[:3])
     with pytest.raises(BadParameter):
-        tree.add(bad)
+        tree.extend([bad])
     with pytest.raises(BadParameter):
         tree.extend([LEAVES[3], bad])
     assert (tree.size, tree.root) == (3, naive_root(LEAVES[:3]))

@@ -63,7 +63,7 @@ def test_a_statement_convinces(tmp_path: Path, names: bool) -> None:
     path = tmp_path / "statement.jsonl"
     write_statement(path, history, names=names)
     report = verify_statement(path, key=history.key)
-    assert report.is_good
+    assert not report.findings
     assert (report.ledger, report.key) == (history.ledger_id.hex(), history.key.hex())
     assert (report.entries, report.prices_checked, report.prices_unchecked) == (22, 11, 0)
     assert report.head == history.heads()[-1]
@@ -114,7 +114,7 @@ def test_a_statement_ends_at_a_seal(tmp_path: Path) -> None:
     path = tmp_path / "statement.jsonl"
     write_statement(path, history, names=True)
     report = verify_statement(path, key=history.key)
-    assert report.is_good
+    assert not report.findings
     assert (report.entries, len(history.bodies)) == (4, 6)
     with pytest.raises(BadParameter):
         written(tmp_path, Between(0))
@@ -217,7 +217,7 @@ def test_findings_say_what_differs(tmp_path: Path) -> None:
     path = tmp_path / "statement.jsonl"
     path.write_bytes(written(tmp_path, history).replace(b'"size":2', b'"size":3'))
     report = verify_statement(path, key=None)
-    assert not report.is_good
+    assert report.findings
     assert any("was changed" in finding for finding in report.findings)
     assert any("does not seal the entries before it" in finding for finding in report.findings)
 
@@ -338,7 +338,7 @@ def test_the_guarantee_names_sums_periods_and_exceptions(tmp_path: Path) -> None
     path = tmp_path / "statement.jsonl"
     write_statement(path, history, names=True)
     report = verify_statement(path, key=history.key)
-    assert report.is_good
+    assert not report.findings
     assert report.guarantee is not None
     summary = "\n".join(report.guarantee.lines())
     for line in (

@@ -144,7 +144,7 @@ def test_a_charge_alone_leaves_what_one_in_a_group_leaves(tmp_path: Path, blocks
     left: list[Any] = []
     for number, way in enumerate((alone, in_a_transaction, in_a_group)):
         plan = spending("0.01", Target("visits", blocks))  # far from every cap
-        request = ChargeRequest(ledger, plan, principal="me", key=f"{number}", kind="charge")
+        request = ChargeRequest(ledger, plan, principal="me", key=f"{number}", kind="charge", shared=False)
         debits = request._debits(None)
         body = request.body(debits)
         assert body == encode(json.loads(body))

@@ -33,6 +33,7 @@ class History:
     def __init__(self, seed: bytes = b"ledger", *, begin: bool = True) -> None:
         self.signing = SigningKey(hashlib.sha256(seed).digest())
         self.curator = SigningKey(hashlib.sha256(seed + b" curator").digest())
+        self.curator_key = self.curator.public
         self.ledger_id = hashlib.sha256(seed).digest()[:16]
         self.records: list[dict[str, Any]] = []
         self.labels: dict[str, CommittedName] = {}
@@ -173,17 +174,13 @@ class History:
     def key(self) -> bytes:
         return self.signing.public
 
-    @property
-    def curator_key(self) -> bytes:
-        return self.curator.public
-
     def heads(self, every: int = 4) -> list[Head]:
         """Seals after every few entries, and after the last."""
         entries = self.entries()
         heads: list[Head] = []
         tree, previous = MerkleTree(), NOTHING_BEFORE
         for seq, _, digest in entries:
-            tree.add(digest)
+            tree.extend([digest])
             if seq % every and seq != entries[-1][0]:
                 continue
             head = Head(len(heads) + 1, seq, tree.size, tree.root, previous, bytes(64))
@@ -193,9 +190,6 @@ class History:
 
     def names(self) -> list[CommittedName]:
         return list(self.labels.values())
-
-    def sign_statement(self, message: bytes) -> bytes:
-        return self.signing.sign(message)
 
 
 def long_history() -> History:

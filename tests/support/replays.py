@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lapwing.ledger.accountant.balance import Costs
-from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.accountant.replay import ANSWERED, FAILED, NOTHING, Replay
 
 
 def spent_of(replay: Replay, block: int) -> Costs:
@@ -21,7 +21,8 @@ def held_of(replay: Replay, block: int) -> Costs:
 def outcome_of(replay: Replay, charge: int) -> int:
     """Return NOTHING, ANSWERED or FAILED."""
     replay.bring_up_to_date()
-    return replay.outcomes.of(charge)
+    found = {number: FAILED if failed else ANSWERED for number, _, failed in replay.outcomes.given()}
+    return found.get(charge, NOTHING)
 
 
 def row_of(replay: Replay, block: int) -> int:

@@ -85,6 +85,20 @@ OTHER_ORDERS = "was priced for other orders than this account's"
 assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class DeltaShares:
+    """The fixed shares into which δ is divided for life. Setting a share aside spends nothing of it."""
+
+    failures: Fraction  # for answers that may fail to keep their ε: those with keys that are not declared
+    whole_runs: Fraction  # for runs that are priced as one (ε, δ)
+    filters: Fraction  # for the Rényi filters, by which many answers cost less than the sum of their prices
+
+    @classmethod
+    def of(cls, delta: Fraction) -> DeltaShares:
+        """Return the shares of an account's δ."""
+        return cls(delta * SHARE_DELTA0, delta * SHARE_PAIR, delta * sum(SHARE_ORDERS))
+
+
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
     """Return the whole order at which most zCDP charges fit: where cap / order is greatest."""
 
@@ -158,12 +172,8 @@ class Terms:
         if charge.orders is not self.orders and charge.orders != self.orders:
             raise BadParameter("charge", OTHER_ORDERS)
         caps = self.caps
-        sums = tuple(
-            [
-                total if (total := before + cost) <= cap else cap + 1
-                for before, cost, cap in zip(spent, charge.costs, caps, strict=True)
-            ]
-        )
+        each = zip(spent, charge.costs, caps, strict=True)
+        sums = tuple([total if (total := before + cost) <= cap else cap + 1 for before, cost, cap in each])
         if sums[DELTA0] > caps[DELTA0]:
             return None
         if sums[EPSILON] <= caps[EPSILON] and sums[DELTA] <= caps[DELTA]:
@@ -183,6 +193,10 @@ class Terms:
             return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is None
 
         return Fraction(least_from(exceeds) - 1, EPSILON_UNIT)
+
+    def largest_delta(self, spent: tuple[int, ...]) -> Fraction:
+        """Return the largest failure probability that a next charge may have, if its ε fits."""
+        return Fraction(max(self.caps[DELTA0] - spent[DELTA0], 0), DELTA_UNIT)
 
     def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
         """Return how many charges of this kind would be admitted one after another.
@@ -229,9 +243,8 @@ class Terms:
         def thousandths(k: int) -> int:
             return max(self.caps[k] - spent[k], 0) * 1000 // max(charge.costs[k], 1)
 
-        return max(
-            min(map(thousandths, (EPSILON, DELTA))), *map(thousandths, range(FIRST_ORDER, len(spent)))
-        )
+        orders = range(FIRST_ORDER, len(spent))
+        return max(min(map(thousandths, (EPSILON, DELTA))), *map(thousandths, orders))
 
 
 class PrivacyFilter(ProcessBound):

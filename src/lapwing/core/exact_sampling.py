@@ -248,9 +248,8 @@ def float_product(whole: NDArray[np.int64], rate: Fraction) -> NDArray[np.float6
 def bernoulli_exp(stream: RandomStream, numerators: NDArray[np.int64], rate: Fraction) -> NDArray[np.bool_]:
     """Draw coins that are true with probability exactly exp(-numerators * rate), numerators >= 0."""
     approximate = exp_neg(float_product(numerators, rate))
-    return coins_near(
-        stream, approximate, float_error(LARGEST_EXPONENT), lambda i: exp_of(-int(numerators[i]) * rate)
-    )
+    error = float_error(LARGEST_EXPONENT)
+    return coins_near(stream, approximate, error, lambda i: exp_of(-int(numerators[i]) * rate))
 
 
 GUIDE_BITS = 16

@@ -135,9 +135,7 @@ def _float_up(value: Fraction) -> float:
 def _guess(prior: Fraction, factor: Fraction) -> Guess:
     """Return the bounds of a belief. Odds change by at most e^ε either way; `factor` is e^ε rounded up."""
     top, bottom = posterior(prior, factor), posterior(prior, 1 / factor)
-    low = float(bottom)
-    low = low if Fraction(low) <= bottom else math.nextafter(low, 0.0)
-    return Guess(float(prior), low, min(_float_up(top), 1.0))
+    return Guess(float(prior), -_float_up(-bottom), min(_float_up(top), 1.0))
 
 
 def _odds(epsilon: Fraction, factor: Fraction) -> str:

@@ -19,20 +19,10 @@ from typing import Any
 
 from flint import arb
 
+from lapwing.core import losses
 from lapwing.core.conversions import SCALAR_UP_TO, rounded_gaussian
 from lapwing.core.exact import Number, exact, round_up, set_fields, upper, whole
-from lapwing.core.losses import (
-    Approximate,
-    BoundedRange,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    Pair,
-    Pure,
-    Repeated,
-    SampledGaussian,
-    SequentialComposition,
-)
+from lapwing.core.losses import Loss, Pair
 from lapwing.errors import BadParameter, MissingExtra
 
 GRID = 1e-4
@@ -57,33 +47,31 @@ def _distribution(loss: Loss) -> Any:
     """Return the library's distribution of one step's remainder, never better than the truth."""
     library = _library()
     grid = {"value_discretization_interval": GRID, "use_connect_dots": True}
-    if loss.pure == 0 or (isinstance(loss, GaussianNoise) and loss.l2_squared < 1):
+    if loss.pure == 0 or (isinstance(loss, losses.GaussianNoise) and loss.l2_squared < 1):
         return library.identity(GRID)  # whole numbers that differ by less than 1 are equal
     match loss:
-        case LaplaceNoise(scale, distance) if 0 < distance <= LONGEST_DISTANCE:
+        case losses.LaplaceNoise(scale, distance) if 0 < distance <= LONGEST_DISTANCE:
             return library.from_discrete_laplace_mechanism(float(1 / scale), distance, **grid)
-        case Pure() | Approximate() | BoundedRange() | LaplaceNoise():
+        case losses.Pure() | losses.Approximate() | losses.BoundedRange() | losses.LaplaceNoise():
             # Discrete Laplace noise at distance 1 is randomized response, the worst case of ε.
             assert loss.pure is not None
             return library.from_discrete_laplace_mechanism(float(loss.pure), 1, **grid)
-        case GaussianNoise():
+        case losses.GaussianNoise():
             return _gaussian(library, loss, 1.0, grid)
-        case SampledGaussian(rate, noise):
+        case losses.SampledGaussian(rate, noise):
             return _gaussian(library, noise, float(rate), grid)
     raise BadParameter("steps", f"{type(loss).__name__} has no privacy loss distribution")
 
 
-def _is_summed(noise: GaussianNoise) -> bool:
+def _is_summed(noise: losses.GaussianNoise) -> bool:
     """Return whether the library gets the discrete law itself, term by term."""
     return noise.dimension == 1 and noise.sigma <= SCALAR_UP_TO
 
 
-def _gaussian(library: Any, noise: GaussianNoise, rate: float, grid: dict[str, Any]) -> Any:
+def _gaussian(library: Any, noise: losses.GaussianNoise, rate: float, grid: dict[str, Any]) -> Any:
     if _is_summed(noise):
-        distance = math.isqrt(int(noise.l2_squared))
-        return library.from_discrete_gaussian_mechanism(
-            float(noise.sigma), distance, sampling_prob=rate, **grid
-        )
+        sigma, distance = float(noise.sigma), math.isqrt(int(noise.l2_squared))
+        return library.from_discrete_gaussian_mechanism(sigma, distance, sampling_prob=rate, **grid)
     ratio = rounded_gaussian(noise.sigma, noise.l2_squared, noise.dimension).ratio
     if not ratio.is_finite():
         raise BadParameter("sigma", "is too small for several dimensions")
@@ -92,8 +80,8 @@ def _gaussian(library: Any, noise: GaussianNoise, rate: float, grid: dict[str, A
 
 def _paid_for_rounding(loss: Loss) -> Fraction:
     """Return the ε that the step pays because its noise is on integers (a sample pays the same)."""
-    noise = loss.noise if isinstance(loss, SampledGaussian) else loss
-    if isinstance(noise, GaussianNoise) and not _is_summed(noise):
+    noise = loss.noise if isinstance(loss, losses.SampledGaussian) else loss
+    if isinstance(noise, losses.GaussianNoise) and not _is_summed(noise):
         return upper(rounded_gaussian(noise.sigma, noise.l2_squared, noise.dimension).paid)
     return Fraction(0)
 
@@ -140,9 +128,9 @@ class FixedRun(Loss):
         return cls(steps, exact(delta, "delta"))
 
     @property
-    def _added(self) -> SequentialComposition:
+    def _added(self) -> losses.SequentialComposition:
         """The steps one after another, without the run's distribution."""
-        return SequentialComposition(tuple(Repeated(loss, count) for loss, count in self.steps))
+        return losses.SequentialComposition(tuple(losses.Repeated(*step) for step in self.steps))
 
     @property
     def delta0(self) -> Fraction:

@@ -17,17 +17,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.core.conversions import (
-    continuous_delta,
-    gaussian_delta,
-    gaussian_epsilon,
-    gaussian_sigma,
-    gaussian_tail,
-    normal_cdf,
-    probability_up,
-    rounded_gaussian,
-    zcdp_to_delta,
-)
+from lapwing.core import conversions
 from lapwing.core.exact import (
     Number,
     ball,
@@ -116,7 +106,7 @@ class Gaussian(_GaussianTerms):
         """Return the least noise (six digits) that is (ε, δ)-private, also for ε above 1."""
         squared = positive(l2_squared, "l2_squared")
         dims = whole(dimension, "dimension", at_least=1)
-        sigma = gaussian_sigma(checked_epsilon(epsilon), checked_delta(delta), squared, dims)
+        sigma = conversions.gaussian_sigma(checked_epsilon(epsilon), checked_delta(delta), squared, dims)
         return cls(sigma, squared, dims)
 
     @classmethod
@@ -155,14 +145,15 @@ class Gaussian(_GaussianTerms):
 
     def delta(self, epsilon: Number) -> Fraction:
         """Return δ at ε, rounded up."""
-        return gaussian_delta(checked_epsilon(epsilon), self.sigma, self.l2_squared, self.dimension)
+        e = checked_epsilon(epsilon)
+        return conversions.gaussian_delta(e, self.sigma, self.l2_squared, self.dimension)
 
     def epsilon(self, delta: Number) -> Fraction:
         """Return ε at δ, rounded up to ledger units."""
         d = checked_delta(delta)
         if not d:
             raise BadParameter("delta", "must be above 0: Gaussian noise is never purely private")
-        return gaussian_epsilon(d, self.sigma, self.l2_squared, self.dimension)
+        return conversions.gaussian_epsilon(d, self.sigma, self.l2_squared, self.dimension)
 
     def spread(self, confidence: Number, *, answers: int = 1) -> int:
         """Return the least w such that all of `answers` noises lie within ±w with this confidence.
@@ -170,7 +161,7 @@ class Gaussian(_GaussianTerms):
         Above σ = 1024 it may be one more than the least.
         """
         miss = miss_of_each(checked_confidence(confidence), answers)
-        return least_width(lambda width: 2 * gaussian_tail(self.sigma, Fraction(width)), miss)
+        return least_width(lambda width: 2 * conversions.gaussian_tail(self.sigma, Fraction(width)), miss)
 
 
 # Shares are refused if η √dimension is more than this part of Δ / (σ √of).
@@ -251,7 +242,7 @@ class GaussianShares(_GaussianTerms):
         """Return the least noise (six digits) that is (ε, δ)-private and wide enough for shares."""
         e, d, squared = checked_epsilon(epsilon), checked_delta(delta), positive(l2_squared, "l2_squared")
         dims, shares = whole(dimension, "dimension", at_least=1), whole(of, "of", at_least=1)
-        alone = gaussian_sigma(e, d, squared, dims)
+        alone = conversions.gaussian_sigma(e, d, squared, dims)
         if shares == 1:
             return cls(alone, squared, dims, 1)
         start = alone / sqrt_up(shares)
@@ -270,16 +261,17 @@ class GaussianShares(_GaussianTerms):
         """Return δ at ε of the opened sum, rounded up."""
         e = checked_epsilon(epsilon)
         if self.of == 1:
-            return gaussian_delta(e, self.sigma, self.l2_squared, self.dimension)
+            return conversions.gaussian_delta(e, self.sigma, self.l2_squared, self.dimension)
         least = 1 / sqrt_up(1 / (self.of * self.sigma**2))  # σ √of rounded down: the bound falls with σ
-        law = rounded_gaussian(least, self.l2_squared, self.dimension)
+        law = conversions.rounded_gaussian(least, self.l2_squared, self.dimension)
         with precision(BITS):
             uneven = self.dimension * unevenness(self.sigma, self.of)
             left = ball(e) - law.paid - 2 * uneven
-            found = zcdp_to_delta(self.loss.rho, e)
+            found = conversions.zcdp_to_delta(self.loss.rho, e)
             if not (law.ratio.is_finite() and left > 0):
                 return found
-            return min(found, probability_up((law.paid + uneven).exp() * continuous_delta(left, law.ratio)))
+            rounded = (law.paid + uneven).exp() * conversions.continuous_delta(left, law.ratio)
+            return min(found, conversions.probability_up(rounded))
 
     def total(self, contributors: int) -> SummedGaussian:
         """Return the noise in a sum of `contributors` shares, the adversary's included."""
@@ -300,15 +292,11 @@ class GaussianShares(_GaussianTerms):
 
 
 def _least_sigma(
-    start: Fraction,
-    l2_squared: Fraction,
-    dimension: int,
-    of: int,
-    accepts: Callable[[GaussianShares], bool],
+    start: Fraction, l2_squared: Fraction, dimension: int, of: int, fits: Callable[[GaussianShares], bool]
 ) -> GaussianShares:
     """Find the shares with the least σ >= start, in steps of about a millionth, that are accepted.
 
-    Only accepted shares are returned. They are the least if `accepts` stays true as σ rises.
+    Only accepted shares are returned. They are the least if `fits` stays true as σ rises.
     """
     whole(dimension, "dimension", at_least=1)
     start = min(max(start, SMALLEST_SIGMA), Fraction(2 * LARGEST_SCALE))
@@ -323,7 +311,7 @@ def _least_sigma(
             if steps * unit > LARGEST_SCALE or refusal.name != "sigma":
                 raise
             return None
-        return found if accepts(found) else None
+        return found if fits(found) else None
 
     low, high, step = first - 1, first, 1
     while built(high) is None:
@@ -366,9 +354,8 @@ class SummedGaussian:
 
         From σ = 1.5 on it is the least one if σ √contributors is at most 64, else at most one more.
         """
-        return _summed_width(
-            self.sigma, self.contributors, miss_of_each(checked_confidence(confidence), answers)
-        )
+        miss = miss_of_each(checked_confidence(confidence), answers)
+        return _summed_width(self.sigma, self.contributors, miss)
 
 
 @lru_cache(maxsize=4096)
@@ -384,8 +371,8 @@ def _summed_width(sigma: Fraction, contributors: int, miss: Fraction) -> int:
             if not uneven.is_finite():
                 return sub_gaussian
             if wide <= _SUMMED_UP_TO:
-                return (2 * uneven * gaussian_tail(wide, Fraction(width))).min(sub_gaussian)
+                return (2 * uneven * conversions.gaussian_tail(wide, Fraction(width))).min(sub_gaussian)
             # Σ_(k > w) exp(-k² / 2σ²) is below the integral from w on, and the normaliser above σ √2π.
-            return (2 * uneven * normal_cdf(ball(-width / wide))).min(sub_gaussian)
+            return (2 * uneven * conversions.normal_cdf(ball(-width / wide))).min(sub_gaussian)
 
         return least_width(beyond, miss)

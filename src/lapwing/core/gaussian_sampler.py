@@ -40,7 +40,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,9 +167,8 @@ class BlockGaussian(GaussianSampler):
 
     def fill(self, stream: RandomStream, out: WholeArray) -> None:
         """Overwrite `out` with draws."""
-        fill_by_rejection(
-            out, lambda n: self._accepted(stream, n), lambda missing: missing + missing // 16 + 8
-        )
+        accepted = partial(self._accepted, stream)
+        fill_by_rejection(out, accepted, lambda missing: missing + missing // 16 + 8)
 
     def _accepted(self, stream: RandomStream, size: int) -> NDArray[np.int64]:
         """Draw `size` candidates, and return those that are kept."""
@@ -219,9 +218,8 @@ class FlatBlocks(CumulativeWeights):
         self._taken = [0] * self.listed  # by each block in all tables, in the finest unit of their slots
         for _ in range(TABLES):
             slots, unit = self._most_slots(), int(self.shares[-1] * self._finest)
-            self._taken = [
-                SLOTS * (before + unit * more) for before, more in zip(self._taken, slots, strict=True)
-            ]
+            taken = zip(self._taken, slots, strict=True)
+            self._taken = [SLOTS * (before + unit * more) for before, more in taken]
             self.slots.append(slots)
             self.shares.append(self.shares[-1] * Fraction(SLOTS - sum(slots), SLOTS))
 
@@ -355,18 +353,14 @@ class FlatGaussian:
         self._proposals = Inversion(self._blocks.cdf, self._blocks.listed)
 
     def fill_all(
-        self,
-        stream: RandomStream,
-        buffers: Iterable[WholeArray],
-        size: int,
-        tables: SlotTables | None = None,
+        self, stream: RandomStream, buffers: Iterable[WholeArray], size: int, tables: SlotTables = ()
     ) -> Iterator[None]:
         """Overwrite buffers of up to `LOT` numbers, `size` in all, one buffer at each step.
 
-        They are filled from the first of `tables` (None means all). Numbers that it lacks are drawn from
-        the others beforehand.
+        They are filled from the first of `tables` (without tables: of all). Numbers that it lacks are drawn
+        from the others beforehand.
         """
-        table, *others = self._tables if tables is None else tables
+        table, *others = tables or self._tables
         spare = self._drawn(stream, padded_count(table.rest_share, size), tuple(others))
         for buffer in buffers:
             lacking = table.fill(stream, buffer)
@@ -395,9 +389,8 @@ class FlatGaussian:
             for _ in self.fill_all(stream, [drawn], size, tables):
                 pass
         else:
-            fill_by_rejection(
-                drawn, lambda n: self._accepted(stream, n), lambda missing: missing + missing // 2 + 8
-            )
+            accepted = partial(self._accepted, stream)
+            fill_by_rejection(drawn, accepted, lambda missing: missing + missing // 2 + 8)
         return drawn
 
     @cached_property
@@ -447,12 +440,12 @@ class FlatGaussian:
         return at
 
 
-class LargeGaussian(GaussianSampler):
+class LargeGaussian(BlockGaussian):
     """Blocks for the first `FLAT_AFTER` draws, then `FlatGaussian`, whose tables take time to build."""
 
     def __init__(self, sigma: Fraction) -> None:
+        super().__init__(sigma)
         self._sigma, self._asked = sigma, 0
-        self._blocks = BlockGaussian(sigma)
 
     @cached_property
     def _flat(self) -> FlatGaussian:
@@ -461,10 +454,6 @@ class LargeGaussian(GaussianSampler):
     def _uses_tables(self, size: int) -> bool:
         """Return whether the tables are used. Not for a few draws: their running time would reveal more."""
         return size > SMALL and self._asked >= FLAT_AFTER
-
-    def fill(self, stream: RandomStream, out: WholeArray) -> None:
-        """Overwrite `out` with draws."""
-        self._blocks.fill(stream, out)
 
     def fill_all(self, stream: RandomStream, buffers: Iterable[WholeArray], size: int) -> Iterator[None]:
         """Overwrite buffers of up to `LOT` numbers, `size` in all, one buffer at each step."""

@@ -105,8 +105,7 @@ class DigitSampler:
 
     def __init__(self, scale: Fraction, *, signed: bool) -> None:
         assert 0 < scale <= LARGEST_SCALE
-        self._t = scale
-        self._signed = signed
+        self._t, self._signed = scale, signed
         # The least count of digits such that reaching beyond them is negligible.
         self._count = max((int(NEGLIGIBLE * scale)).bit_length(), 1)
         self._reals = [_digit(scale, j) for j in range(self._count)]

@@ -237,12 +237,12 @@ def bernoulli(probability: Number | Real, size: int) -> NDArray[np.bool_]:
         >>> bool(bernoulli(1, 5).all())
         True
     """
-    if callable(probability):
-        return exact_sampling.coins(SYSTEM, probability, _size(size))
-    p = exact(probability, "probability")
-    if not 0 <= p <= 1:
-        raise BadParameter("probability", "must lie in [0, 1]")
-    return exact_sampling.coins(SYSTEM, exact_sampling.rational(p), _size(size))
+    if not callable(probability):
+        p = exact(probability, "probability")
+        if not 0 <= p <= 1:
+            raise BadParameter("probability", "must lie in [0, 1]")
+        probability = exact_sampling.rational(p)
+    return exact_sampling.coins(SYSTEM, probability, _size(size))
 
 
 def bernoulli_near(

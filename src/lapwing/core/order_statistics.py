@@ -19,6 +19,7 @@ from lapwing.core.spread import score_gap
 from lapwing.core.values import LARGEST_SCORE, LARGEST_VALUE, whole_numbers
 from lapwing.errors import BadParameter, BadValue
 
+WholeNumbers = NDArray[np.int64]
 _MOST_ROWS = 1 << 40
 
 
@@ -29,11 +30,11 @@ class RankRuns:
     Every value is a run of its own; the gaps between the values are the others.
     """
 
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-    below: NDArray[np.int64]
-    equal: NDArray[np.int64]
-    above: NDArray[np.int64]
+    starts: WholeNumbers
+    sizes: WholeNumbers
+    below: WholeNumbers
+    equal: WholeNumbers
+    above: WholeNumbers
 
     @classmethod
     def of(cls, points: ArrayLike, counts: ArrayLike, first: int, last: int) -> RankRuns:
@@ -53,16 +54,14 @@ class RankRuns:
         starts, sizes, below, equal = starts[held], sizes[held], below[held], equal[held]
         return cls(starts, sizes, below, equal, under[-1] - below - equal)
 
-    def choose(self, scores: NDArray[np.int64], rate: Fraction) -> int:
+    def choose(self, scores: WholeNumbers, rate: Fraction) -> int:
         """Draw a grid point by the exponential choice: first its run, then uniformly inside it."""
         chosen = int(exponential_choice(scores, rate, counts=self.sizes)[0])
         start = int(self.starts[chosen])
         return int(uniform_int(start, start + int(self.sizes[chosen]), 1)[0])
 
 
-def _counted(
-    points: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _counted(points: WholeNumbers, counts: WholeNumbers) -> tuple[WholeNumbers, WholeNumbers]:
     """Return the distinct points in order, with the number of rows of each."""
     if points.shape != counts.shape:
         raise BadValue("counts must be one whole number per point")
@@ -194,9 +193,8 @@ class Quantile(_RankChoice):
         runs = RankRuns.of(points, counts, self.first, self.last)
         f, all_ = self.fraction.numerator, self.fraction.denominator
         g = all_ - f
-        miss = np.maximum(
-            g * runs.below - f * (runs.equal + runs.above), f * runs.above - g * (runs.below + runs.equal)
-        )
+        below, equal, above = runs.below, runs.equal, runs.above
+        miss = np.maximum(g * below - f * (equal + above), f * above - g * (below + equal))
         return runs.choose(-np.maximum(miss, 0), self.epsilon / (2 * self.sensitivity * all_))
 
 

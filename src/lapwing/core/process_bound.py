@@ -29,8 +29,7 @@ class ProcessBound:
     """
 
     def __init__(self) -> None:
-        self._forks = FORK_COUNTER.count
-        self._process = os.getpid()
+        self._forks, self._process = FORK_COUNTER.count, os.getpid()
 
     @property
     def is_here(self) -> bool:

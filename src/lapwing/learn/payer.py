@@ -102,7 +102,7 @@ class LedgerPayer(Payer):
 
     Example:
         ```python
-        from lapwing.ledger.gate import Gate, Target
+        from lapwing.ledger import Gate, Target
         from lapwing.learn import LedgerPayer
         from lapwing.ledger import Unit
         from lapwing.core import Relation

@@ -24,7 +24,7 @@ from lapwing.learn.budget_sharing import PipelineShare
 from lapwing.learn.confidence_bounds import float_down
 from lapwing.ledger import Ledger
 from lapwing.ledger.accounts import Account, Block
-from lapwing.ledger.budget_history import remaining_delta, remaining_exactly
+from lapwing.ledger.budget_history import remaining_exactly
 from lapwing.ledger.entry import Costs
 from lapwing.ledger.spending import Target
 
@@ -108,7 +108,7 @@ def untouched_blocks(epsilon: Fraction, delta: Fraction, labels: Sequence[str]) 
     now = (
         terms.epsilon,
         terms.largest_pure(terms.nothing_spent),
-        remaining_delta(terms, terms.nothing_spent),
+        terms.largest_delta(terms.nothing_spent),
     )
     return tuple(BlockStatus(label, *now, False, ALL_UNLOCKED, True) for label in labels)
 
@@ -126,7 +126,7 @@ def budget_left_by_block(
     accounts: defaultdict[str, list[tuple[Fraction, Fraction, Fraction, bool]]] = defaultdict(list)
     if share is not None:
         terms, taken = share.terms, share.taken
-        anew = terms.epsilon, terms.largest_pure(taken), remaining_delta(terms, taken), not any(taken)
+        anew = terms.epsilon, terms.largest_pure(taken), terms.largest_delta(taken), not any(taken)
         for label in labels:
             if label not in share.blocks:
                 accounts[label].append(anew)
@@ -140,7 +140,7 @@ def budget_left_by_block(
         for account, block in found:
             taken = block.taken(account.terms)
             epsilon = left[account.terms][taken] if block.is_open else Fraction(0)
-            now = account.terms.epsilon, epsilon, remaining_delta(account.terms, taken), not any(taken)
+            now = account.terms.epsilon, epsilon, account.terms.largest_delta(taken), not any(taken)
             for label in [block.label] if target.blocks else labels:
                 accounts[label].append(now)
     none = [(Fraction(0), Fraction(0), Fraction(0), False)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from lapwing.ledger.accounts import Account, Block, Slices, Unit
-from lapwing.ledger.charged_read import ChargedRead
 from lapwing.ledger.data_sets import DataSet, append, register
 from lapwing.ledger.entry import Receipt
-from lapwing.ledger.gate import ChargedRelease, Gate, Release, targets
+from lapwing.ledger.gate import ChargedRead, ChargedRelease, Gate, Release, targets
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.spending import Spending, Target

@@ -9,7 +9,7 @@ transaction together with its entry.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -20,12 +20,15 @@ from lapwing.core.budget import Charge, Terms, price
 from lapwing.core.exact import short
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.ledger.entry import CommittedName, Costs, encode, encode_signed, now
+from lapwing.ledger.entry import CommittedName, Costs, Ranges, encode, encode_signed, now, ranges_of
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
 from lapwing.ledger.store import Row, Transaction
 
 EVERYONE = "*"
+FEW = 500  # labels in one query
+Read = Callable[..., list[Row]]  # the method `rows` of a store or transaction
+AccountRanges = tuple[tuple[int, Ranges], ...]  # the block numbers in each account
 
 
 class Unit(Enum):
@@ -143,17 +146,10 @@ def account_of(row: Row) -> Account:
     """Return the account of a database row."""
     number, root, name, label, salt, unit, relation, *rest = row
     epsilon, delta, orders, slices, rule, everyone, raises = rest
+    named = CommittedName(label, bytes(salt), name)
+    terms = Terms(Fraction(epsilon), Fraction(delta), tuple(json.loads(orders)))
     return Account(
-        number=number,
-        root=root,
-        name=CommittedName(label, bytes(salt), name),
-        unit=Unit(unit),
-        relation=Relation(relation),
-        terms=Terms(Fraction(epsilon), Fraction(delta), tuple(json.loads(orders))),
-        slices=Slices(slices),
-        rule=rule,
-        everyone=everyone,
-        raises=raises,
+        number, root, named, Unit(unit), Relation(relation), terms, Slices(slices), rule, everyone, raises
     )
 
 
@@ -161,16 +157,6 @@ def accounts_where(tx: Transaction, condition: str = "true", *parameters: Any) -
     """Return the accounts that meet an SQL condition, in the order of opening."""
     sql = f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE {condition} ORDER BY account"  # noqa: S608
     return [account_of(row) for row in tx.rows(sql, *parameters)]
-
-
-def row_of(account: Account) -> Row:
-    """Return the database row of an account, in the order of `ACCOUNT_COLUMNS`."""
-    return (
-        account.number, account.root, account.name.id, account.label, account.name.salt,
-        account.unit.value, account.relation.value, str(account.terms.epsilon), str(account.terms.delta),
-        json.dumps(account.terms.orders), account.slices.value, account.rule, account.everyone,
-        account.raises,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +199,8 @@ class Block:
 
         A new charge is added to them.
         """
-        return tuple(
-            [min(s + h, cap + 1) for s, h, cap in zip(self.spent, self.held, terms.caps, strict=True)]
-        )
+        sums = zip(self.spent, self.held, terms.caps, strict=True)
+        return tuple([min(spent + held, cap + 1) for spent, held, cap in sums])
 
     def left(self, terms: Terms) -> Fraction:
         """Return the largest pure ε that would still be admitted."""
@@ -228,18 +213,44 @@ def largest_pure(terms: Terms, taken: Costs) -> Fraction:
     return terms.largest_pure(taken)
 
 
-# Of a family, by the number of its root: the blocks that did not move to a raised account.
-CURRENT_BLOCKS = f"blocks JOIN budgets USING (block, account) WHERE root = ? AND state < {MOVED}"
 BLOCK_COLUMNS = f"block, account, name, label, salt, state, {columns('left')}, {columns('held')}"
+
+
+def current_blocks(read: Read, root: Account, names: str, labels: Sequence[str] = ()) -> list[Row]:
+    """Return columns of a family's blocks, except of those that moved to a raised account.
+
+    If the labels are few, only theirs.
+    """
+    few = labels if len(labels) <= FEW else ()
+    among = f" AND label IN ({', '.join('?' * len(few))})" if few else ""
+    sql = f"SELECT {names} FROM blocks JOIN budgets USING (block, account) WHERE root = ? "  # noqa: S608
+    return read(f"{sql}AND state < {MOVED}{among} ORDER BY block", root.number, *few)
 
 
 def block_of(row: Row, account: Account) -> Block:
     """Return the block of a database row, in the order of `BLOCK_COLUMNS`."""
     number, _, name, label, salt, state, *sums = row
     left, held = tuple(sums[: len(COSTS)]), tuple(sums[len(COSTS) :])
-    return Block(
-        number, account.number, CommittedName(label, bytes(salt), name), state, account.spent(left), held
-    )
+    named = CommittedName(label, bytes(salt), name)
+    return Block(number, account.number, named, state, account.spent(left), held)
+
+
+def look_at(
+    read: Read, numbered: Callable[[int], Account], root: Account, labels: Sequence[str] = ()
+) -> list[tuple[Account, Block]]:
+    """Return the named current blocks of a family with their accounts; without names, all of them."""
+    rows = current_blocks(read, root, BLOCK_COLUMNS, labels)
+    wanted = set(labels)
+    owned = [(numbered(row[1]), row) for row in rows if not wanted or row[3] in wanted]
+    return [(account, block_of(row, account)) for account, row in owned]
+
+
+def ranges_by_account(rows: Iterable[Row]) -> AccountRanges:
+    """Return the block numbers of each account as ranges, given rows that begin with account and block."""
+    blocks: dict[int, list[int]] = {}
+    for account, block, *_ in rows:
+        blocks.setdefault(account, []).append(block)
+    return tuple([(account, ranges_of(numbers)) for account, numbers in sorted(blocks.items())])
 
 
 def sql_list(numbers: Sequence[int]) -> str:
@@ -267,36 +278,14 @@ def _insert_blocks(
         _INSERT_BLOCK,
         [(block, account.number, account.root, name.id, name.label, name.salt) for block, name in numbered],
     )
-    nothing_held = (0,) * len(COSTS)
-    tx.run_many(
-        _INSERT_BUDGET, [(block, account.number, OPEN, *left, *nothing_held) for block, _ in numbered]
-    )
+    sums = (*left, *(0 for _ in COSTS))  # nothing is held
+    tx.run_many(_INSERT_BUDGET, [(block, account.number, OPEN, *sums) for block, _ in numbered])
 
 
-def new_account(
-    tx: Transaction,
-    name: CommittedName,
-    terms: Terms,
-    *,
-    unit: Unit,
-    relation: Relation,
-    slices: Slices,
-    rule: str,
-) -> Account:
-    """Open the first account of a family."""
+def new_account(tx: Transaction, draft: Account) -> Account:
+    """Open the first account of a family: the draft, under fresh numbers."""
     number = _next(tx, "account", "accounts")
-    account = Account(
-        number=number,
-        root=number,
-        name=name,
-        unit=unit,
-        relation=relation,
-        terms=terms,
-        slices=slices,
-        rule=rule,
-        everyone=_next(tx, "block", "blocks"),
-        raises=None,
-    )
+    account = replace(draft, number=number, root=number, everyone=_next(tx, "block", "blocks"))
     _insert(tx, account)
     tx.append(encode(_body(account)))
     return account
@@ -304,7 +293,13 @@ def new_account(
 
 def _insert(tx: Transaction, account: Account) -> None:
     marks = ", ".join("?" * len(ACCOUNT_COLUMNS.split(",")))
-    tx.run(f"INSERT INTO accounts ({ACCOUNT_COLUMNS}) VALUES ({marks})", *row_of(account))  # noqa: S608
+    tx.run(
+        f"INSERT INTO accounts ({ACCOUNT_COLUMNS}) VALUES ({marks})",  # noqa: S608
+        account.number, account.root, account.name.id, account.label, account.name.salt,
+        account.unit.value, account.relation.value, str(account.terms.epsilon), str(account.terms.delta),
+        json.dumps(account.terms.orders), account.slices.value, account.rule, account.everyone,
+        account.raises,
+    )  # fmt: skip
     _insert_blocks(tx, account, account.everyone, [CommittedName.new(EVERYONE)], account.terms.caps)
 
 
@@ -330,9 +325,7 @@ def _body(account: Account, **more: Any) -> dict[str, Any]:
     }
 
 
-def raised_account(
-    tx: Transaction, family: Sequence[Account], terms: Terms, curator: CuratorKey
-) -> Account:
+def raised_account(tx: Transaction, family: list[Account], terms: Terms, curator: CuratorKey) -> Account:
     """Open a further account of a family. All blocks move into it, and the old blocks are closed for ever.
 
     New requests go to one account after the other, never to both. What each account admits is (ε,
@@ -345,10 +338,7 @@ def raised_account(
         raise BadParameter("account", "has open reservations: settle them before raising")
     number, block = _next(tx, "account", "accounts"), _next(tx, "block", "blocks")
     account = replace(root, number=number, terms=terms, everyone=block, raises=root.number)
-    old = tx.rows(
-        f"SELECT block, name, label, salt FROM {CURRENT_BLOCKS} ORDER BY block",  # noqa: S608
-        root.number,
-    )
+    old = current_blocks(tx.rows, root, "block, name, label, salt")
     tx.lock([row[0] for row in old])
     of_family = "block IN (SELECT block FROM blocks WHERE root = ?)"
     tx.run(f"UPDATE budgets SET state = {MOVED} WHERE {of_family} AND state < {MOVED}", root.number)  # noqa: S608
@@ -370,8 +360,8 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
     if tx.rows(f"SELECT 1 FROM budgets WHERE block = ? AND state = {LOST}", newest.everyone):  # noqa: S608
         raise BadParameter("blocks", "this ledger was recovered: raise the account first")
     account = _account_for_new_blocks(tx, family)
-    for start in range(0, len(labels), 500):
-        some = labels[start : start + 500]
+    for start in range(0, len(labels), FEW):
+        some = labels[start : start + FEW]
         marks = ", ".join("?" * len(some))
         # A name that was ever opened is still current: blocks move with their names.
         sql = f"SELECT 1 FROM blocks WHERE root = ? AND label IN ({marks}) LIMIT 1"  # noqa: S608
@@ -380,13 +370,8 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
     first = _next(tx, "block", "blocks")
     names = [CommittedName.new(label) for label in labels]
     _insert_blocks(tx, account, first, names, _everyone(tx, account, "left"))
-    body = {
-        "kind": "blocks",
-        "at": now(),
-        "account": account.number,
-        "first": first,
-        "names": [name.id for name in names],
-    }
+    ids = [name.id for name in names]
+    body = {"kind": "blocks", "at": now(), "account": account.number, "first": first, "names": ids}
     tx.append(encode(body))
 
 

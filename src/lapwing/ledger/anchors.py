@@ -46,7 +46,7 @@ from lapwing.errors import BadParameter, Tampered, Unavailable
 from lapwing.storage.private_file import sync_to_disk
 
 _PATIENCE = 10.0
-_LARGEST = (1 << 63) - 1
+_MOST = (1 << 63) - 1
 _NUMBER = rb"(0|[1-9][0-9]{0,18})"
 _DIGEST = rb"([0-9a-f]{64})"
 _MARK = re.compile(rb"m %b %b" % (_NUMBER, _DIGEST))
@@ -57,7 +57,7 @@ _LONGEST_LINE = 2 + 3 * 20 + 2 * 65 + 128
 
 
 def _require_number(value: int, name: str) -> None:
-    if type(value) is not int or not 0 <= value <= _LARGEST:
+    if type(value) is not int or not 0 <= value <= _MOST:
         raise BadParameter(name, "must be a whole number of 63 bits")
 
 
@@ -81,12 +81,7 @@ class Mark(_Mark):
 
     def __new__(cls, seq: int, digest: bytes) -> Self:
         """Return a mark after checking its values."""
-        if (
-            type(seq) is not int
-            or type(digest) is not bytes
-            or len(digest) != 32
-            or not 0 <= seq <= _LARGEST
-        ):
+        if type(seq) is not int or type(digest) is not bytes or len(digest) != 32 or not 0 <= seq <= _MOST:
             _require_number(seq, "seq")
             _require_bytes(digest, "digest", 32)
         return tuple.__new__(cls, (seq, digest))
@@ -133,6 +128,9 @@ class Anchor(ABC):
     Threads, processes and forked children may use the same anchor at once.
     """
 
+    # Whether all writers hold another lock already. Then a removed file is noticed with the next head.
+    is_guarded = False
+
     def __init__(self, where: str) -> None:
         self.where = where  # for messages: no password is in it
         self._inside = threading.Lock()  # held by the one thread that is using it
@@ -157,8 +155,7 @@ class Anchor(ABC):
         """Prepare to write marks, and return the function that writes them once they are true."""
         return partial(self.write, marks)
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (some keep nothing open)
         """Close files and connections. A later call opens them again."""
 
     def detach_in_child(self) -> None:  # noqa: B027 (most have nothing to do)
@@ -215,11 +212,9 @@ def parse_line(line: bytes | str, where: str = "an anchor", place: int = 1) -> M
 
 def parse_lines(content: bytes, where: str) -> tuple[Mark | Head, ...]:
     """Return the marks and heads of all lines except an unfinished last line, which was never confirmed."""
-    complete = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
+    complete = enumerate(content[: content.rfind(b"\n") + 1].split(b"\n")[:-1], 1)
     # Pages reach the disk in any order: zeros are lines that a power loss kept from it.
-    return tuple(
-        [parse_line(line, where, place) for place, line in enumerate(complete, 1) if b"\0" not in line]
-    )
+    return tuple([parse_line(line, where, place) for place, line in complete if b"\0" not in line])
 
 
 def is_torn(tail: bytes) -> bool:
@@ -262,10 +257,7 @@ class FileAnchor(Anchor):
         # A link is followed now, so that replacing the file does not replace the link.
         self._path = os.path.realpath(path)
         self._seen = False
-        # Whether all writers hold another lock already. Then a removed file is noticed with the next head.
-        self.is_guarded = False
         self._file = _NO_FILE
-        self._identity = (0, 0)
         self._clean_end = -1  # where this object itself ended a line
         super().__init__(self._path)
 
@@ -400,15 +392,11 @@ class FileAnchor(Anchor):
             file = os.open(self._path, flags | os.O_CREAT, _MODE)
             sync_to_disk(os.path.dirname(self._path))
         try:
-            status = _require_plain(file)
+            _require_plain(file)
         except BaseException:
             os.close(file)
             raise
-        self._take(file, status, clean_end=-1)
-
-    def _take(self, file: int, status: os.stat_result, clean_end: int) -> None:
-        self._file, self._identity = file, (status.st_dev, status.st_ino)
-        self._seen, self._clean_end = True, clean_end
+        self._file, self._seen, self._clean_end = file, True, -1
 
     def _without_torn_line(self, size: int) -> int:
         """Cut off an unfinished last line (rule 4), and return the new size."""
@@ -440,14 +428,14 @@ class FileAnchor(Anchor):
         old = self._file
         try:
             kept = text_of(newest(parse_lines(_content(old), self.where)))
-            before, status = os.fstat(old), os.fstat(new)
+            before = os.fstat(old)
             os.fchown(new, -1, before.st_gid)
             os.fchmod(new, stat.S_IMODE(before.st_mode))
             _write_all(new, kept)
             os.fsync(new)
             fcntl.flock(new, fcntl.LOCK_EX)
             os.rename(beside, self._path)
-            self._take(new, status, clean_end=len(kept))
+            self._file, self._clean_end = new, len(kept)
             os.ftruncate(old, 0)  # processes that have it open see at once that it changed
         except OSError:
             return
@@ -459,11 +447,9 @@ class FileAnchor(Anchor):
         sync_to_disk(os.path.dirname(self._path))
 
 
-def _require_plain(file: int) -> os.stat_result:
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode):
+def _require_plain(file: int) -> None:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
         raise OSError("it is not a plain file")
-    return status
 
 
 def _unlock_and_close(file: int) -> None:

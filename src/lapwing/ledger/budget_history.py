@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -21,34 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core.budget import (
-    DELTA,
-    DELTA0,
-    DELTA_UNIT,
-    EPSILON,
-    EPSILON_UNIT,
-    FIRST_ORDER,
-    SHARE_DELTA0,
-    SHARE_ORDERS,
-    SHARE_PAIR,
-    Terms,
-)
+from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, DeltaShares, Terms
 from lapwing.core.losses import Pure
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.forms import WIDTH
 from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
 from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.accounts import (
-    BLOCK_COLUMNS,
-    CURRENT_BLOCKS,
-    EVERYONE,
-    Account,
-    Block,
-    Slices,
-    accounts_where,
-    block_of,
-    sql_list,
-)
+from lapwing.ledger.accounts import EVERYONE, Account, Block, Slices, accounts_where, look_at, sql_list
 from lapwing.ledger.entry import Costs, RawEntry
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_log import LogLine, block_name, signed_exceptions
@@ -66,8 +45,7 @@ def estimate_remaining(terms: Terms, taken: NDArray[np.int64], *, halvings: int 
     """
     caps = np.array(terms.caps, np.int64)
     room = (caps - taken) / EPSILON_UNIT
-    by_pair = np.where(taken[:, DELTA] <= caps[DELTA], np.maximum(room[:, EPSILON], 0), 0)
-    best = by_pair
+    best = np.where(taken[:, DELTA] <= caps[DELTA], np.maximum(room[:, EPSILON], 0), 0)  # by the pair
     for k, order in enumerate(terms.orders, FIRST_ORDER):
         best = np.maximum(best, _pure_within(order, room[:, k], halvings))
     return np.where(taken[:, DELTA0] <= caps[DELTA0], best, 0.0)
@@ -87,9 +65,8 @@ def _pure_within(order: int, room: Reals, halvings: int) -> Reals:
 
 def _divergence(order: int, epsilon: Reals) -> Reals:
     """Return the Rényi divergence of randomized response, which is the worst of all pure ε mechanisms."""
-    return epsilon + (np.log1p(np.exp(-(2 * order - 1) * epsilon)) - np.log1p(np.exp(-epsilon))) / (
-        order - 1
-    )
+    less = np.log1p(np.exp(-(2 * order - 1) * epsilon)) - np.log1p(np.exp(-epsilon))
+    return epsilon + less / (order - 1)
 
 
 def remaining_exactly(terms: Terms, sums: Iterable[Costs]) -> dict[Costs, Fraction]:
@@ -117,11 +94,6 @@ def _confirmed(terms: Terms, taken: Costs, guess: int) -> Fraction:
         else:
             return Fraction(units, EPSILON_UNIT)
     return terms.largest_pure(taken)
-
-
-def remaining_delta(terms: Terms, taken: Costs) -> Fraction:
-    """Return the largest failure probability that a next request may have, if its ε fits."""
-    return Fraction(max(terms.caps[DELTA0] - taken[DELTA0], 0), DELTA_UNIT)
 
 
 NOTHING = Fraction(0)
@@ -153,7 +125,12 @@ class FamilyOverview:
     accounts: tuple[tuple[int, Fraction, Fraction], ...]  # number, ε, δ; the first, then each raise
     blocks: tuple[BlockRemainder, ...]
     reservations: tuple[int, ...]  # those that are open
-    in_periods: tuple[tuple[int, Fraction, Fraction], ...]  # count, ε, δ: for a person in that many periods
+
+    @property
+    def in_periods(self) -> tuple[tuple[int, Fraction, Fraction], ...]:
+        """The (count, ε, δ) of a person in several periods, if units are sliced by periods."""
+        periods = sum(block.label != EVERYONE for block in self.blocks)
+        return worst_cases(self.total, periods) if self.slices == Slices.PERIODS.value else ()
 
     @property
     def total(self) -> Pair:
@@ -164,20 +141,6 @@ class FamilyOverview:
     def set_aside(self) -> DeltaShares:
         """The shares into which δ is divided."""
         return DeltaShares.of(self.total[1])
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaShares:
-    """The fixed shares into which δ is divided for life. Setting a share aside spends nothing of it."""
-
-    failures: Fraction  # for answers that may fail to keep their ε: those with keys that are not declared
-    whole_runs: Fraction  # for runs that are priced as one (ε, δ)
-    filters: Fraction  # for the Rényi filters, by which many answers cost less than the sum of their prices
-
-    @classmethod
-    def of(cls, delta: Fraction) -> DeltaShares:
-        """Return the shares of an account's δ."""
-        return cls(delta * SHARE_DELTA0, delta * SHARE_PAIR, delta * sum(SHARE_ORDERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,44 +172,34 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
         for found in accounts_where(tx):
             families.setdefault(found.root, []).append(found)
         labels = {root: accounts[0].label for root, accounts in families.items()}
-        return LedgerOverview(
-            ledger=ledger.id,
-            families=tuple(
-                [_family(tx, accounts) for root, accounts in families.items() if wanted in (None, root)]
-            ),
-            not_shown=tuple([label for root, label in labels.items() if wanted not in (None, root)]),
-            data_sets=_data_sets(tx, labels, wanted),
-            declared=signed_exceptions(tx),
-        )
+        shown = [_family(tx, accounts) for root, accounts in families.items() if wanted in (None, root)]
+        others = [label for root, label in labels.items() if wanted not in (None, root)]
+        data_sets, declared = _data_sets(tx, labels, wanted), signed_exceptions(tx)
+        return LedgerOverview(ledger.id, tuple(shown), tuple(others), data_sets, declared)
 
     return ledger.store.read(work)
 
 
 def _data_sets(tx: Transaction, labels: dict[int, str], wanted: int | None) -> tuple[DataSetOverview, ...]:
-    rows = [
-        (label, version, json.loads(accounts))
-        for label, version, accounts in tx.rows(
-            "SELECT label, version, accounts FROM datasets ORDER BY data"
-        )
-    ]
+    rows = tx.rows("SELECT label, version, accounts FROM datasets ORDER BY data")
+    known = [(label, version, json.loads(roots)) for label, version, roots in rows]
     return tuple(
         DataSetOverview(label, version, tuple([labels[root] for root in roots]))
-        for label, version, roots in rows
+        for label, version, roots in known
         if wanted is None or wanted in roots
     )
 
 
 def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
     first = accounts[0]
-    rows = tx.rows(f"SELECT {BLOCK_COLUMNS} FROM {CURRENT_BLOCKS} ORDER BY block", first.number)  # noqa: S608
     owners = {account.number: account for account in accounts}
     numbers = sql_list([account.number for account in accounts])
     held = tx.rows(
         "SELECT DISTINCT reservation FROM reservations "  # noqa: S608 (whole numbers of ours)
         f"WHERE ended = 0 AND account IN ({numbers}) ORDER BY reservation"
     )
-    blocks = [block_of(row, owners[row[1]]) for row in rows]
-    family = FamilyOverview(
+    blocks = [block for _, block in look_at(tx.rows, owners.__getitem__, first)]
+    return FamilyOverview(
         label=first.label,
         unit=first.unit.value,
         relation=first.relation.value,
@@ -255,40 +208,24 @@ def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
         accounts=tuple([(one.number, one.terms.epsilon, one.terms.delta) for one in accounts]),
         blocks=_left(accounts, blocks),
         reservations=tuple([int(row[0]) for row in held]),
-        in_periods=(),
     )
-    if first.slices is not Slices.PERIODS:
-        return family
-    periods = sum(block.label != EVERYONE for block in blocks)
-    return replace(family, in_periods=worst_cases(family.total, periods))
 
 
 def _left(accounts: list[Account], blocks: list[Block]) -> tuple[BlockRemainder, ...]:
     """Return the remainders, in the order of `blocks`."""
     found: dict[int, BlockRemainder] = {}
     for account in accounts:
-        terms, mine = account.terms, [block for block in blocks if block.account == account.number]
-        lefts = remaining_exactly(terms, _sums(account, mine))
+        terms, number = account.terms, account.number
+        mine = [block for block in blocks if block.account == number]
+        sums = [one for block in mine for one in (block.spent, block.taken(terms))]
+        lefts = remaining_exactly(terms, [terms.nothing_spent, *sums])
+        at_first = lefts[terms.nothing_spent], terms.largest_delta(terms.nothing_spent)
         for block in mine:
-            taken = block.taken(terms)
-            found[block.number] = BlockRemainder(
-                label=block.label,
-                account=account.number,
-                is_open=block.is_open,
-                epsilon=lefts[taken] if block.is_open else NOTHING,
-                delta=remaining_delta(terms, taken) if block.is_open else NOTHING,
-                epsilon_after_lapse=lefts[block.spent] if block.is_open else NOTHING,
-                epsilon_at_first=lefts[terms.nothing_spent],
-                delta_at_first=remaining_delta(terms, terms.nothing_spent),
-            )
+            taken, left = block.taken(terms), (NOTHING, NOTHING, NOTHING)
+            if block.is_open:
+                left = lefts[taken], terms.largest_delta(taken), lefts[block.spent]
+            found[block.number] = BlockRemainder(block.label, number, block.is_open, *left, *at_first)
     return tuple([found[block.number] for block in blocks])
-
-
-def _sums(account: Account, blocks: Iterable[Block]) -> Iterable[Costs]:
-    yield account.terms.nothing_spent
-    for block in blocks:
-        yield block.spent
-        yield block.taken(account.terms)
 
 
 Watch = Callable[[int], None]
@@ -327,14 +264,14 @@ class BudgetHistory:
     def of(cls, ledger: Ledger, label: str, *, watch: Watch = lambda _: None) -> BudgetHistory:
         """Return the history until now. A long history is sampled as often as a plot can show."""
         root = ledger.account(label)
-        return ledger.store.read(lambda tx: _Reader(ledger, tx, root, watch).read())
+        return ledger.store.read(lambda tx: _Reader(tx, root, watch).read())
 
 
 class _Reader:
     """A reader that feeds the accountant, and looks at the blocks of one family from time to time."""
 
-    def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
-        self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
+    def __init__(self, tx: Transaction, root: Account, watch: Watch) -> None:
+        self._tx, self._root, self._watch = tx, root, watch
         self._accounts = {one.number: one for one in accounts_where(tx, "root = ?", root.number)}
         self._replay = Replay()
         self._terms: dict[int, Terms] = {}
@@ -351,7 +288,7 @@ class _Reader:
         waiting: list[RawEntry] = []
         now = looked = datetime.min.replace(tzinfo=UTC)
         step = self._step()
-        for count, (seq, body, digest) in enumerate(self._ledger.store.history(self._tx)):
+        for count, (seq, body, digest) in enumerate(self._tx.history()):
             text = bytes(body)
             is_event = _EVENT.match(text) is not None
             time = max(now, _time_of(text))  # clocks may be set back; history is not
@@ -447,25 +384,15 @@ class _Reader:
         places = self._replay.balances.find(np.array([number for number, _ in found], np.int64))
         for column, (_, label) in zip(self._columns[places], found, strict=True):
             names[column] = block_name(label, slices)
-        return BudgetHistory(
-            label=self._root.label,
-            times=tuple([time for time, _ in self._rows]),
-            blocks=tuple(names),
-            left=table,
-            grants=tuple(self._grants),
-            recovered=tuple(self._recovered),
-        )
+        times, grants = tuple([time for time, _ in self._rows]), tuple(self._grants)
+        return BudgetHistory(self._root.label, times, tuple(names), table, grants, tuple(self._recovered))
 
 
 def grant_of(terms: Terms, time: datetime) -> BudgetGrant:
     """Return the grant of an account that was opened or raised with these terms."""
     nothing = np.array([terms.nothing_spent], np.int64)
-    return BudgetGrant(
-        time,
-        terms.epsilon,
-        terms.delta,
-        float(estimate_remaining(terms, nothing, halvings=HISTORY_HALVINGS)[0]),
-    )
+    [at_first] = estimate_remaining(terms, nothing, halvings=HISTORY_HALVINGS)
+    return BudgetGrant(time, terms.epsilon, terms.delta, float(at_first))
 
 
 def _time_of(body: bytes) -> datetime:
@@ -524,12 +451,8 @@ def _family_json(family: FamilyOverview) -> dict[str, Any]:
             "renyi_filters": float_up(family.set_aside.filters),
         },
         "is_raised": len(family.accounts) > 1,
-        "parts": [
-            {"number": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.accounts
-        ],
-        "worst_cases": [
-            {"periods": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.in_periods
-        ],
+        "parts": _pairs("number", family.accounts),
+        "worst_cases": _pairs("periods", family.in_periods),
         "open_reservations": list(family.reservations),
         "blocks": [
             {
@@ -545,6 +468,10 @@ def _family_json(family: FamilyOverview) -> dict[str, Any]:
             for block in family.blocks
         ],
     }
+
+
+def _pairs(name: str, several: Iterable[tuple[int, Fraction, Fraction]]) -> list[dict[str, float]]:
+    return [{name: number, "epsilon": float_up(e), "delta": float_up(d)} for number, e, d in several]
 
 
 def float_up(value: Fraction) -> float:

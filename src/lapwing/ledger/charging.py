@@ -52,8 +52,7 @@ class AlreadyAnswered(Exception):
 
     def __init__(self, answer: bytes, receipt: Receipt) -> None:
         super().__init__()
-        self.answer = answer
-        self.receipt = receipt
+        self.answer, self.receipt = answer, receipt
 
 
 def charge(
@@ -75,14 +74,7 @@ class ChargeRequest:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        spending: Spending,
-        *,
-        principal: str,
-        key: str,
-        kind: str,
-        shared: bool = False,
+        self, ledger: Ledger, spending: Spending, *, principal: str, key: str, kind: str, shared: bool
     ) -> None:
         if not ledger.is_here:
             ledger.require_here()
@@ -130,27 +122,20 @@ class ChargeRequest:
             tx.run("INSERT INTO requests (charge, key, asked) VALUES (?, ?, ?)", seq, self.named, asked)
         return seq, body
 
-    def settle(
-        self,
-        post: Callable[[Debits], Posted] | None = None,
-        post_within: Callable[[Transaction, Debits], Posted] | None = None,
-    ) -> Receipt:
+    def settle(self, post: Callable[[Transaction, Debits], Posted] | None = None) -> Receipt:
         """Post the request until it is decided. Meanwhile its key counts as running in this process.
 
-        `post_within` posts debits that were looked up in its transaction, `post` debits of named blocks.
-        Without them the request is a charge.
+        `post` posts debits that were looked up in its transaction. Without it the request is a charge.
         """
         ledger, key = self.ledger, self.key
+        if post is None and (self.spending.everyone or self.spending.keeps_request):
+            post = self._charge_within
         ledger.running.begin(key)
         try:
             for _ in range(TRIES):
                 try:
-                    if self.spending.everyone:
-                        seq, body = self._settle_within(post_within or self._charge_within)
-                    elif post:
-                        seq, body = post(self._debits(None))
-                    elif self.spending.keeps_request:
-                        seq, body = self._settle_within(self._charge_within)
+                    if post is not None:
+                        seq, body = self._settle_within(post)
                     else:
                         debits = self._debits(None)
                         body = self.body(debits)
@@ -168,8 +153,8 @@ class ChargeRequest:
                 raise self._outcome() from None
             raise
 
-    def _settle_within(self, post_within: Callable[[Transaction, Debits], Posted]) -> Posted:
-        return self.ledger.store.write(lambda tx: post_within(tx, self._debits(tx)))
+    def _settle_within(self, post: Callable[[Transaction, Debits], Posted]) -> Posted:
+        return self.ledger.store.write(lambda tx: post(tx, self._debits(tx)))
 
     def _debits(self, tx: Transaction | None) -> Debits:
         ledger = self.ledger
@@ -210,9 +195,8 @@ def _costs_text(costs: Costs) -> str:
 def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
     """Store the answer of a charge durably, before it is returned. A charge has one answer for ever."""
     digest = sha256(answer).hexdigest()
-    body = encode(
-        {"kind": "answer", "at": now(), "charge": receipt.position, "digest": digest, "size": len(answer)}
-    )
+    said = {"charge": receipt.position, "digest": digest, "size": len(answer)}
+    body = encode({"kind": "answer", "at": now(), **said})
     ledger.require_here()
     ledger.store.write(lambda tx: _store(tx, receipt.position, answer, body), alone=False)
     ledger.running.end(_key(receipt))
@@ -258,9 +242,41 @@ def _key(receipt: Receipt) -> bytes:
 _HOLD = ", ".join(f"held_{k} = held_{k} + ?" for k in COSTS)
 _FITS = holds(lambda k: f"left_{k} - held_{k} >= ?")
 _FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might not fit 64 bits
+_RESERVED = (
+    f"SELECT account, ranges, ended, steps, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
+    "WHERE reservation = ? ORDER BY account"
+)
 
 
 @dataclass(frozen=True, slots=True)
+class _Part:
+    """The costs that a reservation holds in one account."""
+
+    account: Account
+    ranges: Ranges
+    total: Costs
+    used: Costs
+
+    def move(self, costs: Costs) -> Costs | None:
+        """Return the reserved costs that a step uses, or None if the reservation has not enough left.
+
+        If the reservation itself exceeded a filter, it did not rely on that filter, so a step may exceed it
+        too.
+        """
+        taken = []
+        caps = self.account.terms.caps
+        for cost, total, used, cap in zip(costs, self.total, self.used, caps, strict=True):
+            if total <= cap and used + cost > total:
+                return None
+            taken.append(min(cost, total - used))
+        return tuple(taken)
+
+    @property
+    def left(self) -> Costs:
+        return tuple([total - used for total, used in zip(self.total, self.used, strict=True)])
+
+
+@dataclass(eq=False)
 class Reservation:
     """Budget that is reserved for one task.
 
@@ -273,44 +289,102 @@ class Reservation:
 
     @property
     def number(self) -> int:
-        """The position of the reservation in the ledger."""
+        """The position of the reservation in the ledger, by which it is found again."""
         return self.receipt.position
 
+    def step(self, loss: Loss | None = None) -> None:
+        """Charge one step before it begins. A fixed run is spent whole by its one step, without a loss."""
+        if (loss is None) != self.is_fixed:
+            raise BadParameter(
+                "loss", "a fixed run has one step without a loss of its own; others need one"
+            )
+        if loss is not None and not isinstance(loss, Loss):
+            raise BadParameter("loss", "must be a loss")
+        adds_or_removes = loss is not None and only_add_remove(loss)
+        self.ledger.require_here()
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The costs that a reservation holds in one account."""
+        def work(tx: Transaction) -> None:
+            charged: list[list[object]] = []
+            for part in _parts(tx, self):
+                if adds_or_removes and part.account.relation is not Relation.ADD_REMOVE:
+                    raise BadParameter("loss", "holds only if neighbours add or remove a unit")
+                costs = part.total if loss is None else part.account.costs(loss)
+                if loss is None and any(part.used):
+                    raise BadParameter(
+                        "loss", "the fixed run was spent by its first step: nothing more to charge"
+                    )
+                moved = part.move(costs)
+                if moved is None:
+                    raise OverBudget(
+                        "this step", "less of the reservation", "Settle it, and reserve again."
+                    )
+                _move(tx, self.number, part, spent=costs, moved=moved)
+                charged.append([part.account.number, costs])
+            tx.run("UPDATE reservations SET steps = steps + 1 WHERE reservation = ?", self.number)
+            body = {"kind": "step", "at": now(), "reservation": self.number, "costs": charged}
+            tx.append(encode(body | {"loss": None if loss is None else describe(loss)}))
 
-    account: int
-    ranges: Ranges
-    total: Costs
-    used: Costs
-    caps: Costs
+        self.ledger.store.write(work)
 
-    def move(self, costs: Costs) -> Costs | None:
-        """Return the reserved costs that a step uses, or None if the reservation has not enough left.
-
-        If the reservation itself exceeded a filter, it did not rely on that filter, so a step may exceed it
-        too.
-        """
-        taken = []
-        for cost, total, used, cap in zip(costs, self.total, self.used, self.caps, strict=True):
-            if total <= cap and used + cost > total:
-                return None
-            taken.append(min(cost, total - used))
-        return tuple(taken)
+    def _rows(self) -> list[Row]:
+        return self.ledger.store.rows(_RESERVED, self.number)
 
     @property
-    def left(self) -> Costs:
-        return tuple([total - used for total, used in zip(self.total, self.used, strict=True)])
+    def charged(self) -> int:
+        """The number of steps that were charged, by this process and by earlier ones."""
+        return int(self._rows()[0][3])
+
+    def are_charged(self, losses: Sequence[Loss]) -> bool:
+        """Return whether exactly these losses were charged: their number, and their sum in each account."""
+        width = len(COSTS)
+        for number, _, _, steps, *sums in self._rows():
+            account = self.ledger.numbered(number)
+            costs = [sum(column) for column in zip(*map(account.costs, losses), strict=True)] or [0] * width
+            most = zip(costs, sums[:width], strict=True)
+            if steps != len(losses) or [min(cost, total) for cost, total in most] != list(sums[width:]):
+                return False
+        return True
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the work was settled."""
+        return any(ended for _, _, ended, *_ in self._rows())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the work was finished, with or without an answer."""
+        recorded, ledger = "SELECT 1 FROM answers WHERE charge = ?", self.ledger
+        failed = self.number in ledger.running.unrecorded_failures()
+        return failed or bool(ledger.store.rows(recorded, self.number))
+
+    def leave(self) -> None:
+        """Stop here for now, after an interruption. The same key continues the work."""
+        self.ledger.running.end(_key(self.receipt))
+
+    def settle(self, *, stopping_was_decided_from_released_values: bool) -> None:
+        """End the work. The rest lapses only if no private value decided to stop here; else it is spent."""
+        lapses = stopping_was_decided_from_released_values
+        if not isinstance(lapses, bool):
+            raise BadParameter("stopping_was_decided_from_released_values", "must be True or False")
+        self.ledger.require_here()
+
+        def work(tx: Transaction) -> None:
+            for part in _parts(tx, self):
+                nothing = (0,) * len(COSTS)
+                _move(tx, self.number, part, spent=nothing if lapses else part.left, moved=part.left)
+            tx.run("UPDATE reservations SET ended = 1 WHERE reservation = ?", self.number)
+            body = {"kind": "settle", "at": now(), "reservation": self.number, "spent": not lapses}
+            tx.append(encode(body))
+
+        self.ledger.store.write(work)
 
 
 def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> Reservation:
     """Reserve a loss on all targets. Nothing is spent yet. It raises as `charge` does."""
-    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="reserve")
+    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="reserve", shared=False)
     fixed = any(isinstance(part, FixedRun) for part in losses_within(spending.loss))
 
-    def post_within(tx: Transaction, debits: tuple[Debit, ...]) -> tuple[int, bytes]:
+    def post(tx: Transaction, debits: Debits) -> Posted:
         if tx.rows("SELECT 1 FROM entries WHERE key = ?", request.key):
             raise KeyTaken
         tx.lock(
@@ -331,30 +405,29 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
         return number, body
 
     try:
-        receipt = request.settle(
-            lambda debits: ledger.store.write(lambda tx: post_within(tx, debits)), post_within
-        )
+        receipt = request.settle(post)
     except WorkEnded:  # the process that made it is gone, or left it, and it is still held
         [(number,)] = ledger.store.rows("SELECT seq FROM entries WHERE key = ?", request.key)
         found = find_reservation(ledger, number, principal=principal)
-        if is_finished(found):  # its work failed: it is never begun again
+        if found.is_finished:  # its work failed: it is never begun again
             raise
         return found
     return Reservation(ledger, receipt, fixed)
 
 
+def _changes_all(tx: Transaction, sql: str, ranges: Ranges, before: Costs, after: Costs = ()) -> bool:
+    """Change the blocks of all ranges, with parameters around each. Return whether all were changed."""
+    changed = sum(tx.run(sql, *before, first, last, *after) for first, last in ranges)
+    return changed == sum(last - first + 1 for first, last in ranges)
+
+
 def _hold(tx: Transaction, debit: Debit) -> None:
-    wanted = sum(last - first + 1 for first, last in debit.ranges)
     # `holds` names the sums in the order δ₀, ε, δ and orders, each once: that is the order of costs.
-    held = sum(
-        tx.run(
-            f"UPDATE budgets SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
-            f"AND NOT ({_FULL}) AND {_FITS}",
-            *debit.costs, first, last, debit.account, *debit.costs,
-        )
-        for first, last in debit.ranges
-    )  # fmt: skip
-    if held == wanted:
+    sql = (
+        f"UPDATE budgets SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
+        f"AND NOT ({_FULL}) AND {_FITS}"
+    )
+    if _changes_all(tx, sql, debit.ranges, debit.costs, (debit.account, *debit.costs)):
         return
     for first, last in debit.ranges:
         if tx.rows(f"SELECT 1 FROM budgets WHERE block BETWEEN ? AND ? AND ({_FULL})", first, last):  # noqa: S608
@@ -373,130 +446,14 @@ def find_reservation(ledger: Ledger, number: int, *, principal: str) -> Reservat
     return Reservation(ledger, Receipt(ledger.id, number, principal, bytes(rows[0][0])), bool(rows[0][1]))
 
 
-def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
-    """Charge one step before it begins.
-
-    Return its position. A fixed run is spent whole by its first step.
-    """
-    if (loss is None) != reservation.is_fixed:
-        raise BadParameter("loss", "a fixed run has one step without a loss of its own; others need one")
-    if loss is not None and not isinstance(loss, Loss):
-        raise BadParameter("loss", "must be a loss")
-    adds_or_removes = loss is not None and only_add_remove(loss)
-    ledger = reservation.ledger
-    ledger.require_here()
-
-    def work(tx: Transaction) -> int:
-        charged: list[list[object]] = []
-        for part in _parts(tx, reservation):
-            account = ledger.numbered(part.account)
-            if adds_or_removes and account.relation is not Relation.ADD_REMOVE:
-                raise BadParameter("loss", "holds only if neighbours add or remove a unit")
-            costs = part.total if loss is None else account.costs(loss)
-            if loss is None and any(part.used):
-                raise BadParameter(
-                    "loss", "the fixed run was spent by its first step: nothing more to charge"
-                )
-            moved = part.move(costs)
-            if moved is None:
-                raise OverBudget("this step", "less of the reservation", "Settle it, and reserve again.")
-            _move(tx, reservation.number, part, spent=costs, moved=moved)
-            charged.append([part.account, costs])
-        tx.run("UPDATE reservations SET steps = steps + 1 WHERE reservation = ?", reservation.number)
-        body = {
-            "kind": "step",
-            "at": now(),
-            "reservation": reservation.number,
-            "costs": charged,
-            "loss": None if loss is None else describe(loss),
-        }
-        return tx.append(encode(body))
-
-    return ledger.store.write(work)
-
-
-def charged_steps(reservation: Reservation) -> int:
-    """Return how many steps were charged."""
-    sql = "SELECT steps FROM reservations WHERE reservation = ? LIMIT 1"
-    return int(reservation.ledger.store.rows(sql, reservation.number)[0][0])
-
-
-def are_charged(reservation: Reservation, losses: Sequence[Loss]) -> bool:
-    """Return whether the charged steps are as many as these losses and cost the same in each account."""
-    ledger, width = reservation.ledger, len(COSTS)
-    rows = ledger.store.rows(
-        f"SELECT account, steps, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
-        "WHERE reservation = ?",
-        reservation.number,
-    )
-    for number, steps, *sums in rows:
-        account = ledger.numbered(number)
-        costs = [sum(column) for column in zip(*map(account.costs, losses), strict=True)] or [0] * width
-        most = zip(costs, sums[:width], strict=True)
-        if steps != len(losses) or [min(cost, total) for cost, total in most] != list(sums[width:]):
-            return False
-    return True
-
-
-def is_settled(reservation: Reservation) -> bool:
-    """Return whether the reservation was settled."""
-    sql = "SELECT 1 FROM reservations WHERE reservation = ? AND ended = 1 LIMIT 1"
-    return bool(reservation.ledger.store.rows(sql, reservation.number))
-
-
-def leave(reservation: Reservation) -> None:
-    """Note that this process does not work on it now. The same key continues it."""
-    reservation.ledger.running.end(_key(reservation.receipt))
-
-
-def is_finished(reservation: Reservation) -> bool:
-    """Return whether the work was finished, with or without an answer."""
-    sql, ledger = "SELECT 1 FROM answers WHERE charge = ?", reservation.ledger
-    return reservation.number in ledger.running.unrecorded_failures() or bool(
-        ledger.store.rows(sql, reservation.number)
-    )
-
-
-def settle_reservation(
-    reservation: Reservation, *, stopping_was_decided_from_released_values: bool
-) -> None:
-    """End a reservation. The rest lapses; if private values decided to stop, the rest is spent."""
-    lapses = stopping_was_decided_from_released_values
-    if not isinstance(lapses, bool):
-        raise BadParameter("stopping_was_decided_from_released_values", "must be True or False")
-    ledger = reservation.ledger
-    ledger.require_here()
-
-    def work(tx: Transaction) -> None:
-        for part in _parts(tx, reservation):
-            nothing = (0,) * len(COSTS)
-            _move(tx, reservation.number, part, spent=nothing if lapses else part.left, moved=part.left)
-        tx.run("UPDATE reservations SET ended = 1 WHERE reservation = ?", reservation.number)
-        tx.append(
-            encode({"kind": "settle", "at": now(), "reservation": reservation.number, "spent": not lapses})
-        )
-
-    ledger.store.write(work)
-
-
 def _parts(tx: Transaction, reservation: Reservation) -> Sequence[_Part]:
-    rows: list[Row] = tx.rows(
-        f"SELECT account, ranges, ended, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
-        "WHERE reservation = ? ORDER BY account",
-        reservation.number,
-    )
+    rows = tx.rows(_RESERVED, reservation.number)
     if not rows or any(ended for _, _, ended, *_ in rows):
         raise BadParameter("reservation", "has ended")
-    width = len(COSTS)
+    width, numbered = len(COSTS), reservation.ledger.numbered
     found = [
-        _Part(
-            account,
-            json.loads(ranges),
-            tuple(sums[:width]),
-            tuple(sums[width:]),
-            reservation.ledger.numbered(account).terms.caps,
-        )
-        for account, ranges, _, *sums in rows
+        _Part(numbered(account), json.loads(ranges), tuple(sums[:width]), tuple(sums[width:]))
+        for account, ranges, _, _, *sums in rows
     ]
     tx.lock(sorted(b for part in found for first, last in part.ranges for b in range(first, last + 1)))
     return found
@@ -507,18 +464,12 @@ def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Cos
     used = ", ".join(f"used_{k} = used_{k} + ?" for k in COSTS)
     tx.run(
         f"UPDATE reservations SET {used} WHERE reservation = ? AND account = ?",  # noqa: S608
-        *moved, number, part.account,
+        *moved, number, part.account.number,
     )  # fmt: skip
     sums = ", ".join(f"held_{k} = held_{k} - ?, left_{k} = {left_after('?', k)}" for k in COSTS)
-    parameters = [value for k in COSTS for value in (moved[k], spent[k], spent[k])]
-    changed = sum(
-        tx.run(
-            f"UPDATE budgets SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}",  # noqa: S608
-            *parameters, first, last,
-        )
-        for first, last in part.ranges
-    )  # fmt: skip
-    if changed != sum(last - first + 1 for first, last in part.ranges):
+    costs = tuple([value for k in COSTS for value in (moved[k], spent[k], spent[k])])
+    sql = f"UPDATE budgets SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}"  # noqa: S608
+    if not _changes_all(tx, sql, part.ranges, costs):
         raise BadParameter(
             "reservation", "its budget was lost when the ledger was recovered: nothing is reserved"
         )

@@ -10,7 +10,6 @@ Test     tests/faults/test_ledger_tampering.py
 
 from __future__ import annotations
 
-import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,20 +22,10 @@ from lapwing.ledger.accountant.balance import Findings
 from lapwing.ledger.accountant.replay import FAILED, Replay, state_bytes
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.entry import KEPT, commitment, request_of
-from lapwing.ledger.schema import columns
+from lapwing.ledger.entry import KEPT, commitment, is_outcome, request_of
+from lapwing.ledger.schema import DATA_COLUMNS, columns
 from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, Seal, digest_of_seal
-from lapwing.ledger.store import (
-    Catalogue,
-    Row,
-    SignedState,
-    Store,
-    Transaction,
-    last_seal,
-    read_state,
-    seals_where,
-    tree_up_to,
-)
+from lapwing.ledger.store import Catalogue, Row, SignedState, Store, Transaction, differing, seals_where
 from lapwing.ledger.unit_ids import untagged
 
 AT_ONCE = 1 << 14
@@ -50,18 +39,12 @@ class CheckReport:
 
     findings: tuple[str, ...]
     replay: Replay
-    sealed: int  # entries under the last seal
     anchors: tuple[str, ...]
     whole: SignedState | None  # the state after a replay from the first entry; else None
 
 
 def check(
-    store: Store,
-    public: bytes,
-    anchors: Sequence[Anchor],
-    *,
-    thorough: bool,
-    people: bytes | None = None,
+    store: Store, public: bytes, anchors: Sequence[Anchor], *, thorough: bool, people: bytes | None = None
 ) -> CheckReport:
     """Check a ledger from its newest signed state on; all of it without such a state, or if `thorough`.
 
@@ -74,23 +57,23 @@ def check(
     made = store.catalogue_as_made()
     if made is None and thorough:
         findings.add("its tables cannot be compared with what they should be: grant CREATE on the database")
-    state, sealed, after = SignedState(), 0, 0
+    state, after = SignedState(), 0
     not_signed: list[str] = []
 
     def work(tx: Transaction) -> None:
-        nonlocal state, sealed, after
+        nonlocal state, after
         if made is not None:
             _compare_catalogue(made, store.catalogue(tx), findings)
         signed = _signed_state(tx, public, not_signed)
         if signed is not None and not thorough:
             state, after = signed, signed.replay.last
-        sealed = _history(tx, store, state, findings, thorough=thorough)
-        for where, lines in known:
-            _compare_anchor(tx, where, lines, state.replay, findings)
+        _history(tx, state, findings, thorough=thorough)
+        for anchor in known:
+            _compare_anchor(tx, anchor, state.replay, findings)
         _compare_tables(tx, state.replay, findings, after)
         if thorough:
             _compare_answers(tx, findings)
-            _compare_state(tx, store, signed, state.replay, findings)
+            _compare_state(tx, signed, state.replay, findings)
         if people is not None:
             _compare_people(tx, state.replay, people, findings)
 
@@ -98,12 +81,11 @@ def check(
         store.read(work)
     except (ValueError, TypeError, OverflowError) as error:  # an editor's values fit no form
         findings.add(f"some values do not have the form that Lapwing writes ({type(error).__name__})")
-        sealed = 0
     replay = state.replay
     for text in not_signed if replay.key == public else ["the ledger belongs to other keys"]:
         findings.add(text)
     found = (*findings.all(), *replay.finish())
-    return CheckReport(found, replay, sealed, tuple(where for where, _ in known), None if after else state)
+    return CheckReport(found, replay, tuple(where for where, _ in known), None if after else state)
 
 
 def _read(anchors: Sequence[Anchor], findings: Findings) -> list[AnchorContent]:
@@ -120,21 +102,19 @@ def _read(anchors: Sequence[Anchor], findings: Findings) -> list[AnchorContent]:
 
 def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> SignedState | None:
     try:
-        return read_state(tx, public)
+        return SignedState.read(tx, public)
     except Tampered as tampered:
         not_signed.extend(tampered.found)
         return None
 
 
-def _history(
-    tx: Transaction, store: Store, state: SignedState, findings: Findings, *, thorough: bool
-) -> int:
-    """Replay all entries after the state, compare the seals, and return the number of sealed entries."""
+def _history(tx: Transaction, state: SignedState, findings: Findings, *, thorough: bool) -> None:
+    """Replay all entries after the state, and compare the seals."""
     replay, tree, last = state.replay, state.tree, state.seal
     number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
     seals = iter(seals_where(tx, "number > ? ORDER BY number", number if last else BELOW_ALL))
     seal = next(seals, None)
-    entries = store.history(tx, replay.last)
+    entries = tx.history(replay.last)
     while some := list(islice(entries, AT_ONCE)):
         replay.feed(some)
         start = 0
@@ -153,7 +133,6 @@ def _history(
         findings.add("nothing of it is sealed")
     if last is not None and not last.is_signed_by(replay.key, bytes.fromhex(replay.ledger)):
         findings.add("the last seal is not signed by this ledger")
-    return last.size if last else 0
 
 
 def _compare_seal(
@@ -167,36 +146,9 @@ def _compare_seal(
         findings.add(f"seal {seal.number} is not what its digest says")
 
 
-def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) -> list[Mark | Head]:
-    """Return the lines of an anchor that contradict the ledger, except entries that were declared lost."""
-    found: list[Mark | Head] = []
-    for line in lines:
-        if isinstance(line, Head):
-            same = _agrees_with_ledger(tx, line)
-        else:
-            rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
-            same = bool(rows) and bytes(rows[0][0]) == line.digest
-        if not same and line.last > lost_up_to:
-            found.append(line)
-    return found
-
-
-def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
-    """Return whether the ledger has the seal of this head; or, without such a seal, the same entries.
-
-    A copy that was made before the last seal was written has lost nothing.
-    """
-    found = seals_where(tx, "number = ?", head.number)
-    if found:
-        return found[0].head == head
-    tree = tree_up_to(tx, last_seal(tx, head.last), head.last)
-    return (tree.size, tree.root) == (head.size, head.root)
-
-
-def _compare_anchor(
-    tx: Transaction, where: str, lines: Iterable[Mark | Head], replay: Replay, findings: Findings
-) -> None:
+def _compare_anchor(tx: Transaction, anchor: AnchorContent, replay: Replay, findings: Findings) -> None:
     """Compare an anchor: it may know less than the ledger, but nothing else and nothing more."""
+    where, lines = anchor
     for line in differing(tx, lines, replay.lost_up_to):
         if line.last > replay.last:
             findings.add(
@@ -221,12 +173,10 @@ def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) ->
             findings.add(f"the {part}{of} is not as it was made")
 
 
-def _compare_state(
-    tx: Transaction, store: Store, signed: SignedState | None, replay: Replay, findings: Findings
-) -> None:
+def _compare_state(tx: Transaction, signed: SignedState | None, replay: Replay, findings: Findings) -> None:
     """Compare the state that continues from the signed one with the state from the whole history."""
     if signed is not None:
-        signed.replay.feed(store.history(tx, signed.replay.last))
+        signed.replay.feed(tx.history(signed.replay.last))
         if state_bytes(signed.replay) != state_bytes(replay):
             findings.add("the signed state is not what the entries say")
 
@@ -292,10 +242,8 @@ def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: in
     number = _first_difference(replay.outcomes.keys(), ((seq, bytes(key)) for seq, key in keys))
     if number is not None:
         findings.add(f"the key of entry {number} is not the one that it says")
-    answers = tx.stream(
-        f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
-    )
-    found = ((charge, entry, bool(failed)) for charge, entry, failed in answers)
+    sql = f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
+    found = ((charge, entry, bool(failed)) for charge, entry, failed in tx.stream(sql))
     number = _first_difference(replay.outcomes.ended_charges(), found)
     if number is not None:
         findings.add(f"the outcome of charge {number} is not as the entries say")
@@ -340,10 +288,7 @@ def _compare(what: str, expected: Iterable[Row], rows: Iterable[Row], findings: 
 
 def _compare_data(tx: Transaction, replay: Replay, findings: Findings) -> None:
     known = dict(replay.registers.datasets)
-    for row in tx.rows(
-        "SELECT data, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version "
-        "FROM datasets"
-    ):
+    for row in tx.rows(f"SELECT {DATA_COLUMNS} FROM datasets"):  # noqa: S608
         number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version = row
         mine = known.pop(number, None)
         if mine is None or (mine.name, mine.origin, mine.rule, json.dumps(mine.accounts), mine.version) != (
@@ -393,10 +338,5 @@ def _compare_answers(tx: Transaction, findings: Findings) -> None:
     sql = "SELECT charge, bytes, body FROM answers LEFT JOIN entries ON seq = entry"
     for charge, answer, body in tx.stream(sql):
         record = json.loads(bytes(body)) if body is not None else {}
-        said = (record.get("kind"), record.get("charge"), record.get("digest"))
-        if answer is None:
-            expected: tuple[object, ...] = ("failed", charge, None)
-        else:
-            expected = ("answer", charge, hashlib.sha256(bytes(answer)).hexdigest())
-        if said != expected:
+        if not is_outcome(record, charge, answer):
             findings.add(f"the answer to charge {charge} is not the one that was stored")

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lapwing.config.values import checked_label, is_postgres
 from lapwing.errors import BadParameter
@@ -35,6 +36,7 @@ from lapwing.ledger.entry import CommittedName, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.remote_anchors import witness_directory
+from lapwing.ledger.schema import DATA_COLUMNS
 from lapwing.ledger.store import Transaction
 from lapwing.ledger.unit_ids import Ids, Sketch, tagged, untagged
 from lapwing.storage.private_file import touch_private_file
@@ -123,15 +125,12 @@ def register(
         if any(data.label == label for data in known):
             raise BadParameter("data set", "there is one of this name: append to it")
         number = 1 + max((data.number for data in known), default=0)
-        joined = {own.number} | {
-            root for data in known if data.origin.label == origin for root in data.accounts
-        }
-        joined |= _overlapping_accounts(tx, ledger, sketch, known, set(others))
+        joined = {root for data in known if data.origin.label == origin for root in data.accounts}
+        joined |= {own.number} | _overlapping_accounts(tx, ledger, sketch, known, set(others))
         name, origin_name = CommittedName.new(label), CommittedName.new(origin)
         data = DataSet(number, name, origin_name, rule, tuple(sorted(joined)), 1)
         tx.run(
-            "INSERT INTO datasets (data, name, label, salt, origin_name, origin, origin_salt, rule, "
-            "accounts, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO datasets ({DATA_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             number, name.id, label, name.salt, origin_name.id, origin, origin_name.salt, rule,
             json.dumps(data.accounts), 1,
         )  # fmt: skip
@@ -254,9 +253,7 @@ def _overlapping_accounts(
     return met
 
 
-def _body(
-    ledger: Ledger, data: DataSet, others: list[int], curator: CuratorKey | None
-) -> dict[str, object]:
+def _body(ledger: Ledger, data: DataSet, others: list[int], curator: CuratorKey | None) -> dict[str, Any]:
     signed = []
     for account in others:
         assert curator is not None
@@ -280,27 +277,18 @@ def difference_message(ledger_id: str, data_name: str, account: int) -> bytes:
 def _keep(tx: Transaction, ledger: Ledger, data: DataSet, sketch: Sketch) -> None:
     """Store the sketch of a data set's version."""
     content = tagged(sketch, ledger.keys.people, data.name.id, data.version)
-    tx.run(
-        "INSERT INTO sketches (data, version, bytes) VALUES (?, ?, ?)", data.number, data.version, content
-    )
+    sql = "INSERT INTO sketches (data, version, bytes) VALUES (?, ?, ?)"
+    tx.run(sql, data.number, data.version, content)
 
 
 def _all(tx: Transaction) -> list[DataSet]:
-    rows = tx.rows(
-        "SELECT data, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version "
-        "FROM datasets ORDER BY data"
-    )
-    return [
-        DataSet(
-            number,
-            CommittedName(label, bytes(salt), name),
-            CommittedName(origin, bytes(origin_salt), origin_name),
-            rule,
-            tuple(json.loads(accounts)),
-            version,
-        )
-        for number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version in rows
-    ]
+    rows = tx.rows(f"SELECT {DATA_COLUMNS} FROM datasets ORDER BY data")  # noqa: S608
+    found = []
+    for number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version in rows:
+        named = CommittedName(label, bytes(salt), name)
+        source = CommittedName(origin, bytes(origin_salt), origin_name)
+        found.append(DataSet(number, named, source, rule, tuple(json.loads(accounts)), version))
+    return found
 
 
 def _named(known: Iterable[DataSet], label: str) -> DataSet:
@@ -331,9 +319,8 @@ class SourceRegistry:
 
     def run(self, sql: str, *values: str) -> list[tuple[str, ...]]:
         """Run a statement and return all rows."""
-        with sqlite_errors(
-            f"the registry {self._path}", if_locked="Another process makes a ledger: try again"
-        ):
+        what, hint = f"the registry {self._path}", "Another process makes a ledger: try again"
+        with sqlite_errors(what, if_locked=hint):
             return self._connection.execute(sql, values).fetchall()
 
     def ledgers_of(self, sources: Iterable[str]) -> dict[str, str]:

@@ -28,7 +28,7 @@ RawEntry = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, t
 # The parameter of a charge whose request is stored. JSON escapes quotes, so no text can contain KEPT.
 KEPT_NAME, KEPT_VALUE = "request", "kept"
 KEPT = f'"{KEPT_NAME}":"{KEPT_VALUE}"'.encode()
-_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+text_of = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # JSON without spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,9 @@ def commitment(label: str, salt: bytes) -> str:
     return sha256(salt + label.encode()).hexdigest()[:ID_LETTERS]
 
 
-def text_of(value: object) -> str:
-    """Return a value as JSON without spaces."""
-    return _compact(value)
-
-
 def encode(record: dict[str, Any]) -> bytes:
     """Return the bytes of an entry's body. Digests are taken of exactly these bytes."""
-    return _compact(record).encode("ascii")
+    return text_of(record).encode("ascii")
 
 
 def encode_signed(record: dict[str, Any], sign: Callable[[bytes], bytes]) -> bytes:
@@ -87,6 +82,13 @@ def request_of(key: str, asked: bytes, record: dict[str, Any]) -> bytes:
     if request_digest(key, sha256(asked).hexdigest()) != record.get("request"):
         raise Tampered(["a request is not the one that was charged"])
     return asked.partition(b"\n")[2]
+
+
+def is_outcome(record: dict[str, Any], charge: int, answer: bytes | None) -> bool:
+    """Return whether the record says that the charge got this answer; without one, that it failed."""
+    expected = ("failed", None) if answer is None else ("answer", sha256(answer).hexdigest())
+    said = record.get("kind"), record.get("digest"), record.get("charge")
+    return said == (*expected, charge)
 
 
 def now() -> str:
@@ -169,3 +171,12 @@ class Receipt(NamedTuple):
             **{name: record[name] for name in kept},
         }
         return json.dumps(fields, ensure_ascii=False, indent=2)
+
+
+class CuratorCheck(NamedTuple):
+    """A record that the curator saw exact counts under a policy; or that another policy was used later."""
+
+    entry: int
+    account: int
+    policy: str  # a keyed digest of its declarations
+    is_change: bool

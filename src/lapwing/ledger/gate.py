@@ -6,6 +6,16 @@ Because  the price is fixed before data is read; the charge is on disk before `r
          is on disk before `release` returns. A request that crashed in between stays charged and is never
          run again under the same key.
 Test     tests/ledger/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
+
+`ChargedRead` is one charged read of private data: check, charge, read, check again, store. SQL questions,
+contributions to joint statistics and attempts of pipelines all read in this way.
+
+Claim    rows are read only after their charge is on disk. The result is stored before it is returned, and
+         is made of the version of the data that was charged. A key is charged once.
+Because  the gate charges, then reads, then stores, and refuses a key that was used for another request. The
+         request names the version, which is compared with the current one after the rows were read: new
+         rows may be about people who were not charged.
+Test     tests/ledger/test_gate_charged_read.py
 """
 
 from __future__ import annotations
@@ -14,6 +24,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from lapwing.core.losses import Loss
 from lapwing.core.noise import random_bytes
@@ -24,10 +35,8 @@ from lapwing.ledger.accounts import Slices
 from lapwing.ledger.data_sets import find_data_set, spends_by_block
 from lapwing.ledger.entry import Receipt
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.request_status import RequestStatus, status_of_request
+from lapwing.ledger.request_status import RequestState, RequestStatus, status_of_request
 from lapwing.ledger.spending import Spending, Target
-
-__all__ = ["ChargedRelease", "Gate", "Release", "ReleaseStep", "Spending", "Target", "Work", "targets"]
 
 
 class ReleaseStep(Enum):
@@ -116,9 +125,7 @@ class Gate:
     """
 
     def __init__(self, ledger: Ledger, *, principal: str, watch: Watch = _nobody_watches) -> None:
-        self._ledger = ledger
-        self._principal = principal
-        self._watch = watch
+        self._ledger, self._principal, self._watch = ledger, principal, watch
 
     def release(self, planned: ChargedRelease, *, key: str | None = None, shared: bool = False) -> Release:
         """Charge, run, store and return the answer; or return the stored answer of the same key.
@@ -142,12 +149,9 @@ class Gate:
         require_unobserved()
         self._watch(ReleaseStep.PLANNED)
         try:
+            chosen = _fresh_key() if key is None else key
             receipt = charging.charge(
-                self._ledger,
-                planned.spending,
-                principal=self._principal,
-                key=_fresh_key() if key is None else key,
-                shared=shared,
+                self._ledger, planned.spending, principal=self._principal, key=chosen, shared=shared
             )
         except charging.AlreadyAnswered as before:
             return Release(before.answer, before.receipt, is_replay=True)
@@ -172,9 +176,8 @@ class Gate:
         except BaseException as error:
             charging.give_up(self._ledger, receipt)
             if isinstance(error, Unavailable):  # its text says that nothing was changed
-                raise Unavailable(
-                    "the answer could not be stored, so none is given. The charge stays"
-                ) from error
+                why = "the answer could not be stored, so none is given. The charge stays"
+                raise Unavailable(why) from error
             raise
         self._watch(ReleaseStep.STORED)
         return Release(answer, stored, is_replay=False)
@@ -190,10 +193,9 @@ class Gate:
         try:
             held = charging.reserve(self._ledger, spending, principal=self._principal, key=chosen)
         except charging.AlreadyAnswered as before:
-            held = charging.find_reservation(
-                self._ledger, before.receipt.position, principal=self._principal
-            )
-            return Work(self, held, Release(before.answer, before.receipt, is_replay=True))
+            work = self.resume(before.receipt.position)
+            work.answered = Release(before.answer, before.receipt, is_replay=True)
+            return work
         return Work(self, held)
 
     def find(self, key: str, *, shared: bool = False) -> RequestStatus | None:
@@ -208,7 +210,7 @@ class Gate:
         return Work(self, charging.find_reservation(self._ledger, number, principal=self._principal))
 
 
-class Work:
+class Work(charging.Reservation):
     """Long work under a reservation: charge each step before it begins, then settle.
 
     Without settling (an error, a crash), everything stays reserved until somebody settles it: private
@@ -216,69 +218,100 @@ class Work:
     """
 
     def __init__(self, gate: Gate, held: charging.Reservation, answered: Release | None = None) -> None:
-        self._gate = gate
-        self._held = held
-        self.answered = answered
-
-    @property
-    def number(self) -> int:
-        """The number with which the work can be resumed."""
-        return self._held.number
-
-    @property
-    def receipt(self) -> Receipt:
-        """The receipt of the reservation."""
-        return self._held.receipt
+        super().__init__(held.ledger, held.receipt, held.is_fixed)
+        self._gate, self.answered = gate, answered
 
     def step(self, loss: Loss | None = None) -> None:
         """Charge one step before it begins. A fixed run has one step, without a loss of its own."""
         require_unobserved()
-        charging.charge_step(self._held, loss)
-
-    @property
-    def charged(self) -> int:
-        """The number of steps that were charged, by this process and by earlier ones."""
-        return charging.charged_steps(self._held)
-
-    def are_charged(self, losses: Sequence[Loss]) -> bool:
-        """Return whether exactly these losses were charged: their number, and their sum in each account."""
-        return charging.are_charged(self._held, losses)
-
-    def leave(self) -> None:
-        """Stop here for now, after an interruption. The same key continues the work."""
-        charging.leave(self._held)
+        super().step(loss)
 
     def fail(self) -> None:
         """End the work after a failure that private values may have caused. It counts as a failed request.
 
         The same key never continues it, and everything that is reserved counts as spent.
         """
-        charging.give_up(self._gate._ledger, self._held.receipt)
+        charging.give_up(self.ledger, self.receipt)
         with suppress(Unavailable, BadParameter):  # then it stays reserved, which costs the same
             self.settle(stopping_was_decided_from_released_values=False)
-
-    @property
-    def is_settled(self) -> bool:
-        """True if the work was settled."""
-        return charging.is_settled(self._held)
-
-    def settle(self, *, stopping_was_decided_from_released_values: bool) -> None:
-        """End the work. The rest lapses only if no private value decided to stop here."""
-        charging.settle_reservation(
-            self._held,
-            stopping_was_decided_from_released_values=stopping_was_decided_from_released_values,
-        )
 
     def finish(self, run: Callable[[], bytes]) -> Release:
         """Run, store and return the answer of the whole work, which was made from charged steps."""
         if self.answered is not None:
             return self.answered
-        if not charging.charged_steps(self._held):
+        if not self.charged:
             raise BadParameter("work", "no step was charged, so nothing is spent yet")
-        if charging.is_finished(self._held):  # no second draw: the key finds the answer
+        if self.is_finished:  # no second draw: the key finds the answer
             raise WorkEnded
-        self.answered = self._gate._finish(self._held.receipt, run)
+        self.answered = self._gate._finish(self.receipt, run)
         return self.answered
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargedRead:
+    """A read of private data, with its price and the accounts that pay.
+
+    Args:
+        gate: The gate of the ledger, for one principal.
+        spending: The price, the accounts, and the request, which names the version of the data.
+        key: The idempotency key: the same key again gives the stored result. None draws a fresh key.
+        shared: Whether it is one key for all principals.
+        version: The version of the data that is charged.
+        current_version: Returns the version of the data as it is now.
+
+    Example:
+        >>> from lapwing.ledger import ChargedRead, Gate
+        >>> read = ChargedRead(gate=Gate(ledger, principal="ann"), spending=price, key="monday")
+        >>> read.release(lambda: 42, lambda found: str(found).encode()).answer
+        b'42'
+        >>> read.is_stored
+        True
+    """
+
+    gate: Gate
+    spending: Spending
+    key: str | None = None
+    shared: bool = False
+    version: int = 0
+    current_version: Callable[[], int] = int  # 0: data in memory does not change while it is read
+
+    def find(self) -> RequestStatus | None:
+        """Return the earlier request under this key, or None. Costs nothing."""
+        return None if self.key is None else self.gate.find(self.key, shared=self.shared)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a result is stored under this key."""
+        found = self.find()
+        return found is not None and found.state is RequestState.ANSWERED
+
+    def release(self, read: Callable[[], T], finish: Callable[[T], bytes]) -> Release:
+        """Charge, then read, then finish and store; or return what is stored under the key.
+
+        Args:
+            read: Reads the private data. It is called once, after the charge.
+            finish: Makes the result that may leave, with its noise. Nothing else may leave.
+
+        Returns:
+            The stored bytes, the receipt, and whether they were stored before.
+
+        Raises:
+            OverBudget: If an account has too little left. Nothing was charged or read.
+            KeyReused: If the key was used for another request.
+            InProgress: If the same request is under way elsewhere.
+            WorkEnded: If reading failed, or the data changed meanwhile. The charge stays.
+        """
+
+        def run() -> bytes:
+            found = read()
+            if self.current_version() != self.version:
+                raise BadParameter("source", "changed while it was read")
+            return finish(found)
+
+        return self.gate.release(ChargedRelease(self.spending, run), key=self.key, shared=self.shared)
 
 
 def targets(ledger: Ledger, data: str, blocks: Sequence[str] = ()) -> tuple[Target, ...]:

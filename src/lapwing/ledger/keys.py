@@ -85,16 +85,13 @@ class LedgerKeys:
 
         An existing file is never replaced.
         """
-        return cls._of(_write(path, _LEDGER_FILE, ("signing", "people")))
+        signing, people = _write(path, _LEDGER_FILE, ("signing", "people"))
+        return cls(SigningKey(signing), people)
 
     @classmethod
     def load(cls, path: str | Path) -> LedgerKeys:
         """Read the keys from a file. Raises BadParameter if other users can read the file."""
-        return cls._of(_read(path, _LEDGER_FILE, ("signing", "people")))
-
-    @classmethod
-    def _of(cls, secrets: tuple[bytes, ...]) -> LedgerKeys:
-        signing, people = secrets
+        signing, people = _read(path, _LEDGER_FILE, ("signing", "people"))
         return cls(SigningKey(signing), people)
 
 

@@ -1,31 +1,108 @@
-"""The ledger: making it, opening it after a check, and verifying it. Charges are made by `ledger.gate`.
+"""The ledger: making it, opening it after a check, verifying it, its accounts. `ledger.gate` charges.
 
 Claim    a budget is for life: no restart, rename, restore, date or refund gives any of it back.
 Because  entries only grow. Everything that decides a charge is compared with them at opening, and the
          anchors outside the database know the latest entries. Caps are fixed, and a raise is a signed
          second account whose (ε, δ) is added in every statement.
 Test     tests/ledger/, tests/faults/test_ledger_tampering.py
+
+Checks: the curator looked at exact counts of the data.
+
+Claim    a statement shows every check, and every later policy that differs from the checked one.
+Because  the curator signs an entry before any row is read for a check. When a checked account is used,
+         the digest of the policy is compared with the digests in its entries. No entry holds a count.
+Test     tests/ledger/test_ledger_checks.py, tests/sql/test_cell_check.py
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from lapwing.config.values import checked_label
+from lapwing.core import Relation, Terms
+from lapwing.core.exact import Number
 from lapwing.core.noise import random_bytes
-from lapwing.errors import Tampered
+from lapwing.core.process_bound import ProcessBound
+from lapwing.errors import BadParameter, Tampered
+from lapwing.ledger.accounts import (
+    EVERYONE,
+    Account,
+    AccountRanges,
+    Block,
+    Slices,
+    Unit,
+    accounts_where,
+    current_blocks,
+    insert_blocks,
+    look_at,
+    new_account,
+    raised_account,
+    ranges_by_account,
+)
 from lapwing.ledger.check import CheckReport, check
-from lapwing.ledger.entry import FORMAT, encode, now
+from lapwing.ledger.entry import FORMAT, CommittedName, CuratorCheck, commitment, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
-from lapwing.ledger.ledger_accounts import LedgerAccounts
 from lapwing.ledger.ledger_place import LedgerPlace
 from lapwing.ledger.store import SignedState, Store, Transaction, keep_state, last_seal
 
+MOST_BLOCKS_TO_AN_ENTRY = 10_000
+MOST_REMEMBERED = 4096
+_EVERYONE = (EVERYONE,)
 
-class Ledger(LedgerAccounts):
+
+class RunningRequests:
+    """The requests that run in this process, by their hashed keys.
+
+    Several threads may try the same key. Only the thread whose charge was accepted stays in it.
+    """
+
+    def __init__(self) -> None:
+        self._tries: dict[bytes, int] = {}
+        self._unrecorded: list[int] = []  # failed charges that the ledger has not recorded
+        self._counting = threading.Lock()
+
+    def begin(self, key: bytes) -> None:
+        """Note that a thread tries this key."""
+        with self._counting:
+            self._tries[key] = self._tries.get(key, 0) + 1
+
+    def end(self, key: bytes) -> None:
+        """Note that a thread has finished, or did not get the key."""
+        with self._counting:
+            tries = self._tries.get(key, 0) - 1
+            if tries > 0:
+                self._tries[key] = tries
+            else:
+                self._tries.pop(key, None)
+
+    def give_up(self, key: bytes, position: int) -> None:
+        """Note that a charge has failed without an answer."""
+        self.end(key)
+        with self._counting:
+            self._unrecorded.append(position)
+
+    def unrecorded_failures(self) -> tuple[int, ...]:
+        """Return the failed charges that are not recorded in the ledger yet."""
+        return tuple(self._unrecorded)
+
+    def recorded(self, position: int) -> None:
+        """Note that a failed charge is recorded. Several threads may call it for the same charge."""
+        with self._counting:
+            if position in self._unrecorded:
+                self._unrecorded.remove(position)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._tries
+
+
+class Ledger(ProcessBound):
     """An open ledger. Threads may share it; a forked child opens its own.
+
+    Looking up names costs no budget. Accounts never change and are cached. Blocks may move to a raised
+    account; the caller that does not find one looks it up again.
 
     Example:
         >>> from lapwing.ledger import Ledger, Unit
@@ -35,6 +112,19 @@ class Ledger(LedgerAccounts):
         ...         "patients", epsilon=1, delta="1e-6", unit=Unit.PERSON, relation=Relation.ADD_REMOVE
         ...     )
     """
+
+    def __init__(
+        self, store: Store, keys: LedgerKeys, ledger_id: str, curator: bytes, checks: list[CuratorCheck]
+    ) -> None:
+        super().__init__()
+        self.store, self.keys, self.id = store, keys, ledger_id
+        self.curator, self.checks = curator, list(checks)
+        self.running = RunningRequests()
+        self._accounts: dict[int, Account] = {}
+        self._roots: dict[str, Account] = {}
+        self._principals: dict[str, str] = {}
+        self._found: dict[int, dict[Sequence[str], AccountRanges]] = {}
+        self._learning = threading.Lock()
 
     @classmethod
     def create(
@@ -86,12 +176,10 @@ class Ledger(LedgerAccounts):
             store.signing = None  # half a ledger is sealed nowhere
             store.close()
             raise
-        return cls(store, own, ledger_id.hex(), key.public)
+        return cls(store, own, ledger_id.hex(), key.public, [])
 
     @classmethod
-    def open(
-        cls, where: str | Path, *, keys: Path | None = None, anchor: str | Path | None = None
-    ) -> Ledger:
+    def open(cls, where: str | Path, *, keys: Path | None = None, anchor: str | Path | None = None) -> Self:
         """Open a ledger after checking its signed state, later entries, tables and anchors.
 
         Without a signed state, everything is replayed. `verify` always replays everything.
@@ -137,9 +225,7 @@ class Ledger(LedgerAccounts):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def verify(self) -> CheckReport:
@@ -147,6 +233,233 @@ class Ledger(LedgerAccounts):
         self.store.seal()
         anchors = (*self.store.anchors, *self.store.witnesses)
         return check(self.store, self.keys.signing.public, anchors, thorough=True, people=self.keys.people)
+
+    # Looking up
+
+    def account(self, label: str) -> Account:
+        """Return the account of this name, as first opened."""
+        known = self._roots.get(label)
+        if known is not None:
+            return known
+        label = checked_label(label, "account")
+        found = self.store.read(lambda tx: accounts_where(tx, "label = ? AND raises IS NULL", label))
+        if not found:
+            raise BadParameter("account", "is not known to this ledger")
+        return self.remember(found[0])
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Return all accounts, including raised ones, in the order of opening."""
+        return tuple(map(self.remember, self.store.read(accounts_where)))
+
+    def numbered(self, number: int) -> Account:
+        """Return the account of this number."""
+        if number not in self._accounts:
+            self.accounts()
+        return self._accounts[number]
+
+    def blocks(self, label: str) -> tuple[Block, ...]:
+        """Return the current blocks of an account, including `*`."""
+        return tuple(block for _, block in self.look_at(self.account(label), ()))
+
+    def look_at(self, root: Account, labels: Sequence[str]) -> list[tuple[Account, Block]]:
+        """Return the named blocks of a family with their accounts; without names, all blocks."""
+        return look_at(self.store.rows, self.numbered, root, labels)
+
+    def current_ranges(self, root: Account, labels: Sequence[str]) -> AccountRanges:
+        """Return the account and block numbers of named blocks; without names, of `*`.
+
+        The same blocks are asked for again and again, so the result is cached until `forget_blocks`.
+        """
+        found, wanted = self._found.get(root.number), labels or _EVERYONE
+        ranges = found.get(wanted) if found else None
+        if ranges is None:
+            ranges = self._find(root, wanted)
+            kept = self._found.setdefault(root.number, {})
+            if len(kept) >= MOST_REMEMBERED:
+                kept.clear()
+            kept[tuple(wanted)] = ranges
+        return ranges
+
+    def _find(self, root: Account, labels: Sequence[str]) -> AccountRanges:
+        wanted = set(labels)
+        rows = current_blocks(self.store.rows, root, "account, block, label", labels)
+        found = [row for row in rows if row[2] in wanted]
+        if len({label for _, _, label in found}) < len(wanted):
+            raise BadParameter("blocks", "there is no such block: open it first")
+        return ranges_by_account(found)  # if two had the same name, both would be charged
+
+    def forget_blocks(self, root: Account) -> None:
+        """Drop cached block numbers: blocks may have moved."""
+        self._found.pop(root.number, None)
+
+    def everyone(self, tx: Transaction, root: Account) -> AccountRanges:
+        """Return the account and block numbers of all blocks of a family, while nobody can open one."""
+        return ranges_by_account(current_blocks(tx.rows, root, "account, block"))
+
+    def principal(self, label: str) -> str:
+        """Return the id that stands for a principal in entries. A new principal gets one."""
+        known = self._principals.get(label)
+        if known is None:
+            known = self._principals[label] = self._find_principal(checked_label(label, "principal"))
+        return known
+
+    def _find_principal(self, label: str) -> str:
+        query = "SELECT name, salt FROM principals WHERE label = ?"
+        rows = self.store.rows(query, label)
+        if rows:
+            known, salt = rows[0]
+            if commitment(label, bytes(salt)) != known:  # opening does not look at principals
+                raise Tampered([f"principal {known} was renamed"])
+            return str(known)
+        name = CommittedName.new(label)
+
+        def work(tx: Transaction) -> str:
+            known = tx.rows(query, label)
+            if known:
+                return str(known[0][0])
+            tx.run("INSERT INTO principals (name, label, salt) VALUES (?, ?, ?)", name.id, label, name.salt)
+            return name.id
+
+        return self.store.write(work)
+
+    def label_of(self, name: str) -> str:
+        """Return the label of a principal, given its id."""
+        query = "SELECT label, salt FROM principals WHERE name = ?"
+        rows = self.store.rows(query, name)
+        if not rows or commitment(rows[0][0], bytes(rows[0][1])) != name:
+            raise Tampered([f"principal {name} was renamed"])
+        return str(rows[0][0])
+
+    def family(self, tx: Transaction, root: Account) -> list[Account]:
+        """Return the accounts of a family: the first one, then each raise."""
+        return accounts_where(tx, "root = ?", root.number)
+
+    def remember(self, account: Account) -> Account:
+        """Cache an account: it never changes."""
+        with self._learning:
+            self._accounts[account.number] = account
+            if account.raises is None:
+                self._roots[account.label] = account
+        return account
+
+    # Accounts and blocks
+
+    def open_account(
+        self,
+        label: str,
+        *,
+        epsilon: Number,
+        delta: Number,
+        unit: Unit,
+        relation: Relation,
+        slices: Slices = Slices.NONE,
+        rule: str = "",
+    ) -> Account:
+        """Open an account. It can never be changed.
+
+        Args:
+            label: the name of the account.
+            epsilon: the lifetime budget ε of one unit.
+            delta: the lifetime budget δ of one unit.
+            unit: the privacy unit.
+            relation: how neighbouring data sets differ.
+            slices: how units are divided into blocks, if they are.
+            rule: the rule that puts a unit into a block, in words; empty without slices.
+
+        Returns:
+            The new account.
+
+        Raises:
+            BadParameter: if the name is taken, or unit, relation and slices do not fit together.
+        """
+        label = checked_label(label, "account")
+        for given, kind in ((unit, Unit), (relation, Relation), (slices, Slices)):
+            if not isinstance(given, kind):
+                raise BadParameter(kind.__name__.lower(), f"must be a {kind.__name__}")
+        if slices is not Slices.NONE:
+            rule = checked_label(rule, "rule")
+        elif rule:
+            raise BadParameter("rule", "an account without slices has no rule")
+        if (unit is Unit.PERSON_AND_PERIOD) != (slices is Slices.PERIODS):
+            raise BadParameter("unit", "must be PERSON_AND_PERIOD for slices by period, and only for them")
+        if slices is Slices.UNITS and relation is Relation.REPLACE:
+            raise BadParameter(
+                "slices", "by the unit's data are impossible if neighbours replace a unit: use identities"
+            )
+        terms, name = Terms.of(epsilon, delta), CommittedName.new(label)
+        # It gets its numbers when it is written.
+        draft = Account(0, 0, name, unit, relation, terms, slices, rule, everyone=0, raises=None)
+
+        def work(tx: Transaction) -> Account:
+            if tx.rows("SELECT 1 FROM accounts WHERE label = ? AND raises IS NULL", label):
+                raise BadParameter(
+                    "account",
+                    f'there is one of the name "{label}", and budgets never change. Use it as it is; the '
+                    "curator can raise it: `lapwing ledger raise`",
+                )
+            return new_account(tx, draft)
+
+        self.require_here()
+        return self.remember(self.store.write(work))
+
+    def open_blocks(self, label: str, names: Iterable[str]) -> None:
+        """Open blocks, each with the whole budget less the charges to everyone."""
+        account = self.account(label)
+        if account.slices is Slices.NONE:
+            raise BadParameter("blocks", "the account has no slices")
+        if isinstance(names, str):
+            raise BadParameter("blocks", "must be several names, not one text")
+        labels = [checked_label(name, "block") for name in names]
+        if EVERYONE in labels or len(set(labels)) < len(labels):
+            raise BadParameter("blocks", 'must be different names other than "*"')
+        self.require_here()
+
+        def work(tx: Transaction) -> None:
+            family = self.family(tx, account)
+            for start in range(0, len(labels), MOST_BLOCKS_TO_AN_ENTRY):
+                insert_blocks(tx, family, labels[start : start + MOST_BLOCKS_TO_AN_ENTRY])
+
+        self.store.write(work)
+
+    def raise_budget(self, label: str, *, epsilon: Number, delta: Number, curator: CuratorKey) -> Account:
+        """Open a second account of (ε, δ) over the same data. Every statement then shows the sum."""
+        root = self.account(label)
+        terms = Terms.of(epsilon, delta)
+        self.require_curator(curator)
+        self.require_here()
+        account = self.store.write(lambda tx: raised_account(tx, self.family(tx, root), terms, curator))
+        self.forget_blocks(root)
+        return self.remember(account)
+
+    # Decisions of the curator
+
+    def require_curator(self, curator: CuratorKey) -> None:
+        """Raise BadParameter unless the key is that of this ledger's curator."""
+        if curator.public != self.curator:
+            raise BadParameter("curator", "is not the key of this ledger's curator")
+
+    def record_check(self, label: str, policy: str, curator: CuratorKey) -> None:
+        """Write an entry that the curator looks at exact counts of an account's data.
+
+        `policy` is the digest of the policy at that time.
+        """
+        self.require_curator(curator)
+        account = self.account(label).number
+        body = {"kind": "check", "at": now(), "account": account, "policy": policy, "signature": None}
+        self._append_check(account, policy, encode_signed(body, curator.sign), is_change=False)
+
+    def record_policy(self, label: str, policy: str) -> None:
+        """Write an entry if an account with checks is used under a policy that no check has seen."""
+        account = self.account(label).number
+        known = {check.policy for check in self.checks if check.account == account}
+        if known and policy not in known:
+            body = encode({"kind": "policy", "at": now(), "account": account, "policy": policy})
+            self._append_check(account, policy, body, is_change=True)
+
+    def _append_check(self, account: int, policy: str, body: bytes, *, is_change: bool) -> None:
+        self.require_here()
+        entry = self.store.write(lambda tx: tx.append(body))
+        self.checks.append(CuratorCheck(entry, account, policy, is_change))
 
 
 def _state_at_newest_seal(store: Store, keys: LedgerKeys, state: SignedState) -> None:

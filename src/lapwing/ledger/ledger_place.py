@@ -26,12 +26,7 @@ class LedgerPlace:
 
     @classmethod
     def of(
-        cls,
-        where: str | Path,
-        *,
-        keys: Path | None,
-        anchor: str | Path | None,
-        curator: Path | None = None,
+        cls, where: str | Path, *, keys: Path | None, anchor: str | Path | None, curator: Path | None = None
     ) -> LedgerPlace:
         """Return the place of a ledger in a file or at a PostgreSQL URL.
 
@@ -53,9 +48,8 @@ class LedgerPlace:
 
     def require_unused(self) -> None:
         """Raise BadParameter if a ledger, or a part of one, exists there."""
-        for path in (
-            self.keys, self.curator, *([] if is_postgres(self.database) else [Path(self.database)]),
-        ):  # fmt: skip
+        database = [] if is_postgres(self.database) else [Path(self.database)]
+        for path in (self.keys, self.curator, *database):
             if path.exists():
                 raise BadParameter("ledger", f"{path} exists: a ledger is never replaced")
         if self.anchor.exists():

@@ -38,9 +38,7 @@ from lapwing.ledger.store import (
     Store,
     Transaction,
     Watch,
-    keep_state_if_due,
     last_seal,
-    next_seal,
     nobody_watches,
 )
 from lapwing.storage.postgres import (
@@ -227,8 +225,7 @@ _made: dict[tuple[int, tuple[str, ...]], Catalogue] = {}  # by the server's vers
 
 def describe_schema(link: PostgresConnection) -> Catalogue:
     """Return the definitions of everything in the connection's first schema."""
-    rows = cast(list[tuple[str, str, str]], link.run(_ALL).fetchall())
-    return {(table, part): definition for table, part, definition in rows}
+    return {(table, part): definition for table, part, definition in link.run(_ALL).fetchall()}
 
 
 def describe_new_schema(link: PostgresConnection, statements: tuple[str, ...]) -> Catalogue:
@@ -280,12 +277,8 @@ class PostgresStore(Store):
         self._anchored_at = time.monotonic()
         try:
             self._require_schema(address.schema, create=create)
-            self._keeper = SessionKeeper(
-                self._pool,
-                self.where,
-                self._work_of_every_second,
-                undone="is charged and marked, but not sealed",
-            )
+            undone = "is charged and marked, but not sealed"
+            self._keeper = SessionKeeper(self._pool, self.where, self._work_of_every_second, undone=undone)
         except BaseException:
             self._pool.close()
             raise
@@ -308,9 +301,10 @@ class PostgresStore(Store):
             return DoesNotFit()
         if error.sqlstate == "23505" and error.diag.constraint_name == "entries_by_key":
             return KeyTaken()
-        return Unavailable(
-            f"the ledger {self.where} cannot be used: {server_message(error)}. Nothing was changed"
-        )
+        return self._unusable(server_message(error))
+
+    def _unusable(self, why: str) -> Unavailable:
+        return Unavailable(f"the ledger {self.where} cannot be used: {why}. Nothing was changed")
 
     # Sessions
 
@@ -404,9 +398,7 @@ class PostgresStore(Store):
                 raise
             else:
                 return link
-        raise Unavailable(
-            f"the ledger {self.where} cannot be used: the connection was lost. Nothing was changed"
-        )
+        raise self._unusable("the connection was lost")
 
     @contextmanager
     def _begun(self, *statements: str) -> Iterator[PostgresConnection]:
@@ -483,7 +475,7 @@ class PostgresStore(Store):
         def work(tx: Transaction) -> Seal | None:
             last = last_seal(tx)
             if not tx.rows("SELECT 1 FROM entries WHERE seq > ? LIMIT 1", last.last if last else 0):
-                keep_state_if_due(tx, self, last, with_state=with_state)
+                self.keep_state_if_due(tx, last, with_state=with_state)
                 return last
             tx.run(f"SET LOCAL lock_timeout = {left.pop(0) if left else patience[-1]}")
             try:
@@ -491,10 +483,9 @@ class PostgresStore(Store):
             except psycopg.errors.LockNotAvailable:
                 if left:
                     raise
-                raise Unavailable(
-                    f"the entries of {self.where} are in use and could not be sealed"
-                ) from None
-            return next_seal(tx, self, with_state=with_state)
+                why = f"the entries of {self.where} are in use and could not be sealed"
+                raise Unavailable(why) from None
+            return self.next_seal(tx, with_state=with_state)
 
         seal = self.write(work)
         self._anchor(seal)

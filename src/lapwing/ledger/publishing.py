@@ -6,7 +6,6 @@ Entries after the seal are left out, and so are their names: a statement names o
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
@@ -37,10 +36,7 @@ def export_statement(
 ) -> int:
     """Write a statement to a new file. Return the number of its entries. `names` adds the labels of ids."""
     ledger.store.seal()
-
     target = Path(path)
-    if os.path.lexists(target):
-        raise BadParameter("statement", f"{target} exists: nothing is written over")
 
     def work(tx: Transaction) -> int:
         source = _Snapshot(ledger, tx, watch)
@@ -83,25 +79,15 @@ class _Snapshot:
         if seal is None:
             raise Tampered(["the ledger has no seal"])
         self.size, self._last = seal.size, seal.last
-        self._ledger, self._tx, self._watch = ledger, tx, watch
+        self._tx, self._watch = tx, watch
+        self.ledger_id, self.curator_key = bytes.fromhex(ledger.id), ledger.curator
+        self.signing = ledger.keys.signing
         # The newest of each that stands in an entry up to the seal.
         self._principals: set[str] = set()
         self._account = self._block = self._data = 0
 
-    @property
-    def ledger_id(self) -> bytes:
-        return bytes.fromhex(self._ledger.id)
-
-    @property
-    def key(self) -> bytes:
-        return self._ledger.keys.signing.public
-
-    @property
-    def curator_key(self) -> bytes:
-        return self._ledger.curator
-
     def entries(self) -> Iterator[RawEntry]:
-        for count, (seq, body, digest) in enumerate(self._ledger.store.history(self._tx)):
+        for count, (seq, body, digest) in enumerate(self._tx.history()):
             if seq > self._last:
                 return
             if count % TOLD_EVERY == 0:
@@ -142,9 +128,6 @@ class _Snapshot:
             f"SELECT origin, origin_salt, origin_name FROM datasets WHERE data <= {self._data}",  # noqa: S608
         ):
             yield from _names(self._tx.stream(f"{sql} ORDER BY 3"))
-
-    def sign_statement(self, message: bytes) -> bytes:
-        return self._ledger.keys.signing.sign(message)
 
 
 def _names(rows: Iterator[Any]) -> Iterator[CommittedName]:

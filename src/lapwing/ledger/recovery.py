@@ -14,12 +14,12 @@ from pathlib import Path
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.check import CheckReport, check, differing
+from lapwing.ledger.check import CheckReport, check
 from lapwing.ledger.entry import encode_signed, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger_place import LedgerPlace
 from lapwing.ledger.schema import COSTS, LOST, OPEN
-from lapwing.ledger.store import Store, Transaction, last_seal
+from lapwing.ledger.store import Store, Transaction, differing, last_seal
 
 
 def recover(
@@ -66,11 +66,7 @@ def _close_all(tx: Transaction, store: Store, lost: list[Mark | Head], curator: 
     used = ", ".join(f"used_{k} = total_{k}" for k in COSTS)
     tx.run(f"UPDATE reservations SET ended = 1, {used} WHERE ended = 0")  # noqa: S608
     digest = newest.digest if isinstance(newest, Mark) else newest.root if newest else b""
-    body = {
-        "kind": "recovered",
-        "at": now(),
-        "lost": None if newest is None else [newest.last, digest.hex()],
-        "signature": None,
-    }
+    said = None if newest is None else [newest.last, digest.hex()]
+    body = {"kind": "recovered", "at": now(), "lost": said, "signature": None}
     tx.append(encode_signed(body, curator.sign))
     return closed

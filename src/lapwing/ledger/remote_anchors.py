@@ -23,17 +23,9 @@ from email.message import Message
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib import request
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-)
 
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.anchors import Anchor, FileAnchor, Head, Mark, newest, parse_line, parse_lines, text_of
@@ -73,11 +65,11 @@ class UrlAnchor(Anchor):
         self._url = parts._replace(netloc=host, fragment="").geturl()
         self._headers = _authorization(parts)
         self._seen = self._proven = False
-        self._opener = OpenerDirector()
+        self._opener = request.OpenerDirector()
         # Not the usual ones: those would also open files, and follow redirects to wherever. The answer must
         # come from where the curator said.
-        speaking = (ProxyHandler(), HTTPHandler(), HTTPSHandler())
-        for handler in (*speaking, HTTPDefaultErrorHandler(), HTTPErrorProcessor()):
+        speaking = (request.ProxyHandler(), request.HTTPHandler(), request.HTTPSHandler())
+        for handler in (*speaking, request.HTTPDefaultErrorHandler(), request.HTTPErrorProcessor()):
             self._opener.add_handler(handler)
 
     def exists(self) -> bool:
@@ -105,9 +97,6 @@ class UrlAnchor(Anchor):
             f"the anchor {self.where} was always changed by others before it could be written"
         )
 
-    def close(self) -> None:
-        """Do nothing: no connection stays open."""
-
     def _prove(self, fresh: Sequence[Mark | Head]) -> None:
         """Check once that written lines can be read: some servers accept everything and keep nothing."""
         if not self._proven:
@@ -129,9 +118,8 @@ class UrlAnchor(Anchor):
 
     def _put(self, content: bytes, condition: dict[str, str]) -> bool:
         """Replace the content. Return False if somebody else replaced it first."""
-        status, _, _ = self._ask(
-            "PUT", content, {"Content-Type": "text/plain; charset=us-ascii", **condition}
-        )
+        headers = {"Content-Type": "text/plain; charset=us-ascii", **condition}
+        status, _, _ = self._ask("PUT", content, headers)
         if status in _KEPT:
             return True
         if status in _SOMEBODY_ELSE_WROTE:
@@ -143,10 +131,10 @@ class UrlAnchor(Anchor):
     ) -> tuple[int, Message, bytes]:
         # A cached answer could be older than the last write.
         sent = {"Cache-Control": "no-cache", **self._headers, **(headers or {})}
-        request = Request(self._url, content, sent, method=method)  # noqa: S310 (http and https only, see above)
+        asked = request.Request(self._url, content, sent, method=method)  # noqa: S310 (http and https only, see above)
         try:
             try:
-                response = self._opener.open(request, timeout=URL_TIMEOUT)
+                response = self._opener.open(asked, timeout=URL_TIMEOUT)
             except HTTPError as error:
                 with error:
                     return error.code, error.headers, b""
@@ -344,9 +332,8 @@ class SqliteAnchor(DatabaseAnchor):
     def _connect(self) -> sqlite3.Connection:
         # A file that was removed must not come back empty.
         mode = "rw" if self._made else "rwc"
-        connection = sqlite3.connect(
-            f"{Path(self._path).as_uri()}?mode={mode}", timeout=0, uri=True, check_same_thread=False
-        )
+        address = f"{Path(self._path).as_uri()}?mode={mode}"
+        connection = sqlite3.connect(address, timeout=0, uri=True, check_same_thread=False)
         try:
             connection.execute("PRAGMA synchronous = EXTRA")
         except BaseException:

@@ -16,18 +16,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from lapwing.core import losses
 from lapwing.core.budget import DELTA, DELTA_UNIT, EPSILON, EPSILON_UNIT
 from lapwing.core.exact import short_up, whole
 from lapwing.core.loss_records import from_description
-from lapwing.core.losses import (
-    Concentrated,
-    GaussianNoise,
-    Loss,
-    ParallelComposition,
-    Repeated,
-    SampledGaussian,
-    SequentialComposition,
-)
+from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.guarantee import check_words
 from lapwing.ledger.accounts import EVERYONE, Slices, sql_list
@@ -88,35 +81,33 @@ def _of(loss: Loss) -> str:
     if rho is not None:
         return f"ρ {short_up(rho)} (zCDP)"
     match loss:
-        case SampledGaussian(rate, noise):
+        case losses.SampledGaussian(rate, noise):
             return f"Rényi of Gaussian σ {short_up(noise.sigma)} on a sample of {short_up(100 * rate)} %"
-        case Repeated(each, count):
+        case losses.Repeated(each, count):
             return f"{count:,} × {_of(each)}"
-        case SequentialComposition(parts) | ParallelComposition(parts):
+        case losses.SequentialComposition(parts) | losses.ParallelComposition(parts):
             words = [_of(part) for part in parts[:NAMED]]
             if len(parts) > NAMED:
                 words.append(f"{len(parts) - NAMED} more")
-            return (
-                " + ".join(words)
-                if isinstance(loss, SequentialComposition)
-                else f"the worst of {', '.join(words)}"
-            )
+            added = isinstance(loss, losses.SequentialComposition)
+            return " + ".join(words) if added else f"the worst of {', '.join(words)}"
     return "by its Rényi bound"
 
 
 def _rho(loss: Loss) -> Fraction | None:
     match loss:
-        case Concentrated(rho):
+        case losses.Concentrated(rho):
             return rho
-        case GaussianNoise():
+        case losses.GaussianNoise():
             return loss.concentrated.rho
-        case Repeated(each, count):
+        case losses.Repeated(each, count):
             once = _rho(each)
             return None if once is None else count * once
-        case SequentialComposition(parts) | ParallelComposition(parts):
+        case losses.SequentialComposition(parts) | losses.ParallelComposition(parts):
             known = [found for part in parts if (found := _rho(part)) is not None]
             if len(known) == len(parts) and known:
-                return sum(known, Fraction(0)) if isinstance(loss, SequentialComposition) else max(known)
+                added = isinstance(loss, losses.SequentialComposition)
+                return sum(known, Fraction(0)) if added else max(known)
     return None
 
 
@@ -195,16 +186,12 @@ class LogReader:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._accounts: dict[int, str] = {}
-        self._epsilons: dict[int, Fraction] = {}
+        self.epsilons: dict[int, Fraction] = {}  # for life, by account
         for number, label, epsilon in tx.rows("SELECT account, label, epsilon FROM accounts"):
-            self._accounts[number], self._epsilons[number] = label, Fraction(epsilon)
+            self._accounts[number], self.epsilons[number] = label, Fraction(epsilon)
         self._data: dict[int, str] = dict(tx.rows("SELECT data, label FROM datasets"))
         self._principals: dict[str, str] = {}
         self._blocks: dict[int, str] = {}
-
-    def epsilon_of(self, account: int) -> Fraction:
-        """Return the lifetime ε of an account."""
-        return self._epsilons[account]
 
     def lines(self, rows: Iterable[Row]) -> Iterator[LogLine]:
         """Yield a line for each (number, body)."""
@@ -227,10 +214,8 @@ class LogReader:
 
     def _read_blocks(self, line: LogLine, record: Record) -> LogLine:
         first, count = record["first"], len(record["names"])
-        named = self._named([[first, first + count - 1]])
-        return replace(
-            line, accounts=self._labels([record["account"]]), blocks=named, block_count=count, what="opened"
-        )
+        named, accounts = self._named([[first, first + count - 1]]), self._labels([record["account"]])
+        return replace(line, accounts=accounts, blocks=named, block_count=count, what="opened")
 
     def _read_charge(self, line: LogLine, record: Record) -> LogLine:
         debits = record["debits"]
@@ -247,7 +232,7 @@ class LogReader:
             accounts=self._labels([number for number, _, _ in debits]),
             blocks=self._named(ranges),
             block_count=sum(last - first + 1 for first, last in ranges),
-            price=price_in_words(record["loss"], costs, self._epsilons[account]),
+            price=price_in_words(record["loss"], costs, self.epsilons[account]),
             what=what,
         )
 
@@ -257,7 +242,7 @@ class LogReader:
         return replace(
             line,
             accounts=self._labels([number for number, _ in record["costs"]]),
-            price="the whole run" if loss is None else price_in_words(loss, costs, self._epsilons[account]),
+            price="the whole run" if loss is None else price_in_words(loss, costs, self.epsilons[account]),
             what=f"step of reservation {record['reservation']}",
         )
 
@@ -296,9 +281,8 @@ class LogReader:
 
     def _principal(self, name: str) -> str:
         if name not in self._principals:
-            self._principals[name] = self._tx.rows("SELECT label FROM principals WHERE name = ?", name)[0][
-                0
-            ]
+            [(label,)] = self._tx.rows("SELECT label FROM principals WHERE name = ?", name)
+            self._principals[name] = label
         return self._principals[name]
 
     def _named(self, ranges: Ranges) -> tuple[str, ...]:
@@ -392,7 +376,7 @@ def _requests(ledger: Ledger, tx: Transaction, first: int, words_of: WordsOf) ->
         record = json.loads(bytes(body))
         [line] = reader.lines([(seq, body)])
         account, _, costs = record["debits"][0]
-        price = price_of(record["loss"], costs, reader.epsilon_of(account))
+        price = price_of(record["loss"], costs, reader.epsilons[account])
         words = answer if kept is None else request_of(named, bytes(kept), record)
         question = None if words is None else words_of(bytes(words))
         if answer is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from lapwing.config.values import checked_label
 from lapwing.errors import Tampered
-from lapwing.ledger.entry import Receipt, digest_of
+from lapwing.ledger.entry import Receipt, digest_of, is_outcome
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.store import Row, Transaction, is_as_sealed
 
@@ -54,9 +54,8 @@ def status_of_request(
     If `shared`, it is the request of the first principal that used the key.
     """
     by = "" if shared else ledger.principal(principal)
-    return status_under_key(
-        ledger, hashed_key(by, checked_label(key, "key")), None if shared else principal
-    )
+    hashed = hashed_key(by, checked_label(key, "key"))
+    return status_under_key(ledger, hashed, None if shared else principal)
 
 
 def status_under_key(ledger: Ledger, hashed: bytes, principal: str | None) -> RequestStatus | None:
@@ -98,17 +97,12 @@ def _look(ledger: Ledger, hashed: bytes, principal: str | None) -> RequestStatus
     if done_at is None:
         return RequestStatus(RequestState.OPEN, receipt)
     record = {} if done is None else json.loads(bytes(done))
-    stored = None if answer is None else sha256(answer).hexdigest()
-    if (
-        done is None
-        or digest_of(bytes(done)) != bytes(done_digest)
-        or (record["kind"], record["charge"], record.get("digest"))
-        != ("failed" if answer is None else "answer", seq, stored)
-    ):
+    is_its = is_outcome(record, seq, answer)
+    if done is None or digest_of(bytes(done)) != bytes(done_digest) or not is_its:
         raise Tampered([f"the answer to charge {seq} was changed"])
     if answer is None:
         return RequestStatus(RequestState.ENDED, receipt)
-    return RequestStatus(RequestState.ANSWERED, receipt._replace(answer=stored), bytes(answer))
+    return RequestStatus(RequestState.ANSWERED, receipt._replace(answer=record["digest"]), bytes(answer))
 
 
 def _rows(ledger: Ledger, hashed: bytes, tx: Transaction) -> list[Row]:
@@ -118,11 +112,10 @@ def _rows(ledger: Ledger, hashed: bytes, tx: Transaction) -> list[Row]:
         "LEFT JOIN entries AS done ON done.seq = answers.entry WHERE asked.key = ?",
         hashed,
     )
+    signed_by = ledger.keys.signing.public, bytes.fromhex(ledger.id)
     for seq, _, _, done_at, *_ in rows:
         for entry in (seq, done_at):
-            if entry is not None and not is_as_sealed(
-                tx, entry, ledger.keys.signing.public, bytes.fromhex(ledger.id)
-            ):
+            if entry is not None and not is_as_sealed(tx, entry, *signed_by):
                 raise Tampered([f"entry {entry} is not the one that was sealed"])
     return rows
 
@@ -177,9 +170,7 @@ class FailedCharges:
     def from_json(cls, kept: Any) -> FailedCharges:
         """Read the result of `to_json`. Raises ValueError, TypeError or IndexError if it is malformed."""
         last, digest, failed, undecided = kept
-        found = (
-            FailedCharge(int(place), str(by), tuple(map(int, accounts))) for place, by, accounts in failed
-        )
+        found = (FailedCharge(int(place), str(by), tuple(map(int, roots))) for place, by, roots in failed)
         return cls(int(last), bytes.fromhex(digest).hex(), tuple(found), tuple(map(int, undecided)))
 
 

@@ -29,11 +29,13 @@ CEILING = 1 << 62
 POSTGRES_DOES_NOT_FIT = "LW001"
 
 
+DATA_COLUMNS = "data, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version"
+
+
 @dataclass(frozen=True, slots=True)
 class StoreDialect:
     """The SQL in which the two databases differ."""
 
-    name: str
     bytes: str
     number: str
     strict: str
@@ -91,14 +93,9 @@ def _postgres_refuse(table: str, event: str, condition: str, why: str) -> tuple[
     return tuple(statements)
 
 
-SQLITE = StoreDialect("sqlite", "BLOB", "INTEGER", " STRICT", "INTEGER PRIMARY KEY", _sqlite_refuse)
+SQLITE = StoreDialect("BLOB", "INTEGER", " STRICT", "INTEGER PRIMARY KEY", _sqlite_refuse)
 POSTGRES = StoreDialect(
-    "postgres",
-    "BYTEA",
-    "BIGINT",
-    "",
-    "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-    _postgres_refuse,
+    "BYTEA", "BIGINT", "", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", _postgres_refuse
 )
 
 
@@ -109,9 +106,8 @@ def _numbers(prefix: str, dialect: StoreDialect) -> str:
 def _tables(d: StoreDialect) -> tuple[str, ...]:
     n, b = d.number, d.bytes
     admitted = holds(lambda k: f"left_{k} >= 0")
-    check = (
-        "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"
-    )  # a trigger checks it in PostgreSQL
+    # In PostgreSQL a trigger checks it.
+    check = "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"
     tables = {
         "entries": f"seq {d.serial}, key {b}, body {b} NOT NULL, digest {b} NOT NULL",
         "seals": f"number {n} PRIMARY KEY, last {n} NOT NULL, size {n} NOT NULL, root {b} NOT NULL, "
@@ -222,9 +218,8 @@ def _guards(d: StoreDialect) -> tuple[str, ...]:
     guards.extend(d.refuse("reservations", "UPDATE", f"{back} OR {kept} OR {less}", "used is used"))
     guards.extend(d.refuse("datasets", "DELETE", "", "data sets only grow"))
     same = changed("data", "name", "label", "origin_name", "rule")
-    guards.extend(
-        d.refuse("datasets", "UPDATE", f"NEW.version <= OLD.version OR {same}", "versions only grow")
-    )
+    not_newer = f"NEW.version <= OLD.version OR {same}"
+    guards.extend(d.refuse("datasets", "UPDATE", not_newer, "versions only grow"))
     return tuple(guards)
 
 

@@ -46,9 +46,8 @@ class MerkleTree:
         tree._size = whole(size, "size")
         if not isinstance(frontier, bytes) or len(frontier) != DIGEST_BYTES * tree._size.bit_count():
             raise BadParameter("frontier", "must be one digest for each binary one of the size")
-        tree._peaks = [
-            frontier[start : start + DIGEST_BYTES] for start in range(0, len(frontier), DIGEST_BYTES)
-        ]
+        starts = range(0, len(frontier), DIGEST_BYTES)
+        tree._peaks = [frontier[start : start + DIGEST_BYTES] for start in starts]
         return tree
 
     @classmethod
@@ -75,11 +74,6 @@ class MerkleTree:
         for left in reversed(lefts):
             root = _node(left, root)
         return root
-
-    def add(self, leaf: bytes) -> None:
-        """Append one leaf."""
-        _require_digests([leaf])
-        self._add(leaf, 0)
 
     def extend(self, leaves: Iterable[bytes]) -> None:
         """Append leaves. If one is no digest, the leaves from its batch on are not added."""
@@ -140,9 +134,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], 
     one signed seal: a proof fits several sizes if the path to its leaf is the same in them.
     """
     steps = tuple(proof)
-    if not all(
-        isinstance(digest, bytes) and len(digest) == DIGEST_BYTES for digest in (leaf, root, *steps)
-    ):
+    if not all(isinstance(one, bytes) and len(one) == DIGEST_BYTES for one in (leaf, root, *steps)):
         return False
     if type(index) is not int or type(size) is not int or not 0 <= index < size:
         return False

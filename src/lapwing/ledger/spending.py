@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,9 +103,7 @@ class Spending:
     mechanism: str
     parameters: Mapping[str, str | int]
     request: bytes
-    keeps_request: bool = field(
-        default=False, compare=False
-    )  # whether it can be read again beside its entry
+    keeps_request: bool = field(default=False, compare=False)  # to be read again beside its entry
     asked: bytes = field(init=False, repr=False, compare=False)  # the bytes that `digest` is taken of
     digest: str = field(init=False)  # of targets, unit, relation, price and request
     public: str = field(init=False, repr=False)  # how it stands in an entry
@@ -220,22 +218,27 @@ def refusal(
     return OverBudget(error.asked, error.left, what_now, where=where)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _AccountBlocks:
     """Blocks of one account with the spent and reserved costs of each, as arrays."""
 
     account: Account
-    blocks: list[Block]
-    taken: NDArray[np.int64]
-    is_open: NDArray[np.bool_]
+    blocks: list[Block] = field(default_factory=list)
+
+    @cached_property
+    def taken(self) -> NDArray[np.int64]:
+        return np.array([block.taken(self.account.terms) for block in self.blocks], np.int64)
+
+    @cached_property
+    def is_open(self) -> NDArray[np.bool_]:
+        return np.array([block.is_open for block in self.blocks])
 
     def fits(self, costs: Costs) -> NDArray[np.bool_]:
         """Return whether each block admits the costs. It must decide as `Terms.after` does."""
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
-        one: NDArray[np.bool_] = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(
-            axis=1
-        )
+        pair, orders = within[:, EPSILON] & within[:, DELTA], within[:, FIRST_ORDER:]
+        one: NDArray[np.bool_] = pair | orders.any(axis=1)
         return self.is_open & within[:, DELTA0] & one
 
     def fits_pure(self, units: int) -> NDArray[np.bool_]:
@@ -256,18 +259,10 @@ class _AccountBlocks:
 
 
 def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
-    by_account: dict[int, tuple[Account, list[Block]]] = {}
+    by_account: dict[int, _AccountBlocks] = {}
     for account, block in found:
-        by_account.setdefault(account.number, (account, []))[1].append(block)
-    return [
-        _AccountBlocks(
-            account,
-            blocks,
-            np.array([block.taken(account.terms) for block in blocks], np.int64),
-            np.array([block.is_open for block in blocks]),
-        )
-        for account, blocks in by_account.values()
-    ]
+        by_account.setdefault(account.number, _AccountBlocks(account)).blocks.append(block)
+    return list(by_account.values())
 
 
 def _largest(fits: Callable[[int], bool]) -> int:

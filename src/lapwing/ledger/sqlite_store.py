@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.anchors import Anchor, FileAnchor, Mark
+from lapwing.ledger.anchors import Mark
 from lapwing.ledger.entry import digest_of, numbers_in
-from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.schema import COSTS, OPEN, SQLITE, holds, left_after
 from lapwing.ledger.seals import Seal
 from lapwing.ledger.store import (
@@ -32,7 +31,6 @@ from lapwing.ledger.store import (
     Store,
     Transaction,
     Watch,
-    next_seal,
     nobody_watches,
 )
 from lapwing.storage.group_commit import GroupCommit, PendingCommit
@@ -170,6 +168,7 @@ class SqliteStore(Store):
     """A ledger in one SQLite file. `watch` is told each step of a commit, so that tests can crash there."""
 
     dialect = SQLITE
+    marks_in_turn = True
     session = 0  # until the lock file is open
 
     def __init__(self, path: Path, *, create: bool, watch: Watch = nobody_watches) -> None:
@@ -184,8 +183,7 @@ class SqliteStore(Store):
             raise Unavailable(
                 f"{path} was open when this process was forked off. Start a new process, or fork first"
             )
-        self._watch = watch
-        self._is_closed = False
+        self._watch, self._is_closed = watch, False
         self._commits = GroupCommit(self._commit)
         self._turn = threading.Lock()  # threads share the file lock: one must not end another's turn
         self._of_thread = threading.local()
@@ -208,18 +206,6 @@ class SqliteStore(Store):
 
     def _translated(self) -> AbstractContextManager[None]:
         return sqlite_errors(f"the ledger {self.where}")
-
-    def start_sealing(
-        self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
-    ) -> None:
-        """Attend as every store does.
-
-        Marks are written in this store's turn, so file anchors need no lock.
-        """
-        super().start_sealing(ledger_id, signing, anchor, witnesses)
-        for one in (anchor, *witnesses):
-            if isinstance(one, FileAnchor):
-                one.is_guarded = True  # marks are written in this store's turn
 
     def is_alive(self, session: int) -> bool:
         """Return whether the process with this session number still has the ledger open."""
@@ -260,7 +246,7 @@ class SqliteStore(Store):
                         watch = self._watch if marks else nobody_watches
                         watch("written")
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
-                        seal = next_seal(_Transaction(writer), self, with_state=False) if crossed else None
+                        seal = self.next_seal(_Transaction(writer), with_state=False) if crossed else None
                         # Before the commit: afterwards the processor comes from elsewhere, and is slow.
                         keep = self.prepare(marks, seal.head if seal else None) if marks else None
                         run("COMMIT")
@@ -306,7 +292,7 @@ class SqliteStore(Store):
 
     def seal(self) -> Seal | None:
         """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
-        seal = self.write(lambda tx: next_seal(tx, self, with_state=True))
+        seal = self.write(lambda tx: self.next_seal(tx, with_state=True))
         with self._turn:
             self._lock.take_turn()
             try:

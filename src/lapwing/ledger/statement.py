@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -27,20 +28,14 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from lapwing.errors import BadParameter
+from lapwing.ledger import seals
 from lapwing.ledger.accountant.balance import Findings
 from lapwing.ledger.accountant.forms import MalformedEntry, is_hex, is_whole, parsed, read
 from lapwing.ledger.accountant.guarantee import StatementReport
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import SALT_BYTES, CommittedName, RawEntry, commitment, digest_of, encode
-from lapwing.ledger.keys import good_signature
-from lapwing.ledger.seals import (
-    NOTHING_BEFORE,
-    MerkleTree,
-    check_inclusion,
-    digest_of_seal,
-    inclusion_proof,
-)
+from lapwing.ledger.keys import SigningKey, good_signature
 from lapwing.storage.private_file import new_private_file
 
 
@@ -115,17 +110,9 @@ _ENTRY = re.compile(rb"\[(0|[1-9][0-9]{0,17}),(\{.*\})\]\n")
 class StatementSource(Protocol):
     """The source of a statement: one snapshot of a ledger, best just after a seal."""
 
-    @property
-    def ledger_id(self) -> bytes:
-        """The id of the ledger."""
-
-    @property
-    def key(self) -> bytes:
-        """The ledger's public key."""
-
-    @property
-    def curator_key(self) -> bytes:
-        """The curator's public key."""
+    ledger_id: bytes
+    signing: SigningKey  # of the ledger
+    curator_key: bytes  # the public one
 
     def entries(self) -> Iterable[RawEntry]:
         """Yield (number, body, digest) in order."""
@@ -135,9 +122,6 @@ class StatementSource(Protocol):
 
     def names(self) -> Iterable[CommittedName]:
         """Yield the names whose ids stand in entries; the block of everyone has none."""
-
-    def sign_statement(self, message: bytes) -> bytes:
-        """Sign with the ledger's key."""
 
 
 # Writing
@@ -150,20 +134,14 @@ def write_statement(path: str | Path, source: StatementSource, *, names: bool) -
         for line in _lines(source, names=names):
             digest.update(line)
             file.write(line)
-        signature = source.sign_statement(_end_message(source.ledger_id, digest.digest()))
+        signature = source.signing.sign(_end_message(source.ledger_id, digest.digest()))
         file.write(_line({"end": digest.hexdigest(), "signature": signature.hex()}))
 
 
 def _lines(source: StatementSource, *, names: bool) -> Iterator[bytes]:
-    yield _line(
-        {
-            "lapwing": "statement",
-            "version": STATEMENT_VERSION,
-            "ledger": source.ledger_id.hex(),
-            "key": source.key.hex(),
-            "curator": source.curator_key.hex(),
-        }
-    )
+    header = {"lapwing": "statement", "version": STATEMENT_VERSION, "ledger": source.ledger_id.hex()}
+    keys = {"key": source.signing.public.hex(), "curator": source.curator_key.hex()}
+    yield _line(header | keys)
     heads = iter(source.heads())
     head = next(heads, None)
     if head is None:
@@ -218,11 +196,11 @@ class _Reader:
 
     def __init__(self, key: bytes | None) -> None:
         self.findings = Findings()
-        self.replay, self.tree = Replay(), MerkleTree()
+        self.replay, self.tree = Replay(), seals.MerkleTree()
         self.labels = StatementLabels(self.replay, self.findings)
         self.wanted_key = key
         self.ledger_id, self.key, self.curator = b"", b"", b""
-        self.previous = NOTHING_BEFORE
+        self.previous = seals.NOTHING_BEFORE
         self.head: Head | None = None
         self.batch: list[RawEntry] = []
 
@@ -236,7 +214,7 @@ class _Reader:
             try:
                 entry = _ENTRY.fullmatch(line)
                 if entry and number > 1:
-                    self._entry(number, int(entry[1]), entry[2])
+                    self._entry(int(entry[1]), entry[2])
                 elif number == 1:
                     self._header(_record(line))
                 else:
@@ -262,7 +240,7 @@ class _Reader:
         if self.wanted_key is not None and self.key != self.wanted_key:
             self.findings.add("the statement is signed with another key than the one that was given")
 
-    def _entry(self, number: int, seq: int, body: bytes) -> None:
+    def _entry(self, seq: int, body: bytes) -> None:
         if self.labels.count:
             raise MalformedEntry("is an entry after names")
         self.batch.append((seq, body, digest_of(body)))
@@ -295,15 +273,12 @@ class _Reader:
         if self.labels.count:
             raise MalformedEntry("is a seal after names")
         before = self.head.number if self.head else 0
-        signed = digest_of_seal(self.ledger_id, head)
+        signed = seals.digest_of_seal(self.ledger_id, head)
+        follows = (head.number, head.previous) == (before + 1, self.previous)
+        sealed = (head.last, head.size, head.root) == (self.replay.last, self.tree.size, self.tree.root)
         problems = {
-            "does not follow the seal before it": head.number == before + 1
-            and head.previous == self.previous,
-            "does not seal the entries before it": (
-                head.last == self.replay.last
-                and head.size == self.tree.size
-                and head.root == self.tree.root
-            ),
+            "does not follow the seal before it": follows,
+            "does not seal the entries before it": sealed,
             "has a wrong signature": good_signature(self.key, signed, head.signature),
         }
         for problem, is_good in problems.items():
@@ -352,9 +327,8 @@ def head_of(fields: Any) -> Head:
     if not isinstance(fields, list) or len(fields) != 6:
         raise MalformedEntry("is not a seal")
     number, last, size, root, previous, signature = fields
-    if not (is_whole(number) and is_whole(last) and is_whole(size)) or not (
-        is_hex(root, 64) and is_hex(previous, 64) and is_hex(signature, 128)
-    ):
+    numbers = all(map(is_whole, (number, last, size)))
+    if not numbers or not (is_hex(root, 64) and is_hex(previous, 64) and is_hex(signature, 128)):
         raise MalformedEntry("is not a seal")
     return Head(number, last, size, bytes.fromhex(root), bytes.fromhex(previous), bytes.fromhex(signature))
 
@@ -366,29 +340,24 @@ _FIELDS = ("lapwing", "version", "ledger", "key", "entry", "index", "body", "pat
 
 def make_proof(source: StatementSource, seq: int) -> dict[str, Any]:
     """Return a proof that entry `seq` is in the ledger, up to its last seal."""
-    place = body = None
-    for index, (number, content, _) in enumerate(source.entries()):
-        if number == seq:
-            place, body = index, content
-            break
-    head = None
-    for head in source.heads():  # noqa: B007 (the last one)
-        pass
-    if place is None or body is None or head is None or place >= head.size:
+    numbered = enumerate(source.entries())
+    place, body = next(((index, body) for index, (number, body, _) in numbered if number == seq), (0, None))
+    head = next(iter(deque(source.heads(), maxlen=1)), None)
+    if body is None or head is None or place >= head.size:
         raise BadParameter("entry", "there is no sealed entry of this number")
-    path = inclusion_proof((digest for _, _, digest in source.entries()), place, head.size)
+    path = seals.inclusion_proof((digest for _, _, digest in source.entries()), place, head.size)
     proof: dict[str, Any] = {
         "lapwing": "proof",
         "version": PROOF_VERSION,
         "ledger": source.ledger_id.hex(),
-        "key": source.key.hex(),
+        "key": source.signing.public.hex(),
         "entry": seq,
         "index": place,
         "body": body.decode("ascii"),
         "path": [digest.hex() for digest in path],
         "seal": seal_fields(head),
     }
-    return proof | {"signature": source.sign_statement(_message(proof)).hex()}
+    return proof | {"signature": source.signing.sign(_message(proof)).hex()}
 
 
 def _message(proof: dict[str, Any]) -> bytes:
@@ -412,21 +381,16 @@ def verify_proof(proof: dict[str, Any], *, key: bytes | None) -> StatementReport
         path = [bytes.fromhex(digest) for digest in proof["path"]]
         read(body)
     except (MalformedEntry, UnicodeEncodeError) as error:
-        findings.add(
-            f"the proof {error}" if isinstance(error, MalformedEntry) else "the proof is not plain text"
-        )
+        is_form = isinstance(error, MalformedEntry)
+        findings.add(f"the proof {error}" if is_form else "the proof is not plain text")
         return StatementReport("", "", 0, findings.all())
+    signature, sealed = bytes.fromhex(proof["signature"]), seals.digest_of_seal(ledger_id, head)
+    is_included = seals.check_inclusion(digest_of(body), proof["index"], head.size, path, head.root)
     problems = {
         "the proof is signed with another key than the one that was given": key in (None, own),
-        "the proof has a wrong signature": good_signature(
-            own, _message(proof), bytes.fromhex(proof["signature"])
-        ),
-        "the seal has a wrong signature": good_signature(
-            own, digest_of_seal(ledger_id, head), head.signature
-        ),
-        "the entry is not in the sealed tree": check_inclusion(
-            digest_of(body), proof["index"], head.size, path, head.root
-        ),
+        "the proof has a wrong signature": good_signature(own, _message(proof), signature),
+        "the seal has a wrong signature": good_signature(own, sealed, head.signature),
+        "the entry is not in the sealed tree": is_included,
         "the entry has a number after the seal's last": proof["entry"] <= head.last,
     }
     for problem, is_good in problems.items():
@@ -438,11 +402,8 @@ def verify_proof(proof: dict[str, Any], *, key: bytes | None) -> StatementReport
 def _check_form(proof: Any) -> None:
     if not isinstance(proof, dict) or set(proof) != set(_FIELDS):
         raise MalformedEntry("has other fields than a proof has")
-    if (
-        proof["lapwing"] != "proof"
-        or type(proof["version"]) is not int
-        or proof["version"] != PROOF_VERSION
-    ):
+    version = proof["version"]
+    if proof["lapwing"] != "proof" or type(version) is not int or version != PROOF_VERSION:
         raise MalformedEntry(f"is not of version {PROOF_VERSION}")
     if not (is_hex(proof["ledger"], 32) and is_hex(proof["key"], 64) and is_hex(proof["signature"], 128)):
         raise MalformedEntry("has a bad ledger, key or signature")

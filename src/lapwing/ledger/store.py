@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
@@ -82,6 +82,11 @@ class Transaction(ABC):
     def stream(self, sql: str) -> Iterator[Row]:
         """Yield the rows of a query without keeping all of them in memory."""
 
+    def history(self, after: int = 0) -> Iterator[RawEntry]:
+        """Yield all entries after a number, in order."""
+        sql = f"SELECT seq, body, digest FROM entries WHERE seq > {int(after)} ORDER BY seq"  # noqa: S608
+        return cast(Iterator[RawEntry], self.stream(sql))
+
     @abstractmethod
     def run(self, sql: str, *parameters: Any) -> int:
         """Run a statement and return the number of changed rows."""
@@ -130,10 +135,8 @@ def tree_up_to(tx: Transaction, before: Seal | None, last: int) -> MerkleTree:
 
 def seal_of(row: Row) -> Seal:
     """Return the seal of a database row."""
-    number, last, size, root, frontier, previous, digest, signature = row
-    return Seal(
-        number, last, size, bytes(root), bytes(frontier), bytes(previous), bytes(digest), bytes(signature)
-    )
+    number, last, size, *digests = row
+    return Seal(number, last, size, *map(bytes, digests))
 
 
 @dataclass(slots=True)
@@ -147,39 +150,36 @@ class SignedState:
     tree: MerkleTree = field(default_factory=MerkleTree)
     seal: Seal | None = None
 
+    @classmethod
+    def read(cls, tx: Transaction, public: bytes) -> SignedState | None:
+        """Return the newest signed state, or None if there is none in the current format.
+
+        Raises Tampered if it is not what was signed.
+        """
+        sql = f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
+        rows = tx.rows(sql)
+        if not rows:
+            return None
+        *sealed, content, signature = rows[0]
+        seal, books = seal_of(tuple(sealed)), bytes(content)
+        wrong = Tampered([f"the state at seal {seal.number} is not the one that was signed"])
+        if not good_signature(public, _message(seal, books), bytes(signature)):
+            raise wrong
+        try:
+            state = cls(replay_from(books), MerkleTree.at_seal(seal), seal)
+        except BadParameter:
+            raise wrong from None
+        except OtherStateFormat:
+            return None
+        said = state.tree.root, state.replay.last, state.replay.entries
+        is_signed = seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
+        if not is_signed or said != (seal.root, seal.last, seal.size):
+            raise wrong
+        return state
+
 
 def _message(seal: Seal, books: bytes) -> bytes:
     return b"lapwing state\x00" + seal.digest + hashlib.sha256(books).digest()
-
-
-def read_state(tx: Transaction, public: bytes) -> SignedState | None:
-    """Return the newest signed state, or None if there is none in the current format.
-
-    Raises Tampered if it is not what was signed.
-    """
-    rows = tx.rows(
-        f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
-    )
-    if not rows:
-        return None
-    *sealed, content, signature = rows[0]
-    seal, books = seal_of(tuple(sealed)), bytes(content)
-    wrong = Tampered([f"the state at seal {seal.number} is not the one that was signed"])
-    if not good_signature(public, _message(seal, books), bytes(signature)):
-        raise wrong
-    try:
-        state = SignedState(replay_from(books), MerkleTree.at_seal(seal), seal)
-    except BadParameter:
-        raise wrong from None
-    except OtherStateFormat:
-        return None
-    if (
-        not seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
-        or state.tree.root != seal.root
-        or (state.replay.last, state.replay.entries) != (seal.last, seal.size)
-    ):
-        raise wrong
-    return state
 
 
 def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedState | None = None) -> None:
@@ -192,7 +192,7 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedSt
     if tx.rows("SELECT 1 FROM states JOIN seals USING (number) WHERE number = ?", seal.number):
         return
     try:
-        state = state or read_state(tx, signing.public)
+        state = state or SignedState.read(tx, signing.public)
     except Tampered:
         return  # the next opening says so
     if state is None or state.replay.last > seal.last:
@@ -212,6 +212,32 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedSt
             "INSERT INTO states (number, books, state_signature) VALUES (?, ?, ?)",
             seal.number, books, signing.sign(_message(seal, books)),
         )  # fmt: skip
+
+
+def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) -> list[Mark | Head]:
+    """Return the lines of an anchor that contradict the ledger, except entries that were declared lost."""
+    found: list[Mark | Head] = []
+    for line in lines:
+        if isinstance(line, Head):
+            same = _agrees_with_ledger(tx, line)
+        else:
+            rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
+            same = bool(rows) and bytes(rows[0][0]) == line.digest
+        if not same and line.last > lost_up_to:
+            found.append(line)
+    return found
+
+
+def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
+    """Return whether the ledger has the seal of this head; or, without such a seal, the same entries.
+
+    A copy that was made before the last seal was written has lost nothing.
+    """
+    found = seals_where(tx, "number = ?", head.number)
+    if found:
+        return found[0].head == head
+    tree = tree_up_to(tx, last_seal(tx, head.last), head.last)
+    return (tree.size, tree.root) == (head.size, head.root)
 
 
 def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -> bool:
@@ -255,6 +281,7 @@ class Store(ABC):
 
     where: str
     dialect: schema.StoreDialect
+    marks_in_turn = False  # whether processes take turns to write marks, so that anchors need no lock
 
     def __init__(self) -> None:
         self.anchors: tuple[Anchor, ...] = ()
@@ -270,6 +297,8 @@ class Store(ABC):
         """Begin to mark every entry in the anchor, every seal in the witnesses too, and to sign seals."""
         self.ledger_id, self.signing = ledger_id, signing
         self.anchors, self.witnesses = (anchor,), tuple(witnesses)
+        for one in (anchor, *witnesses):
+            one.is_guarded = self.marks_in_turn
 
     def mark(self, marks: Sequence[Mark], head: Head | None) -> None:
         """Write committed entries to the anchors. Only then may a charge be acknowledged."""
@@ -312,14 +341,37 @@ class Store(ABC):
     def charge(self, posting: Posting) -> int:
         """Post a charge durably and return the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
 
-    def history(self, tx: Transaction, after: int = 0) -> Iterator[RawEntry]:
-        """Yield all entries after a number, in order, as of the snapshot of `tx`."""
-        sql = f"SELECT seq, body, digest FROM entries WHERE seq > {int(after)} ORDER BY seq"  # noqa: S608
-        return cast(Iterator[RawEntry], tx.stream(sql))
-
     @abstractmethod
     def seal(self) -> Seal | None:
         """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
+
+    def next_seal(self, tx: Transaction, *, with_state: bool) -> Seal | None:
+        """Seal all entries and return the newest seal. Nobody else may append during the transaction.
+
+        `with_state` also stores the signed state at that seal; otherwise one is stored from time to time.
+        """
+        seal = last_seal(tx)
+        unsealed = "SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq"
+        leaves = [(int(seq), bytes(digest)) for seq, digest in tx.rows(unsealed, seal.last if seal else 0)]
+        if self.signing is None:
+            return seal
+        if leaves:
+            seal = Seal.after(seal, leaves, self.ledger_id, self.signing)
+            tx.run(
+                f"INSERT INTO seals ({SEAL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
+                seal.signature,
+            )  # fmt: skip
+        self.keep_state_if_due(tx, seal, with_state=with_state)
+        return seal
+
+    def keep_state_if_due(self, tx: Transaction, seal: Seal | None, *, with_state: bool) -> None:
+        """Store the signed state at the newest seal if `with_state`, or if the stored one is old."""
+        sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
+        if seal is None or self.signing is None or not sizes:
+            return
+        if with_state or seal.size - sizes[0][0] >= STATE_EVERY:
+            keep_state(tx, seal, self.signing)
 
     @abstractmethod
     def catalogue(self, tx: Transaction) -> Catalogue:
@@ -349,9 +401,8 @@ class Store(ABC):
 
         def work(tx: Transaction) -> None:
             tx.run(schema.VERSION_TABLE)
-            versions = [
-                int(row[0]) for row in tx.rows("SELECT version FROM schema_version ORDER BY version")
-            ]
+            rows = tx.rows("SELECT version FROM schema_version ORDER BY version")
+            versions = [int(version) for (version,) in rows]
             found = versions[-1] if versions else 0
             if 0 < found < schema.FIRST:
                 raise Unavailable(
@@ -370,33 +421,3 @@ class Store(ABC):
                 tx.run("INSERT INTO schema_version VALUES (?)", number)
 
         self.write(work)
-
-
-def next_seal(tx: Transaction, store: Store, *, with_state: bool) -> Seal | None:
-    """Seal all entries and return the newest seal. Nobody else may append during the transaction.
-
-    `with_state` also stores the signed state at that seal; otherwise one is stored from time to time.
-    """
-    seal = last_seal(tx)
-    leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", seal.last if seal else 0)
-    if store.signing is None:
-        return seal
-    if leaves:
-        new = [(int(seq), bytes(digest)) for seq, digest in leaves]
-        seal = Seal.after(seal, new, store.ledger_id, store.signing)
-        tx.run(
-            f"INSERT INTO seals ({SEAL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-            seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
-            seal.signature,
-        )  # fmt: skip
-    keep_state_if_due(tx, store, seal, with_state=with_state)
-    return seal
-
-
-def keep_state_if_due(tx: Transaction, store: Store, seal: Seal | None, *, with_state: bool) -> None:
-    """Store the signed state at the newest seal if `with_state`, or if the stored one is old."""
-    sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
-    if seal is None or store.signing is None or not sizes:
-        return
-    if with_state or seal.size - sizes[0][0] >= STATE_EVERY:
-        keep_state(tx, seal, store.signing)

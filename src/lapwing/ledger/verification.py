@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from lapwing.config.values import is_postgres
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accountant.guarantee import StatementReport
-from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import digest_of
 from lapwing.ledger.keys import public_key
 from lapwing.ledger.ledger import Ledger
@@ -25,23 +24,20 @@ _SQLITE = b"SQLite format 3\x00"
 _BEGINNING = 256
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedFile:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedFile(StatementReport):
     """The result of a check. `findings` is empty if nothing is wrong."""
 
     kind: str
     where: str
-    ledger: str
-    key: str
-    entries: int
-    findings: tuple[str, ...]
     key_was_given: bool
     anchors: tuple[str, ...] = ()
-    head: Head | None = None
-    prices_checked: int = 0
-    prices_unchecked: int = 0
-    promises: tuple[str, ...] = ()
     entry: dict[str, str] | None = None  # the entry that a proof is about
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """The guarantee to the people in the ledger, in words. A history with findings gives none."""
+        return () if self.guarantee is None or self.findings else tuple(self.guarantee.lines())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values with stable names."""
@@ -142,21 +138,8 @@ def _entry(proof: dict[str, Any]) -> dict[str, str]:
 def _of(
     kind: str, where: str, report: StatementReport, wanted: bytes | None, anchors: tuple[str, ...] = ()
 ) -> VerifiedFile:
-    guarantee = report.guarantee
-    return VerifiedFile(
-        kind=kind,
-        where=where,
-        ledger=report.ledger,
-        key=report.key,
-        entries=report.entries,
-        findings=report.findings,
-        key_was_given=wanted is not None,
-        anchors=anchors,
-        head=report.head,
-        prices_checked=report.prices_checked,
-        prices_unchecked=report.prices_unchecked,
-        promises=() if guarantee is None or report.findings else tuple(guarantee.lines()),
-    )
+    found = {one.name: getattr(report, one.name) for one in fields(report)}
+    return VerifiedFile(**found, kind=kind, where=where, key_was_given=wanted is not None, anchors=anchors)
 
 
 def _ledger(
@@ -170,7 +153,7 @@ def _ledger(
         with working("opening the ledger"):
             ledger = Ledger.open(where, keys=keys, anchor=anchor)
     except Tampered as tampered:
-        return VerifiedFile(LEDGER, where, "", "", 0, tampered.found, wanted is not None)
+        return _of(LEDGER, where, StatementReport("", "", 0, tampered.found), wanted)
     with ledger:
         with working("checking every entry"):
             report = ledger.verify()

@@ -123,12 +123,9 @@ class SinglePath:
 
     def _require(self, path: Path, claim: _Claim, place: int) -> None:
         fcntl.fcntl(claim.file, fcntl.F_OFD_SETLK, _bytes(claim.place, 1, fcntl.F_RDLCK))
-        end = self._FIRST + self._COUNT
-        if (
-            place != claim.place
-            or _is_locked(claim.file, self._FIRST, place - self._FIRST)
-            or _is_locked(claim.file, place + 1, end - place - 1)
-        ):
+        before, after = place - self._FIRST, self._FIRST + self._COUNT - place - 1
+        other = _is_locked(claim.file, self._FIRST, before) or _is_locked(claim.file, place + 1, after)
+        if place != claim.place or other:
             raise Unavailable(
                 f"the ledger {path} is open by another path (it is mounted twice, or it or its lock file "
                 "was moved while in use). Open it by the others' path, or after they have closed it"
@@ -143,9 +140,7 @@ class SinglePath:
     def close(self) -> None:
         """Release the claim. Call it after SQLite has closed the file."""
         with self._changing:
-            if (
-                self._claims.get(self._inode) is not self._claim
-            ):  # that of a process which forked this one off
+            if self._claims.get(self._inode) is not self._claim:  # of a process that forked this one off
                 return
             self._claim.stores -= 1
             if not self._claim.stores:

@@ -145,13 +145,11 @@ class PostgresAddress:
             found = connection.execute(_PREPARE, (f"{self.schema}, pg_temp",)).fetchone()
             assert found is not None
             version, fsync, full_page_writes, is_standby, *_ = found
+            torn = "full_page_writes is off on the server, so that a crash could tear pages"
             for wrong, why in (
                 (version < OLDEST_SERVER, f"the server is older than PostgreSQL {OLDEST_SERVER}"),
                 (fsync != "on", "fsync is off on the server, so that a crash could forget commits"),
-                (
-                    full_page_writes != "on",
-                    "full_page_writes is off on the server, so that a crash could tear pages",
-                ),
+                (full_page_writes != "on", torn),
                 (is_standby, "the server is a standby: name the primary, which can be written"),
             ):
                 if wrong:
@@ -190,9 +188,8 @@ class PostgresAddress:
 def server_message(error: psycopg.Error) -> str:
     """Return the message of the server, without its details, which may quote values."""
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return error.diag.message_primary or (
-        "the connection was lost" if lost else "the driver refused a value"
-    )
+    why = "the connection was lost" if lost else "the driver refused a value"
+    return error.diag.message_primary or why
 
 
 def new_session_number() -> int:
@@ -206,8 +203,7 @@ class PostgresConnection:
     __slots__ = ("__weakref__", "connection", "number", "run")
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], number: int) -> None:
-        self.connection = connection
-        self.number = number
+        self.connection, self.number = connection, number
         self.run = connection.cursor().execute
 
     def holder(self, number: int) -> int | None:
@@ -337,9 +333,7 @@ class SessionKeeper:
         self, pool: PostgresConnections, where: str, work: Callable[[bool], None], *, undone: str
     ) -> None:
         self.session = new_session_number()
-        self._where, self._undone = where, undone
-        self._work = work
-        self._pool = pool
+        self._where, self._undone, self._work, self._pool = where, undone, work, pool
         self._link = pool.connect(self.session)
         self._leads = False
         self._stopping = threading.Event()

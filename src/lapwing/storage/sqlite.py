@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -107,10 +107,8 @@ class PrivateDatabase:
         """Close the file. Everything that was committed stays."""
         self._connection.close()
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        with sqlite_errors(f"{self._called} {self.path}", if_locked=self._if_locked):
-            yield
+    def _translated(self) -> AbstractContextManager[None]:
+        return sqlite_errors(f"{self._called} {self.path}", if_locked=self._if_locked)
 
     @contextmanager
     def _transaction(self) -> Iterator[RunStatement]:

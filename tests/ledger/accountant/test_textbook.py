@@ -30,9 +30,9 @@ from lapwing.core.losses import (
     SequentialComposition,
 )
 from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.registers import OpenedAccount, PriceChecks
 from lapwing.ledger.accountant.textbook import (
     LARGEST_SUMMED_ORDER,
-    PriceChecks,
     Unreadable,
     first_cost_too_low,
     first_wrong_cap,
@@ -184,11 +184,11 @@ def test_without_the_library_a_run_has_no_full_opinion(monkeypatch: pytest.Monke
     assert first_cost_too_low(least, costs, NO_CAPS) is None
     assert first_cost_too_low(least, [0] * 8, NO_CAPS) == 3  # the orders are still compared
     findings = Findings()
-    prices = PriceChecks(findings)
-    assert not prices.is_checked(
-        7, loss=encode(description), description=description, relation="replace one unit", orders=ORDERS,
-        costs=costs, caps=NO_CAPS,
+    account = OpenedAccount(
+        1, 1, 0, "", "person", "replace one unit", Fraction(1), Fraction(0), ORDERS, NO_CAPS, "none", "", 1,
+        None,
     )  # fmt: skip
+    assert not PriceChecks(findings).is_checked(7, account, costs, encode(description), description)
     assert findings.all() == ()
 
 

@@ -94,7 +94,7 @@ def test_reading_sees_one_moment_and_history_in_order(
     numbers = [store.charge(one) for one in asked]
 
     def work(tx: Transaction) -> list[Any]:
-        history = store.history(tx)
+        history = tx.history()
         first = next(history)
         store.charge(posting("meanwhile", 2))
         assert tx.rows("SELECT count(*) FROM entries") == [(11,)]

@@ -148,6 +148,10 @@ def holds(sums: Sequence[int], caps: Sequence[int]) -> bool:
     return fits[0] and ((fits[1] and fits[2]) or any(fits[3:]))
 
 
+# The columns of a block in a signed state, and the form of their bytes.
+_PACKED = {"numbers": "<i8", "owners": "<i4", "states": "u1", "ids": "u1"}
+
+
 class Balances:
     """All blocks, in the order of their rising numbers."""
 
@@ -158,9 +162,7 @@ class Balances:
         self._spent = ExactSums(WIDTH)
         self._held: ExactSums | None = None  # most ledgers never reserve anything
         self._caps, self._accounts = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64)
-        # Prices: costs on an account, each kept once.
-        self._low, self._high = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64, WIDTH)
-        self._payers = GrowingArray(np.int32)
+        self.forget_prices()
         # Charges of a batch: a block number, a price and an entry each.
         self.pending_blocks: list[int] = []
         self.pending_prices: list[int] = []
@@ -182,7 +184,7 @@ class Balances:
         return self._payers.extend(account, 1)
 
     def forget_prices(self) -> None:
-        """Begin a new list of prices, between batches."""
+        """Begin a new list of prices, between batches: costs on an account, each kept once."""
         self._low, self._high = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64, WIDTH)
         self._payers = GrowingArray(np.int32)
 
@@ -338,28 +340,16 @@ class Balances:
     def packed(self) -> dict[str, Any]:
         """Return all blocks with their sums, after `flush`, as hex texts."""
         columns = {
-            "numbers": (self.numbers, "<i8"),
-            "owners": (self.owners, "<i4"),
-            "states": (self.states, "u1"),
+            name: getattr(self, name).rows.astype(kind).tobytes().hex() for name, kind in _PACKED.items()
         }
-        return {
-            **{name: rows.rows.astype(kind).tobytes().hex() for name, (rows, kind) in columns.items()},
-            "ids": self.ids.rows.tobytes().hex(),
-            "spent": self._spent.packed(),
-            "held": self._held and self._held.packed(),
-        }
+        return columns | {"spent": self._spent.packed(), "held": self._held and self._held.packed()}
 
     def unpack(self, packed: dict[str, Any]) -> None:
         """Restore the blocks that `packed` returned, into empty balances."""
-        numbers, owners, states, ids = (
-            np.frombuffer(bytes.fromhex(packed[name]), kind)
-            for name, kind in (("numbers", "<i8"), ("owners", "<i4"), ("states", "u1"), ("ids", "u1"))
-        )
-        for rows, values in (
-            (self.numbers, numbers), (self.owners, owners), (self.states, states),
-            (self.ids, ids.reshape(-1, 16)),
-        ):  # fmt: skip
-            rows.extend(values, len(numbers))
+        for name, kind in _PACKED.items():
+            column: GrowingArray = getattr(self, name)
+            rows = np.frombuffer(bytes.fromhex(packed[name]), kind).reshape(-1, *column.rows.shape[1:])
+            column.extend(rows, len(rows))
         self._spent.unpack(packed["spent"], WIDTH)
         if packed["held"]:
             self._held = ExactSums(WIDTH)

@@ -134,8 +134,8 @@ def _among(*texts: str) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and value in texts
 
 
-def _each(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(fits(item) for item in value)
+def _each(fits: Callable[[Any], bool], at_least: int = 0) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and len(value) >= at_least and all(map(fits, value))
 
 
 def _time(value: Any) -> bool:
@@ -155,19 +155,12 @@ def _items(*each: Callable[[Any], bool]) -> Callable[[Any], bool]:
     )
 
 
-def _costs(value: Any) -> bool:
-    return (
+def _numbers(least: int, most: int) -> Callable[[Any], bool]:
+    """Return the check of a list that has one number of this range for each filter."""
+    return lambda value: (
         isinstance(value, list)
         and len(value) == WIDTH
-        and all(type(cost) is int and 0 <= cost <= NEVER for cost in value)
-    )
-
-
-def _caps(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == WIDTH
-        and all(type(cap) is int and -1 <= cap < WHOLE_BELOW for cap in value)
+        and all(type(number) is int and least <= number <= most for number in value)
     )
 
 
@@ -192,15 +185,11 @@ def _ranges(value: Any) -> bool:
     return True
 
 
-def _at_least_one(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and bool(value) and all(fits(item) for item in value)
-
-
-_pair = _items(is_whole, is_whole)
+_pair, _costs, _caps = _items(is_whole, is_whole), _numbers(0, NEVER), _numbers(-1, WHOLE_BELOW - 1)
 _text, _flag, _record = _kind(str), _kind(bool), _kind(dict)
 _CHARGE: Shape = {
     "at": _time, "by": _hex(32), "key": _or_null(_hex(64)), "request": _hex(64),
-    "debits": _at_least_one(_items(is_whole, _ranges, _costs)), "loss": _record, "mechanism": _text,
+    "debits": _each(_items(is_whole, _ranges, _costs), at_least=1), "loss": _record, "mechanism": _text,
     "parameters": _record, "code": _text, "session": is_whole,
 }  # fmt: skip
 _VERSION: Shape = {
@@ -224,7 +213,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "charge": _CHARGE,
     "reserve": _CHARGE | {"fixed": _flag},
     "step": {
-        "at": _time, "reservation": is_whole, "costs": _at_least_one(_items(is_whole, _costs)),
+        "at": _time, "reservation": is_whole, "costs": _each(_items(is_whole, _costs), at_least=1),
         "loss": _or_null(_record),
     },
     "settle": {"at": _time, "reservation": is_whole, "spent": _flag},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -12,8 +12,9 @@ from lapwing.core.conversions import probability_up
 from lapwing.core.exact import ball, least_from, precision, short_up
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.registers import OpenedAccount
-from lapwing.ledger.accountant.replay import CuratorCheck, Replay
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.anchors import Head
+from lapwing.ledger.entry import CuratorCheck
 
 PERIODS = (1, 2, 3, 12)
 BITS = 256
@@ -54,10 +55,8 @@ def periods_until_no_guarantee(epsilon: Fraction, delta: Fraction) -> int | None
 def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
     """Explain what (ε, δ) for a person in one period means for a person in several periods."""
     end = periods_until_no_guarantee(epsilon, delta)
-    counts = [count for count in PERIODS[1:] if end is None or count < end]
-    each = "; ".join(
-        f"in {count} {_pair(*guarantee_in_periods(epsilon, delta, count))}" for count in counts
-    )
+    few = [count for count in PERIODS[1:] if end is None or count < end]
+    each = "; ".join(f"in {count} {_pair(*guarantee_in_periods(epsilon, delta, count))}" for count in few)
     words = (
         "This protects a person in one period. A person with rows in k periods has only the weaker promise "
         f"(kε, δ·(e^(kε) − 1)/(e^ε − 1)){each and ': '}{each}."
@@ -76,7 +75,6 @@ class FamilyGuarantee:
     accounts: tuple[tuple[int, Fraction, Fraction], ...]
     open_blocks: int
     lost_blocks: int
-    in_periods: tuple[tuple[int, Fraction, Fraction], ...]
 
     @classmethod
     def of(cls, replay: Replay, accounts: list[OpenedAccount]) -> FamilyGuarantee:
@@ -85,20 +83,15 @@ class FamilyGuarantee:
         mine = np.isin(books.owners.rows, [account.place for account in accounts])
         states = books.states.rows[mine & (books.states.rows < MOVED)]
         opened = int((states == OPEN).sum())
-        first = accounts[0]
-        family = cls(
-            root=first.number,
-            unit=first.unit,
-            relation=first.relation,
-            slices=first.slices,
-            accounts=tuple([(account.number, account.epsilon, account.delta) for account in accounts]),
-            open_blocks=opened,
-            lost_blocks=len(states) - opened,
-            in_periods=(),
-        )
-        if first.slices != "periods":
-            return family
-        return replace(family, in_periods=worst_cases(family.total, len(states) - 1))  # `*` is no period
+        first, lost = accounts[0], len(states) - opened
+        budgets = tuple([(account.number, account.epsilon, account.delta) for account in accounts])
+        return cls(first.number, first.unit, first.relation, first.slices, budgets, opened, lost)
+
+    @property
+    def in_periods(self) -> tuple[tuple[int, Fraction, Fraction], ...]:
+        """The (count, ε, δ) of a person in several periods, if units are sliced by periods."""
+        periods = self.open_blocks + self.lost_blocks - 1  # `*` is no period
+        return worst_cases(self.total, periods) if self.slices == "periods" else ()
 
     @property
     def total(self) -> Pair:
@@ -178,11 +171,6 @@ class StatementReport:
         prices = replay.prices
         guarantee = Guarantee.of(replay)
         return cls(ledger, key, replay.entries, findings, prices.checked, prices.unchecked, head, guarantee)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.findings
 
 
 def _pair(epsilon: Fraction, delta: Fraction) -> str:

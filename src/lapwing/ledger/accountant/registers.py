@@ -12,8 +12,8 @@ import numpy as np
 from lapwing.core.budget import Terms
 from lapwing.core.exact import exact
 from lapwing.errors import LapwingError
+from lapwing.ledger.accountant import textbook
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
-from lapwing.ledger.accountant.textbook import first_wrong_cap
 from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
 
@@ -191,6 +191,52 @@ class OpenedAccount:
     raises: int | None
 
 
+ONLY_ADD_REMOVE = frozenset({"Worst", "SampledGaussian"})
+ADD_REMOVE = "add or remove one unit"
+REMEMBERED = 50_000
+
+
+class PriceChecks:
+    """A cache of second opinions, and counts of the prices compared with them."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._opinions: dict[tuple[bytes, tuple[int, ...]], textbook.Opinion | None] = {}
+        self.checked = self.unchecked = 0
+
+    def count(self, *, is_checked: bool) -> None:
+        """Count one more price, with or without a second opinion."""
+        self.checked += is_checked
+        self.unchecked += not is_checked
+
+    def is_checked(
+        self, entry: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
+    ) -> bool:
+        """Return whether there is a full second opinion on this price. Errors become findings."""
+        try:
+            least = self._opinion(loss, description, account.orders)
+        except textbook.Unreadable:
+            self._findings.add(f"entry {entry}: what it was charged for is not the description of a loss")
+            return False
+        if least is None:
+            return False
+        if account.relation != ADD_REMOVE and least.kinds & ONLY_ADD_REMOVE:
+            self._findings.add(f"entry {entry}: its loss holds only if neighbours {ADD_REMOVE}")
+        k = textbook.first_cost_too_low(least, costs, account.caps)
+        if k is not None:
+            self._findings.add(f"entry {entry}: its cost number {k} is less than its loss costs at least")
+        return not least.is_partial
+
+    def _opinion(self, loss: bytes, description: Any, orders: tuple[int, ...]) -> textbook.Opinion | None:
+        """Return the second opinion on a loss, cached by its text."""
+        known = self._opinions
+        if (loss, orders) not in known:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[loss, orders] = textbook.opinion(description, orders)
+        return known[loss, orders]
+
+
 @dataclass(frozen=True, slots=True)
 class RegisteredData:
     """A data set in its newest version."""
@@ -280,7 +326,7 @@ class Registers:
             return None
         if caps != terms.caps:
             self._find(seq, "its caps are not those of its ε and δ")
-        k = first_wrong_cap(terms.epsilon, terms.delta, terms.orders, caps)
+        k = textbook.first_wrong_cap(terms.epsilon, terms.delta, terms.orders, caps)
         if k is not None:
             self._find(seq, f"its cap number {k} does not follow from its ε and δ")
         return caps

@@ -16,32 +16,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lapwing.ledger.accountant import forms
-from lapwing.ledger.accountant.balance import (
-    Balances,
-    BlockRow,
-    Costs,
-    Findings,
-    GrowingArray,
-    find_sorted,
-)
+from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings, GrowingArray, find_sorted
 from lapwing.ledger.accountant.forms import MalformedEntry, costs_of, is_ending, is_object, parsed, read
 from lapwing.ledger.accountant.registers import (
+    REMEMBERED,
     HeldInAccount,
     HeldReservation,
     OpenedAccount,
+    PriceChecks,
     RegisteredData,
     Registers,
     Reservations,
 )
-from lapwing.ledger.accountant.textbook import REMEMBERED, PriceChecks
-from lapwing.ledger.entry import RawEntry, encode
+from lapwing.ledger.entry import CuratorCheck, Ranges, RawEntry, encode
 from lapwing.ledger.keys import good_signature
 
 NOTHING, ANSWERED, FAILED = 0, 1, 2
@@ -82,11 +77,9 @@ class Outcomes:
             charges.clear()
             keys.clear()
         if self.begin_after:
-            later = [given for given in self.pending_outcomes if given[1] > self.begin_after]
-            self.later_outcomes += [
-                given for given in self.pending_outcomes if given[1] <= self.begin_after
-            ]
-            self.pending_outcomes[:] = later  # in place: others append to it
+            pending, after = self.pending_outcomes, self.begin_after
+            self.later_outcomes += [given for given in pending if given[1] <= after]
+            pending[:] = [given for given in pending if given[1] > after]  # in place: others append to it
         if self.pending_outcomes:
             self._flush_outcomes()
             self.pending_outcomes.clear()
@@ -109,11 +102,6 @@ class Outcomes:
             else:
                 self._outcomes.rows[row] = outcome
                 self._entries.rows[row] = entry
-
-    def of(self, charge: int) -> int:
-        """Return the outcome of a charge, after `flush`."""
-        row = int(find_sorted(self._charges.rows, np.array([charge], np.int64))[0])
-        return int(self._outcomes.rows[row]) if row >= 0 else NOTHING
 
     def keys(self) -> Iterator[tuple[int, bytes]]:
         """Yield each charge that has a key, with the key, after `flush`."""
@@ -150,15 +138,6 @@ FAST_UP_TO = 4096  # bytes; in a longer body written by a forger, a pattern coul
 _charge, _answer, _price = forms.CHARGE.fullmatch, forms.ANSWER.fullmatch, forms.PRICE.fullmatch
 
 
-class CuratorCheck(NamedTuple):
-    """A record that the curator saw exact counts under a policy; or that another policy was used later."""
-
-    entry: int
-    account: int
-    policy: str  # a keyed digest of its declarations
-    is_change: bool
-
-
 class Replay:
     """A replay of the history: `feed` it all entries in order; `finish` returns the findings.
 
@@ -186,9 +165,9 @@ class Replay:
         self._kinds: dict[str, Callable[[int, dict[str, Any]], None]] = {
             "genesis": self._genesis, "account": self._account, "blocks": self._blocks,
             "charge": self._charged, "reserve": self._reserved, "step": self._stepped,
-            "settle": self._settled, "answer": self._answered, "failed": self._failed,
+            "settle": self._settled, "answer": self._ended, "failed": self._ended,
             "data": self.registers.data, "version": self.registers.version, "recovered": self._recovered,
-            "check": self._checked, "policy": self._changed,
+            "check": self._checked, "policy": self._checked,
         }  # fmt: skip
 
     def feed(self, entries: Iterable[RawEntry]) -> None:
@@ -336,22 +315,12 @@ class Replay:
         known = self._priced.get((account.number, loss, costs))
         if known is not None:
             return known
-        is_checked = self._is_checked(seq, account, costs, loss, description)
+        is_checked = self.prices.is_checked(seq, account, costs, loss, description)
         price = self.balances.add_price(account.place, costs), is_checked
         self._priced[account.number, loss, costs] = price
         return price
 
-    def _is_checked(
-        self, seq: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
-    ) -> bool:
-        return self.prices.is_checked(
-            seq, loss=loss, description=description, relation=account.relation, orders=account.orders,
-            costs=costs, caps=account.caps,
-        )  # fmt: skip
-
-    def _begin_charge(
-        self, seq: int, record: dict[str, Any]
-    ) -> list[tuple[OpenedAccount, list[list[int]], Costs]]:
+    def _begin_charge(self, seq: int, record: dict[str, Any]) -> list[tuple[OpenedAccount, Ranges, Costs]]:
         """Note a charge or reservation, and return its debits to known accounts."""
         self.registers.names.add(record["by"].encode())
         self.outcomes.pending_charges.append(seq)
@@ -389,7 +358,8 @@ class Replay:
         self.balances.flush()
         loss, parts = encode(record["loss"]), {}
         for account, ranges, costs in self._begin_charge(seq, record):
-            self.prices.count(is_checked=self._is_checked(seq, account, costs, loss, record["loss"]))
+            is_checked = self.prices.is_checked(seq, account, costs, loss, record["loss"])
+            self.prices.count(is_checked=is_checked)
             if account.number in parts:
                 self._find(seq, f"holds twice in account {account.number}")
                 continue
@@ -411,18 +381,16 @@ class Replay:
             return
         loss = encode(record["loss"])
         for number, costs in charged:
-            is_checked = self._is_checked(seq, self.accounts[number], costs, loss, record["loss"])
+            is_checked = self.prices.is_checked(seq, self.accounts[number], costs, loss, record["loss"])
             self.prices.count(is_checked=is_checked)
 
     def _settled(self, seq: int, record: dict[str, Any]) -> None:
         self.balances.flush()
         self.reservations.settle(seq, record["reservation"], is_spent=record["spent"])
 
-    def _answered(self, seq: int, record: dict[str, Any]) -> None:
-        self.outcomes.pending_outcomes.append((seq, record["charge"], ANSWERED))
-
-    def _failed(self, seq: int, record: dict[str, Any]) -> None:
-        self.outcomes.pending_outcomes.append((seq, record["charge"], FAILED))
+    def _ended(self, seq: int, record: dict[str, Any]) -> None:
+        outcome = ANSWERED if record["kind"] == "answer" else FAILED
+        self.outcomes.pending_outcomes.append((seq, record["charge"], outcome))
 
     def _recovered(self, seq: int, record: dict[str, Any]) -> None:
         self._flush()
@@ -437,16 +405,13 @@ class Replay:
             self._find(seq, "was not signed by the curator")
 
     def _checked(self, seq: int, record: dict[str, Any]) -> None:
-        self._require_signed(seq, record)
-        self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=False))
-
-    def _changed(self, seq: int, record: dict[str, Any]) -> None:
-        self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=True))
-
-    def _note(self, check: CuratorCheck) -> None:
-        if check.account not in self.accounts:
-            self._find(check.entry, f"account {check.account} was never opened")
-        self.checks.append(check)
+        """Note a check, or a policy that was used after one. The curator signs checks."""
+        account, is_change = record["account"], record["kind"] == "policy"
+        if not is_change:
+            self._require_signed(seq, record)
+        if account not in self.accounts:
+            self._find(seq, f"account {account} was never opened")
+        self.checks.append(CuratorCheck(seq, account, record["policy"], is_change))
 
 
 def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> bool:
@@ -460,9 +425,8 @@ def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> b
 
 
 STATE_FORMAT = 1
-LARGEST_STATE = (
-    2000  # blocks, or reservations: writing many with every seal would cost more than replaying them
-)
+# Blocks, or reservations: writing many with every seal would cost more than replaying them.
+LARGEST_STATE = 2000
 
 
 class OtherStateFormat(Exception):
@@ -499,10 +463,7 @@ def state_bytes(replay: Replay) -> bytes | None:
                 ]
                 for one in held.values()
             ],
-            "data": [
-                [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
-                for one in replay.registers.datasets.values()
-            ],
+            "data": [astuple(one) for one in replay.registers.datasets.values()],
             **({"checks": replay.checks} if replay.checks else {}),  # as before there were checks
         }
     )  # fmt: skip

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from lapwing.ledger.accountant.balance import Findings
-
 LARGEST_SUMMED_ORDER = 1_000_000
 LONGEST_RUN = 1_000_000
 LONGEST_DISTANCE = 1_000
@@ -145,19 +143,16 @@ def _shifted(order: int, rate: float, distance: int) -> float:
 
 
 def _concentrated(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
-    rho = _float(_rational(record["rho"]))
+    rho = _float(_rho(record))
     return Opinion(_only(record), renyi=tuple([order * rho for order in orders]))
 
 
 def _rho(record: dict[str, Any]) -> Fraction:
+    if record["loss"] == "Concentrated":
+        return _rational(record["rho"])
     sigma = _rational(record["sigma"])
     _whole(record["dimension"], 1)
     return _rational(record["l2_squared"]) / (2 * sigma * sigma)
-
-
-def _gaussian(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
-    rho = _float(_rho(record))
-    return Opinion(_only(record), renyi=tuple([order * rho for order in orders]))
 
 
 def _sampled(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
@@ -280,9 +275,8 @@ def _normal(library: Any, noise: dict[str, Any], rate: float, grid: dict[str, An
     if noise["dimension"] == 1 and sigma <= 64:
         distance = math.isqrt(int(squared))
         return library.from_discrete_gaussian_mechanism(_float(sigma), distance, sampling_prob=rate, **grid)
-    return library.from_gaussian_mechanism(
-        _float(sigma) / math.sqrt(_float(squared)), sampling_prob=rate, **grid
-    )
+    ratio = _float(sigma) / math.sqrt(_float(squared))
+    return library.from_gaussian_mechanism(ratio, sampling_prob=rate, **grid)
 
 
 def _only(record: dict[str, Any]) -> frozenset[str]:
@@ -295,7 +289,7 @@ _KINDS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any], Orders, int],
     "BoundedRange": (("epsilon",), _pure),
     "LaplaceNoise": (("scale", "distance"), _laplace),
     "Concentrated": (("rho",), _concentrated),
-    "GaussianNoise": (("sigma", "l2_squared", "dimension"), _gaussian),
+    "GaussianNoise": (("sigma", "l2_squared", "dimension"), _concentrated),
     "SampledGaussian": (("rate", "noise"), _sampled),
     "Sum": (("parts",), _several),
     "Worst": (("parts",), _several),
@@ -308,9 +302,6 @@ EPSILON_UNIT, DELTA_UNIT = 10**9, 10**18
 # How far floats may be off, in parts and in ledger units.
 RELATIVE, ABSOLUTE = 1e-9, 1e-3
 SHARES = (Fraction(9, 100), Fraction(27, 100), Fraction(36, 100), Fraction(9, 100), Fraction(9, 100))
-ONLY_ADD_REMOVE = frozenset({"Worst", "SampledGaussian"})
-ADD_REMOVE = "add or remove one unit"
-REMEMBERED = 50_000
 
 
 class Unreadable(Exception):
@@ -366,53 +357,3 @@ def first_wrong_cap(
         if not -1 - ABSOLUTE - abs(own) * RELATIVE <= cap - own <= ABSOLUTE:  # caps are rounded down
             return k
     return None
-
-
-class PriceChecks:
-    """A cache of second opinions, and counts of the prices compared with them."""
-
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
-        self._opinions: dict[tuple[bytes, tuple[int, ...]], Opinion | None] = {}
-        self.checked = 0
-        self.unchecked = 0
-
-    def count(self, *, is_checked: bool) -> None:
-        """Count one more price, with or without a second opinion."""
-        self.checked += is_checked
-        self.unchecked += not is_checked
-
-    def is_checked(
-        self,
-        entry: int,
-        *,
-        loss: bytes,
-        description: Any,
-        relation: str,
-        orders: tuple[int, ...],
-        costs: Sequence[int],
-        caps: Sequence[int],
-    ) -> bool:
-        """Return whether there is a full second opinion on this price. Errors become findings."""
-        try:
-            least = self.opinion(loss, description, orders)
-        except Unreadable:
-            self._findings.add(f"entry {entry}: what it was charged for is not the description of a loss")
-            return False
-        if least is None:
-            return False
-        if relation != ADD_REMOVE and least.kinds & ONLY_ADD_REMOVE:
-            self._findings.add(f"entry {entry}: its loss holds only if neighbours {ADD_REMOVE}")
-        k = first_cost_too_low(least, costs, caps)
-        if k is not None:
-            self._findings.add(f"entry {entry}: its cost number {k} is less than its loss costs at least")
-        return not least.is_partial
-
-    def opinion(self, loss: bytes, description: Any, orders: tuple[int, ...]) -> Opinion | None:
-        """Return the second opinion on a loss, cached by its text."""
-        known = self._opinions
-        if (loss, orders) not in known:
-            if len(known) >= REMEMBERED:
-                known.clear()
-            known[loss, orders] = opinion(description, orders)
-        return known[loss, orders]

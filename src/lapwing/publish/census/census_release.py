@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from lapwing.core.exact import sqrt_up
 from lapwing.errors import BadParameter
-from lapwing.ledger.charged_read import ChargedRead
-from lapwing.ledger.gate import Gate, Release
+from lapwing.ledger.gate import ChargedRead, Gate, Release
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.census.least_squares import (
     LevelMeasurement,

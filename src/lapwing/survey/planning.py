@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Number, exact, whole
 from lapwing.core.noise import bernoulli, uniform_int
 from lapwing.errors import BadParameter
-from lapwing.survey.designing import Design, RandomizedQuestion, epsilon_text
-from lapwing.survey.protocol_choice import choose_protocol, worst_variance_of
+from lapwing.survey.designing import Design, RandomizedQuestion, choose_protocol, epsilon_text
 from lapwing.survey.questionnaire import (
     MOST_SET_OPTIONS,
     DateScale,
@@ -214,9 +213,7 @@ def _other_form(line: QuestionPlan) -> str | None:
     ):
         return None
     other = replace(coding, as_set=not coding.as_set)
-    spread = worst_variance_of(
-        choose_protocol(replace(question, coding=other), part.epsilon).randomizer, other
-    )
+    spread = choose_protocol(replace(question, coding=other), part.epsilon).spread
     times = math.sqrt(spread.population / part.spread.population)
     if times > BETTER_FORM_RATIO:
         return None

@@ -34,7 +34,7 @@ from lapwing.errors import BadParameter, BadValue, OverBudget, Tampered, Unavail
 from lapwing.storage.private_file import replaced_private_file
 from lapwing.survey.offered import OfferedSurvey, fingerprint, read_offered
 from lapwing.survey.questionnaire import decimal_text
-from lapwing.survey.randomize import ByteCoins, randomize
+from lapwing.survey.randomize import ByteCoins
 from lapwing.survey.report_file import MARK_BYTES
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Respondent:
             _afford(state, survey)
             coins = ByteCoins()
             makers = {place: survey.questions[place].randomizer for place in places}
-            report = survey.pack({place: randomize(makers[place], codes[place], coins) for place in places})
+            report = survey.pack({place: makers[place].randomize(codes[place], coins) for place in places})
             memo = state.memos.setdefault(survey.digest, {})
             memo.update(price=survey.price, report=report.hex())
             state.store()  # nobody gets to see the report before this

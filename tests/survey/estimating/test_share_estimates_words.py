@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from lapwing.survey.estimating import estimate
-from lapwing.survey.estimating.adversarial_shift import AdversarialShift
 from lapwing.survey.estimating.intervals import ConfidenceLevel
-from lapwing.survey.estimating.scores import EstimationTerms
+from lapwing.survey.estimating.scores import AdversarialShift, EstimationTerms
 from lapwing.survey.estimating.share_estimates import (
     candidate_words,
     extend_prefixes,

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.survey.estimating.adversarial_shift import ScorePair
+from lapwing.errors import BadParameter
+from lapwing.survey.designing import RandomizedQuestion
 from lapwing.survey.estimating.intervals import (
     ConfidenceLevel,
     SupportChance,
@@ -29,10 +30,21 @@ from lapwing.survey.estimating.intervals import (
     support_chance_of,
 )
 from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval
-from lapwing.survey.estimating.scores import EstimationTerms
-from lapwing.survey.questionnaire import ALPHABET, LETTER_BITS, NO_ANSWER, spell
-from lapwing.survey.randomizers import HadamardResponse, PrefixResponse
-from lapwing.survey.randomizers.hadamard import walsh_transform
+from lapwing.survey.estimating.scores import (
+    AnswerFunctions,
+    EstimationTerms,
+    Floats,
+    QuestionCollector,
+    ScoreLimits,
+    ScorePair,
+    ScoreSums,
+    question_functions,
+    score_extremes,
+    share_functions,
+)
+from lapwing.survey.questionnaire import ALPHABET, LETTER_BITS, NO_ANSWER, OneOf, Ranked, spell
+from lapwing.survey.randomizers import FrequencyOracle, HadamardResponse, PrefixResponse
+from lapwing.survey.randomizers.index_oracles import walsh_transform
 from lapwing.survey.randomizers.prefixes import InnerRandomizer
 from lapwing.survey.randomizers.randomizer import Messages
 
@@ -83,6 +95,119 @@ class SupportCounts:
             )
             for i, label in enumerate(labels)
         )
+
+
+MOST_RATIO_OPTIONS = 64  # options whose shares among those who answered are computed
+
+
+def as_oracle(part: RandomizedQuestion) -> FrequencyOracle:
+    """Return the frequency oracle of a question. Raise `BadParameter` if it has none."""
+    if not isinstance(part.randomizer, FrequencyOracle):
+        raise BadParameter("by", f'"{part.question.name}" has no options to group by')
+    return part.randomizer
+
+
+class FunctionCollector(QuestionCollector):
+    """The collector of functions of the answers.
+
+    `weight` has the scores of being in a group. Without it, everybody is in.
+    """
+
+    def __init__(self, part: RandomizedQuestion, functions: Sequence[AnswerFunctions]) -> None:
+        self._oracle = as_oracle(part)
+        self._sums = [(one, ScoreSums(len(one.labels))) for one in functions]
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages."""
+        for functions, sums in self._sums:
+            sums.add(functions.scores(self._oracle, messages).times(weight))
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return a table of each function's means."""
+        return tuple(function_table(self._oracle, f, sums, terms, weight=weight) for f, sums in self._sums)
+
+
+class ShareCollector(FunctionCollector):
+    """The collector of choices, ratings, rankings and sets."""
+
+    def __init__(self, part: RandomizedQuestion) -> None:
+        functions = list(question_functions(part.question))
+        few = part.question.counts_options and as_oracle(part).options <= MOST_RATIO_OPTIONS
+        if few and part.question.no_answer:
+            functions.append(share_functions(part.question, of="answered"))
+        super().__init__(part, functions)
+        self._question = part.question
+        self._counts = np.zeros(self._oracle.options, dtype=np.int64)
+        self._n = 0
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages."""
+        super().add(messages, weight)
+        self._n += len(messages)
+        self._counts += self._oracle.counts(messages)
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the shares, and the tables of the question's functions."""
+        found = super().tables(terms, weight)
+        coding = self._question.coding
+        if self._question.counts_options:
+            return self._shares(self._question.labels, self._counts, terms), *found
+        if isinstance(coding, Ranked) and coding.no_answer:
+            return self._shares((NO_ANSWER,), self._counts[-1:], terms), *found
+        return found
+
+    def _shares(
+        self, labels: tuple[str, ...], counts: NDArray[np.int64], terms: EstimationTerms
+    ) -> EstimateTable:
+        chance = support_chance_of(self._oracle)
+        whole = isinstance(self._question.coding, OneOf)
+        counted = SupportCounts(counts, self._n, chance, terms.total)
+        shares = counted.estimates(labels, terms.level, terms.shift.share(chance), whole=whole)
+        return EstimateTable("share", "share", shares)
+
+
+def function_table(
+    oracle: FrequencyOracle,
+    functions: AnswerFunctions,
+    sums: ScoreSums,
+    terms: EstimationTerms,
+    *,
+    weight: ScorePair | None = None,
+    of_all: bool = False,
+) -> EstimateTable:
+    """Return the means of functions of the answers, over those in a group or, with `of_all`, over all.
+
+    `weight` is the least and the greatest score of being in the group; None: everybody is in.
+    """
+    least, most = score_extremes(oracle, functions.values)
+    bottom = (1.0, 1.0) if of_all else _products(_bottom(oracle, functions), weight)
+    estimates = []
+    for column, label in enumerate(functions.labels):
+        ends = _products((float(least[column]), float(most[column])), weight)
+        if bottom == (1.0, 1.0):
+            shift = terms.shift.mean(ends, (functions.low, functions.high))
+        else:
+            now = sums.moments(column)
+            true = [(functions.low, 1.0), (functions.high, 1.0), (0.0, 0.0)]
+            shift = terms.shift.ratio((now.top, now.bottom), [(t, b) for t in ends for b in bottom], true)
+        limits = ScoreLimits(functions.low, functions.high, ends[1] - ends[0], bottom[1] - bottom[0])
+        estimates.append(sums.estimate(column, label, terms, limits, shift))
+    return EstimateTable(functions.title, functions.unit, tuple(estimates), functions.note)
+
+
+def _bottom(oracle: FrequencyOracle, functions: AnswerFunctions) -> ScorePair:
+    """Return the least and greatest score of having answered."""
+    if functions.of == "all" or functions.none is None:
+        return 1.0, 1.0
+    scores = support_chance_of(oracle).scores
+    return 1 - scores[1], 1 - scores[0]
+
+
+def _products(ends: ScorePair, weight: ScorePair | None) -> ScorePair:
+    if weight is None:
+        return ends
+    found = [a * b for a in ends for b in weight]
+    return min(found), max(found)
 
 
 MOST_KEPT_PREFIXES = 64  # beginnings that are followed
@@ -206,3 +331,19 @@ def _by_parity(reports: NDArray[np.int64], among: WordNumbers) -> WordNumbers:
         mine = place == number
         counted[mine] = (len(reports) + sums[low[mine]].round().astype(np.int64)) // 2
     return counted
+
+
+class WordCollector(QuestionCollector):
+    """The collector of frequent words. It keeps all messages: the candidates are known only at the end."""
+
+    def __init__(self, randomizer: PrefixResponse) -> None:
+        self._randomizer = randomizer
+        self._messages: list[Messages] = []
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages. Words have no groups."""
+        self._messages.append(messages.copy())
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the frequent words, and the share of "no answer"."""
+        return frequent_word_tables(self._randomizer, np.concatenate(self._messages), terms)

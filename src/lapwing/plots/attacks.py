@@ -51,12 +51,8 @@ class SuccessRate(Protocol):
         """The number of guesses."""
 
 
-class DrawnSuccessAfter(Protocol):
-    """The success of an attack after some answers or days."""
-
-    @property
-    def after(self) -> int:
-        """The number of answers or days."""
+class DrawnSuccess(Protocol):
+    """The success of an attack on both releases."""
 
     @property
     def unprotected(self) -> SuccessRate:
@@ -67,7 +63,15 @@ class DrawnSuccessAfter(Protocol):
         """The success against Lapwing."""
 
 
-class DrawnAttack(Protocol):
+class DrawnSuccessAfter(DrawnSuccess, Protocol):
+    """The success of an attack after some answers or days."""
+
+    @property
+    def after(self) -> int:
+        """The number of answers or days."""
+
+
+class DrawnAttack(DrawnSuccess, Protocol):
     """The result of an attack, as far as it is drawn."""
 
     @property
@@ -85,14 +89,6 @@ class DrawnAttack(Protocol):
     @property
     def through(self) -> str:
         """Lapwing's release."""
-
-    @property
-    def unprotected(self) -> SuccessRate:
-        """The success without protection."""
-
-    @property
-    def protected(self) -> SuccessRate:
-        """The success against Lapwing."""
 
     @property
     def epsilon(self) -> Any:

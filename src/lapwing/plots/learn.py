@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lapwing.core.exact import short
 from lapwing.plots.style import (
@@ -74,10 +74,8 @@ def _attempts(axes: Axes, shown: Sequence[ShownAttempt], target: float) -> None:
         if one.bound is not None:
             axes.plot([one.number], [one.bound], "o", color=colour, markersize=9, gid=f"bound-{one.number}")
         if one.estimate is not None:
-            axes.plot(
-                [one.number], [one.estimate], "o", color=colour, markersize=7, markerfacecolor="white",
-                gid=f"estimate-{one.number}",
-            )  # fmt: skip
+            ring: dict[str, Any] = {"markerfacecolor": "white", "gid": f"estimate-{one.number}"}
+            axes.plot([one.number], [one.estimate], "o", color=colour, markersize=7, **ring)
         if one.estimate is not None and one.bound is not None:
             axes.plot([one.number] * 2, [one.estimate, one.bound], color=colour, linewidth=1.2)
     axes.set_xticks([one.number for one in shown])

@@ -136,6 +136,7 @@ class ReportLayout:
 
 
 HALF = Fraction(1, 2)
+_ListOracle = randomizers.KaryResponse | randomizers.SubsetSelection  # a message lists options
 QUARTER = 0.25
 
 
@@ -162,11 +163,7 @@ def worst_variance_of(randomizer: Randomizer, coding: AnswerCoding | None = None
 
     `coding` says whether the answers are sets.
     """
-    if (
-        isinstance(coding, Several)
-        and coding.as_set
-        and isinstance(randomizer, randomizers.KaryResponse | randomizers.SubsetSelection)
-    ):
+    if isinstance(coding, Several) and coding.as_set and isinstance(randomizer, _ListOracle):
         return _of_options(randomizer, len(coding.options))
     if isinstance(randomizer, randomizers.PrefixResponse):
         inner = [worst_variance_of(one) for one in randomizer.inner]
@@ -188,9 +185,7 @@ def _of_shares(inside: Fraction, outside: Fraction) -> WorstVariance:
     return WorstVariance(float(seen * (1 - seen) / gap), float(noise / gap))
 
 
-def _of_options(
-    randomizer: randomizers.KaryResponse | randomizers.SubsetSelection, options: int
-) -> WorstVariance:
+def _of_options(randomizer: _ListOracle, options: int) -> WorstVariance:
     """Return the variance of an option's share among sets. A score counts the sets with the option.
 
     A report lists d of k sets, of which s have the option. It lists the true set with chance p; the rest of

@@ -242,9 +242,8 @@ class Respondent:
             places = range(len(survey.questions)) if survey.asks_all else [_drawn(state, survey)]
             codes = {place: _code(survey, place, answers) for place in places}
             _afford(state, survey)
-            coins = ByteCoins()
-            makers = {place: survey.questions[place].randomizer for place in places}
-            report = survey.pack({place: makers[place].randomize(codes[place], coins) for place in places})
+            coins, asked = ByteCoins(), survey.questions
+            report = survey.pack({at: asked[at].randomizer.randomize(codes[at], coins) for at in places})
             memo = state.memos.setdefault(survey.digest, {})
             memo.update(price=survey.price, report=report.hex())
             state.store()  # nobody gets to see the report before this

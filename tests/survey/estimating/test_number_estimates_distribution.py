@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.intervals import ConfidenceLevel
 from lapwing.survey.estimating.number_estimates import (
     LinearEstimators,
     SquareWaveCounts,
     histogram_quantile,
 )
+from lapwing.survey.estimating.survey_estimates import estimate
 from lapwing.survey.randomizers import SquareWave, WindowResponse
 from support.estimated import by_name, designed, indices, law_of, means
 from support.laws import between

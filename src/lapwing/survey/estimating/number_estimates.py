@@ -253,8 +253,7 @@ class LinearEstimators:
         They have the least variance if all answers are equally likely.
         """
         over, gram = self._inverse
-        found: Floats = over.T @ np.linalg.solve(gram, functions)
-        return found
+        return over.T @ np.linalg.solve(gram, functions)
 
     def mean_and_error(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return the mean of weights over the reports, and its standard error for the population."""
@@ -381,11 +380,8 @@ def distribution_tables(
 
 
 def _label(coding: NumberScale | DateScale, first: int, end: int) -> str:
-    return (
-        coding.text_of(first)
-        if end - first == 1
-        else f"{coding.text_of(first)} to {coding.text_of(end - 1)}"
-    )
+    low, high = coding.text_of(first), coding.text_of(end - 1)
+    return low if end - first == 1 else f"{low} to {high}"
 
 
 def _quantiles(

@@ -312,9 +312,8 @@ def score_extremes(oracle: FrequencyOracle, values: Floats) -> tuple[Floats, Flo
             low, high = rising[: oracle.chosen].sum(axis=0), rising[-oracle.chosen :].sum(axis=0)
         case BitwiseResponse() | UnaryEncoding():
             low, high = np.minimum(values, 0).sum(axis=0), np.maximum(values, 0).sum(axis=0)
-        case (
-            HadamardResponse() | ProjectiveResponse()
-        ):  # few enough options for functions: so all messages can be tried
+        case HadamardResponse() | ProjectiveResponse():
+            # Few enough options for functions: so all messages can be tried.
             every = function_scores(oracle, np.arange(oracle.messages), values)
             return every.min(axis=0), every.max(axis=0)
         case _:

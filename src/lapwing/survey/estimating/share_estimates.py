@@ -16,19 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 from lapwing.survey.designing import RandomizedQuestion
-from lapwing.survey.estimating.intervals import (
-    ConfidenceLevel,
-    SupportChance,
-    least_count,
-    support_chance_of,
-)
+from lapwing.survey.estimating.intervals import SupportChance, least_count, support_chance_of
 from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval
 from lapwing.survey.estimating.scores import (
     AnswerFunctions,
@@ -61,40 +56,31 @@ def nearest_shares(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return nearest
 
 
-@dataclass(frozen=True, slots=True)
-class SupportCounts:
-    """The number of reports, of n, that support each option, and the chance that they do.
+def estimated_shares(
+    coin: SupportChance,
+    counts: NDArray[np.int64],
+    n: int,
+    labels: Sequence[str],
+    terms: EstimationTerms,
+    *,
+    whole: bool = False,
+) -> tuple[EstimatedValue, ...]:
+    """Return unbiased shares with their intervals, from the number of reports, of n, that support each.
 
-    `total` is the number of respondents. Where it is more than n, their devices drew who answers this
-    question, and the interval for all of them includes that drawing.
+    `terms.total` is the number of respondents. Where it is more than n, their devices drew who answers this
+    question, and the interval for all of them includes that drawing. `whole`: the shares together are 1.
     """
-
-    counts: NDArray[np.int64]
-    n: int
-    coin: SupportChance
-    total: int
-
-    def estimates(
-        self, labels: Sequence[str], level: ConfidenceLevel, shift: ScorePair, *, whole: bool
-    ) -> tuple[EstimatedValue, ...]:
-        """Return unbiased shares with their intervals. `whole`: together they are 1."""
-        shares = self.coin.share(self.counts, self.n)
-        fitted = nearest_shares(shares) if whole else np.clip(shares, 0.0, 1.0)
-        there = self.coin.for_population(self.counts, self.n, level)
-        here = self.coin.for_respondents(self.counts, self.n, level, total=self.total)
-        error = np.sqrt(self.coin.variance(shares, self.n))
-        noise = np.sqrt(self.coin.noise_variance(shares, self.n, total=self.total))
-        return tuple(
-            EstimatedValue(
-                label,
-                float(shares[i]),
-                float(fitted[i]),
-                Interval(float(here[0][i]), float(here[1][i]), float(noise[i])),
-                Interval(float(there[0][i]), float(there[1][i]), float(error[i])),
-                shift,
-            )
-            for i, label in enumerate(labels)
-        )
+    level, shift = terms.level, terms.shift.share(coin)
+    shares = coin.share(counts, n)
+    fitted = nearest_shares(shares) if whole else np.clip(shares, 0.0, 1.0)
+    there = (*coin.for_population(counts, n, level), np.sqrt(coin.variance(shares, n)))
+    noise = np.sqrt(coin.noise_variance(shares, n, total=terms.total))
+    here = (*coin.for_respondents(counts, n, level, total=terms.total), noise)
+    respondents, population = (
+        [Interval(*ends) for ends in np.stack(found, axis=1).tolist()] for found in (here, there)
+    )
+    columns = zip(labels, shares.tolist(), fitted.tolist(), respondents, population, strict=True)
+    return tuple(EstimatedValue(*column, shift) for column in columns)
 
 
 MOST_RATIO_OPTIONS = 64  # options whose shares among those who answered are computed
@@ -159,10 +145,8 @@ class ShareCollector(FunctionCollector):
     def _shares(
         self, labels: tuple[str, ...], counts: NDArray[np.int64], terms: EstimationTerms
     ) -> EstimateTable:
-        chance = support_chance_of(self._oracle)
-        whole = isinstance(self._question.coding, OneOf)
-        counted = SupportCounts(counts, self._n, chance, terms.total)
-        shares = counted.estimates(labels, terms.level, terms.shift.share(chance), whole=whole)
+        coin, whole = support_chance_of(self._oracle), isinstance(self._question.coding, OneOf)
+        shares = estimated_shares(coin, counts, self._n, labels, terms, whole=whole)
         return EstimateTable("share", "share", shares)
 
 
@@ -231,7 +215,7 @@ def frequent_word_tables(
         return ()
     inner, n = randomizer.inner[last], len(reports)
     coin = support_chance_of(inner)
-    shift = terms.shift.of(len(randomizer.levels)).share(coin)
+    terms = replace(terms, shift=terms.shift.of(len(randomizer.levels)))
     candidates = candidate_words(randomizer, messages)
     tested = candidates[candidates > 0]
     counts = support_counts(inner, reports, tested)
@@ -239,19 +223,15 @@ def frequent_word_tables(
     order = np.argsort(-counts, kind="stable")
     shown = order[counts[order] >= enough]
     words = [spell(int(word), randomizer.letters) for word in tested[shown]]
-    together = terms.level.split(max(len(tested), 1))
-    found = SupportCounts(counts[shown], n, coin, terms.total).estimates(
-        words, together, shift, whole=False
-    )
+    together = replace(terms, level=terms.level.split(max(len(tested), 1)))
+    found = estimated_shares(coin, counts[shown], n, words, together)
     note = (
         f"{len(tested):,} candidates were tested on the {n:,} reports of the last level, which had no part "
         f"in choosing them. With {float(terms.level.confidence):.4g} confidence all intervals hold "
         "together, and with the same confidence somebody wrote each word shown."
     )
     none = support_counts(inner, reports, np.array([0]))
-    silent = SupportCounts(none, n, coin, terms.total).estimates(
-        [NO_ANSWER], terms.level, shift, whole=False
-    )
+    silent = estimated_shares(coin, none, n, [NO_ANSWER], terms)
     return EstimateTable("words", "share", found, note), EstimateTable("share", "share", silent)
 
 

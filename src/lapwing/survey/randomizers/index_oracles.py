@@ -226,8 +226,7 @@ class HadamardResponse(IndexMessages, TwoLevelOracle):
             raise BadParameter("options", "are too many to count all: name those that are of interest")
         sent = np.bincount(messages, minlength=self.messages).astype(np.int64, copy=False)
         differences = walsh_transform(sent)
-        counted: NDArray[np.int64] = (len(messages) + differences[1 : self.options + 1]) // 2
-        return counted
+        return (len(messages) + differences[1 : self.options + 1]) // 2
 
     def counts_of(
         self, messages: NDArray[np.int64], answers: Sequence[int] | NDArray[np.int64]
@@ -265,17 +264,10 @@ def is_prime(number: int) -> bool:
     return bool(fmpz(number).is_prime())
 
 
-def next_prime(number: int) -> int:
-    """Return the least prime at or above a number."""
+def next_prime(number: int, step: int = 1) -> int:
+    """Return the first prime at or above a number; with a step of -1, at or below it (2 or more)."""
     while not is_prime(number):
-        number += 1
-    return number
-
-
-def previous_prime(number: int) -> int:
-    """Return the greatest prime at or below a number, which must be 2 or more."""
-    while not is_prime(number):
-        number -= 1
+        number += step
     return number
 
 
@@ -509,7 +501,7 @@ def _spaces(near: int, options: int) -> Iterator[tuple[int, int]]:
     The variance is least for a prime near e^ε + 1. The primes next to it are tried with
     their least dimension, and each dimension with its least prime, which has the shortest messages.
     """
-    tried = {previous_prime(min(near + 1, MOST_PRIME)), next_prime(min(near + 1, MOST_PRIME))}
+    tried = {next_prime(min(near + 1, MOST_PRIME), step) for step in (-1, 1)}
     found = {
         (prime, next(t for t in range(2, MOST_DIMENSION + 3) if points_in(prime, t) >= options))
         for prime in tried

@@ -295,11 +295,9 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
         true = checked_answer(answer, self.inputs)
         sent = int(self.decode(row_of(message, self.size))[0])
         upper = Fraction(true, self.steps)
-        law = (
-            [Fraction(0), Fraction(0), Fraction(1)]
-            if true > self.steps
-            else [1 - upper, upper, Fraction(0)]
-        )
+        law = (Fraction(0), Fraction(0), Fraction(1))
+        if true <= self.steps:
+            law = (1 - upper, upper, Fraction(0))
         ends = self.ends
         return ends.outside + law[sent] * (ends.inside - ends.outside)
 

@@ -39,7 +39,7 @@ from lapwing.survey.questionnaire import (
     decimal_text,
     two_coins_count,
 )
-from lapwing.survey.randomizers.randomizer import ODDS, Randomizer, worst_ratio
+from lapwing.survey.randomizers.randomizer import ODDS, Randomizer
 
 ALL_QUESTIONS = 255
 SIMULATION_BLOCK = 1 << 15  # reports simulated together: long messages would fill the memory
@@ -59,7 +59,20 @@ class ReportLayout:
         sizes = [randomizer.size for randomizer in self.randomizers]
         return 1 + (sum(sizes) if self.asks_all else max(sizes))
 
-    def _columns(self) -> Iterator[tuple[int, Randomizer, slice]]:
+    @property
+    def epsilon(self) -> Fraction:
+        """The greatest loss of one respondent, whichever questions are asked."""
+        costs = [randomizer.loss.epsilon for randomizer in self.randomizers]
+        return sum(costs, Fraction(0)) if self.asks_all else max(costs)
+
+    @property
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a report's probabilities under two sets of answers: exact."""
+        ratios = [randomizer.ratio for randomizer in self.randomizers]
+        return math.prod(ratios, start=Fraction(1)) if self.asks_all else max(ratios)
+
+    def columns(self) -> Iterator[tuple[int, Randomizer, slice]]:
+        """Yield the place of each question, its randomizer, and the bytes of its message."""
         start = 1
         for place, randomizer in enumerate(self.randomizers):
             yield place, randomizer, slice(start, start + randomizer.size)
@@ -97,7 +110,7 @@ class ReportLayout:
         if not self.asks_all and bool(np.any(heads >= len(self.randomizers))):
             raise BadValue("a report is impossible: it answers a question that is not asked")
         found: MessagesByQuestion = {}
-        for place, randomizer, columns in self._columns():
+        for place, randomizer, columns in self.columns():
             rows = np.arange(len(reports)) if self.asks_all else np.flatnonzero(heads == place)
             sent = reports if self.asks_all else reports[rows]
             if not self.asks_all and bool(np.any(sent[:, columns.stop :])):
@@ -129,7 +142,7 @@ class ReportLayout:
             reports[:, 0] = ALL_QUESTIONS
         else:
             reports[:, 0] = uniform_int(0, len(self.randomizers), len(reports))
-        for place, randomizer, columns in self._columns():
+        for place, randomizer, columns in self.columns():
             rows = np.arange(len(reports)) if self.asks_all else np.flatnonzero(reports[:, 0] == place)
             if len(rows):
                 reports[rows, columns] = randomizer.encode(randomizer.sample(answers[place][rows]))
@@ -341,20 +354,18 @@ class Design:
     @property
     def epsilon(self) -> Fraction:
         """The greatest loss of one respondent, whichever questions are asked."""
-        costs = [part.epsilon for part in self.parts]
-        return sum(costs, Fraction(0)) if self.asks_all else max(costs)
+        return self.layout.epsilon
 
     @property
     def warning(self) -> str | None:
         """A warning for the owner where the coins hide little, above ε 2; else None."""
         if self.epsilon <= WARNING_EPSILON:
             return None
-        ratio = worst_ratio([part.randomizer for part in self.parts], asks_all=self.asks_all)
         two = "sets of answers" if self.asks_all and len(self.parts) > 1 else "answers"
         return (
             f"ε {epsilon_text(self.epsilon)} hides little. If two {two} seem equally likely before, a "
-            f"report may make one of them up to {posterior_text(ratio)} likely; at ε 2 that is 88.1 %. Ask "
-            "for less, and do not tell people that nobody can find out what they answered."
+            f"report may make one of them up to {posterior_text(self.layout.ratio)} likely; at ε 2 that is "
+            "88.1 %. Ask for less, and do not tell people that nobody can find out what they answered."
         )
 
     @property

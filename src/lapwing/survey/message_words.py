@@ -49,10 +49,10 @@ def odds_in_words(question: OfferedQuestion) -> list[str]:
 
 def promise_in_words(offered: OfferedSurvey) -> str:
     """Return the privacy of all questions together, in two sentences."""
-    lead = next((words for most, words in _LEADS if offered.ratio <= most), _LEAD_ABOVE_ALL)
+    lead = next((words for most, words in _LEADS if offered.layout.ratio <= most), _LEAD_ABOVE_ALL)
     count = len(offered.questions) if offered.asks_all else 1
     two = f"two sets of answers to all {count} questions" if count > 1 else "two answers"
-    most = posterior_text(offered.ratio)
+    most = posterior_text(offered.layout.ratio)
     return f"{lead} If {two} seem equally likely before, one of them may be up to {most} likely afterwards."
 
 

@@ -243,7 +243,8 @@ class Respondent:
             codes = {place: _code(survey, place, answers) for place in places}
             _afford(state, survey)
             coins, asked = ByteCoins(), survey.questions
-            report = survey.pack({at: asked[at].randomizer.randomize(codes[at], coins) for at in places})
+            sent = {at: asked[at].randomizer.randomize(codes[at], coins) for at in places}
+            report = survey.layout.pack(sent)
             memo = state.memos.setdefault(survey.digest, {})
             memo.update(price=survey.price, report=report.hex())
             state.store()  # nobody gets to see the report before this

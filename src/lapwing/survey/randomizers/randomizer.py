@@ -20,7 +20,6 @@ T is the greatest whole number for which that ratio is at most e^ε. Ball arithm
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -507,12 +506,6 @@ def greatest_favoured(epsilon: Fraction, share: Fraction) -> int:
     if favoured <= share * ODDS:
         raise BadParameter("epsilon", "is so small here that coins of 48 bits cannot favour any message")
     return favoured
-
-
-def worst_ratio(randomizers: Sequence[Randomizer], *, asks_all: bool) -> Fraction:
-    """Return the greatest ratio of a whole report's probabilities under two sets of answers: exact."""
-    ratios = [randomizer.ratio for randomizer in randomizers]
-    return math.prod(ratios, start=Fraction(1)) if asks_all else max(ratios)
 
 
 def count_in_blocks(

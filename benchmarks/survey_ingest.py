@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from lapwing.survey.credentials import BlindSigningKey, prepare_token
 from lapwing.survey.designing import Design, design
-from lapwing.survey.hosting import open_service
 from lapwing.survey.report_store import ReportStore
 from lapwing.survey.service import SurveyService, open_report_store
 from lapwing.survey.survey_file import load
+from lapwing.survey.web_app import open_service
 from support import postgres
 from support.survey_files import write_survey
 from support.survey_siege import Siege, body

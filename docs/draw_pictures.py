@@ -34,10 +34,9 @@ from lapwing.ledger.budget_history import (
     grant_of,
 )
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
+from lapwing.plots.accuracy import MeasuredErrors, parties, release_error
 from lapwing.plots.answers import answer_picture
 from lapwing.plots.attacks import attack_over_time, attack_success
-from lapwing.plots.parties import MeasuredErrors, parties
-from lapwing.plots.publish import release_error
 from lapwing.publish import Publication
 
 if TYPE_CHECKING:

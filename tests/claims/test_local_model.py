@@ -20,8 +20,8 @@ import pytest
 from lapwing.audit.laws import dec, exp, ln
 from lapwing.core.exact import log_up
 from lapwing.core.laplace import Laplace
-from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.intervals import support_chance_of
+from lapwing.survey.estimating.survey_estimates import estimate
 from lapwing.survey.randomizers import KaryResponse
 from support.cases import each
 from support.estimated import by_name, designed

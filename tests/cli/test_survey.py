@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from lapwing.survey.designing import Design, design
-from lapwing.survey.hosting import open_survey
 from lapwing.survey.offered import fingerprint
 from lapwing.survey.report_file import read_reports
 from lapwing.survey.report_store import StoppingRule
 from lapwing.survey.service import open_report_store
 from lapwing.survey.survey_file import load
+from lapwing.survey.web_app import open_survey
 from support.shell import Shell
 
 SMALL = """\

@@ -13,8 +13,7 @@ from scipy.stats import chi2
 from lapwing.errors import BadParameter
 from lapwing.parties.requirements import JointRequirements
 from lapwing.parties.simulation import compare_trust_models, local_model_error, member_error, simulate
-from lapwing.plots.accuracy import local_error
-from lapwing.plots.parties import local_bound, members_bound, shared_error
+from lapwing.plots.accuracy import local_bound, local_error, members_bound, shared_error
 
 NAMES = ("east", "north", "south", "west")
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from lapwing.survey.credentials import new_invitation
 from lapwing.survey.designing import Design, design
-from lapwing.survey.hosting import open_survey
 from lapwing.survey.report_store import read_all_reports
 from lapwing.survey.service import open_report_store
 from lapwing.survey.survey_file import load
+from lapwing.survey.web_app import open_survey
 from lapwing.web.serving import serve
 from support.forking import Program
 

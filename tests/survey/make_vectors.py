@@ -16,7 +16,7 @@ from typing import Any
 
 from lapwing.survey.message_words import odds_in_words, sent_in_words
 from lapwing.survey.offered import OfferedQuestion, billionths, offered_question
-from lapwing.survey.randomize import ByteCoins, randomize
+from lapwing.survey.randomize import ByteCoins
 
 PLACE = Path(__file__).parent / "vectors.json"
 ODDS = 1 << 48
@@ -160,7 +160,7 @@ def throws(place: int, question: OfferedQuestion) -> Iterator[dict[str, str]]:
     last = question.randomizer.inputs - 1
     for k in range(THROWS):
         answer, coins = last * k // (THROWS - 1), Hashed(f"vectors {place} {k}")
-        message = randomize(question.randomizer, answer, ByteCoins(coins.take))
+        message = question.randomizer.randomize(answer, ByteCoins(coins.take))
         yield {
             "answer": str(answer), "said": question.coding.text_of(answer), "coins": coins.taken.hex(),
             "message": message.hex(), "sent": sent_in_words(question, message),

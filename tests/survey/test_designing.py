@@ -16,7 +16,6 @@ from lapwing.core.chances import percent
 from lapwing.core.exact import log_up
 from lapwing.errors import BadParameter
 from lapwing.survey.designing import CROSS_TABLES, Design, design
-from lapwing.survey.odds import stated_odds
 from lapwing.survey.randomizers import (
     ODDS,
     BitwiseResponse,
@@ -279,5 +278,5 @@ def test_the_odds_of_words_are_the_extremes_over_all_lengths() -> None:
     inner = tuple(
         SubsetSelection(32**level, 1, ODDS * part // 100) for level, part in enumerate(chances, 1)
     )
-    told = stated_odds(PrefixResponse(3, (1, 2, 3), inner))
+    told = PrefixResponse(3, (1, 2, 3), inner).stated_odds()
     assert "with a chance of 60 % to 90 %." in told

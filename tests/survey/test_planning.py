@@ -14,9 +14,8 @@ import pytest
 
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
-from lapwing.survey.designing import Design
+from lapwing.survey.designing import Design, worst_variance_of
 from lapwing.survey.planning import plan, simulate_answers
-from lapwing.survey.protocol_choice import worst_variance_of
 from lapwing.survey.randomizers import FrequencyOracle, KaryResponse, SubsetSelection
 
 Designed = Callable[..., Design]

@@ -13,7 +13,7 @@ import pytest
 
 from lapwing.errors import BadValue
 from lapwing.survey.offered import offered_question
-from lapwing.survey.randomize import ByteCoins, randomize
+from lapwing.survey.randomize import ByteCoins
 from lapwing.survey.randomizers import ODDS, from_recipe
 from support.cases import each
 from support.coins import SMALL, law_of, leaves, most_coins, weight
@@ -45,7 +45,7 @@ class Given:
 def test_every_branch_together_is_exactly_the_stated_law(recipe: dict[str, Any]) -> None:
     randomizer = from_recipe(recipe)
     for answer in answers_of(recipe):
-        law = law_of(leaves(partial(randomize, from_recipe(recipe), answer), most_coins(recipe)))
+        law = law_of(leaves(partial(from_recipe(recipe).randomize, answer), most_coins(recipe)))
         assert sum(law.values()) == 1
         assert law == {message: randomizer.probability(answer, message) for message in law}
 
@@ -53,7 +53,7 @@ def test_every_branch_together_is_exactly_the_stated_law(recipe: dict[str, Any])
 @kinds
 def test_every_message_is_of_the_stated_size_and_can_be_decoded(recipe: dict[str, Any]) -> None:
     randomizer = from_recipe(recipe)
-    for _, message in leaves(partial(randomize, from_recipe(recipe), 0), most_coins(recipe)):
+    for _, message in leaves(partial(from_recipe(recipe).randomize, 0), most_coins(recipe)):
         assert message is None or len(message) == randomizer.size
 
 
@@ -62,7 +62,7 @@ def test_rounds_that_are_thrown_again_are_alike() -> None:
     recipe = next(each for each in SMALL if each["kind"] == "projective" and each["prime"] == 3)
     dimension = recipe["dimension"]
     firsts, seconds = Counter[tuple[int, bytes]](), Counter[tuple[int, bytes]]()
-    for path, message in leaves(partial(randomize, from_recipe(recipe), 4), most_coins(recipe, rounds=2)):
+    for path, message in leaves(partial(from_recipe(recipe).randomize, 4), most_coins(recipe, rounds=2)):
         if message is not None:
             found = firsts if len(path) == 1 + dimension else seconds
             found[path[0][2], message] += 1
@@ -74,7 +74,7 @@ def test_rounds_that_are_thrown_again_are_alike() -> None:
 
 def test_the_weights_of_all_branches_add_up_to_one() -> None:
     for recipe in SMALL:
-        found = leaves(partial(randomize, from_recipe(recipe), 0), most_coins(recipe))
+        found = leaves(partial(from_recipe(recipe).randomize, 0), most_coins(recipe))
         assert sum(weight(path) for path, _ in found) == 1
 
 
@@ -106,7 +106,7 @@ def test_odds_compare_six_bytes(drawn: int, told: bool) -> None:
 @pytest.mark.parametrize("answer", [-1, 5, True, "1"])
 def test_an_answer_that_does_not_exist_is_refused(answer: Any) -> None:
     with pytest.raises(BadValue, match="that this question knows"):
-        randomize(from_recipe({"kind": "choice", "options": 5, "favoured": ODDS // 2}), answer, ByteCoins())
+        from_recipe({"kind": "choice", "options": 5, "favoured": ODDS // 2}).randomize(answer, ByteCoins())
 
 
 @each("place", range(len(VECTORS["questions"])))
@@ -115,7 +115,7 @@ def test_the_vectors_hold(place: int) -> None:
     randomizer = from_recipe(found["question"]["recipe"])
     for thrown in found["throws"]:
         source = Given(bytes.fromhex(thrown["coins"]))
-        message = randomize(randomizer, int(thrown["answer"]), ByteCoins(source.take))
+        message = randomizer.randomize(int(thrown["answer"]), ByteCoins(source.take))
         assert message.hex() == thrown["message"]
         assert source.left == b""
         assert randomizer.probability(int(thrown["answer"]), message) > 0

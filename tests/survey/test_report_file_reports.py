@@ -11,7 +11,7 @@ import pytest
 from lapwing.errors import BadParameter, BadValue
 from lapwing.survey.designing import Design
 from lapwing.survey.planning import simulate_answers
-from lapwing.survey.randomize import ByteCoins, randomize
+from lapwing.survey.randomize import ByteCoins
 from lapwing.survey.report_file import HEADER_START, read_reports, write_reports
 
 Designed = Callable[..., Design]
@@ -54,7 +54,7 @@ def test_simulated_reports_are_possible_and_of_one_size(made: Design) -> None:
 
 def test_a_devices_messages_make_a_report_that_is_possible(made: Design) -> None:
     for _ in range(20):
-        thrown = [randomize(part.randomizer, part.question.inputs - 1, ByteCoins()) for part in made.parts]
+        thrown = [part.randomizer.randomize(part.question.inputs - 1, ByteCoins()) for part in made.parts]
         if made.asks_all:
             report = made.layout.pack(dict(enumerate(thrown)))
             assert report == b"\xff" + b"".join(thrown)

@@ -13,6 +13,7 @@ from lapwing.core.noise import random_bytes, uniform_int
 from lapwing.survey.credentials import new_invitation
 from lapwing.survey.report_store import (
     ReportStore,
+    SqliteReportStore,
     StoppingRule,
     blinded_hash,
     invitation_hash,
@@ -20,7 +21,6 @@ from lapwing.survey.report_store import (
     token_hash,
 )
 from lapwing.survey.service import open_report_store
-from lapwing.survey.sqlite_reports import SqliteReportStore
 from support import postgres
 from support.collecting import DIGEST, TODAY, Shelf, credential, service_of
 from support.ledgers import POSTGRES

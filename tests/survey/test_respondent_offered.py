@@ -45,7 +45,7 @@ def test_every_survey_that_can_be_made_is_in_order(tmp_path: Path, content: str)
     planned = design(load(tmp_path / "survey.toml"))
     assert read_offered(public).digest == planned.digest
     assert read_offered(parse_exact_json(json.dumps(public).encode())) == read_offered(public)
-    assert read_offered(public).report_size == planned.report_size
+    assert read_offered(public).layout.size == planned.report_size
 
 
 def test_the_fingerprint_is_half_a_hash_of_digest_and_key() -> None:

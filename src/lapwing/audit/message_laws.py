@@ -27,7 +27,7 @@ from lapwing.audit.stages.exact import ExactPair
 from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers import BitwiseResponse, Randomizer, SubsetSelection, UnaryEncoding
-from lapwing.survey.randomizers.masks import MaskMessages
+from lapwing.survey.randomizers.mask_oracles import MaskMessages
 from lapwing.survey.randomizers.randomizer import IndexMessages, PartedRandomizer, TwoLevel
 
 MOST_MESSAGES = 1_000_000

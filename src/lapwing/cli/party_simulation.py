@@ -32,7 +32,7 @@ from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
     from lapwing.parties.simulation import Simulation
-    from lapwing.plots.parties import MeasuredErrors
+    from lapwing.plots.accuracy import MeasuredErrors
 
 NAMES = ("east", "north", "south", "west", "coast", "hills", "lakes", "plain", "river", "woods")
 QUICK_SIZES, QUICK_MEMBERS = (10, 100, 1000), (2, 10)
@@ -126,7 +126,7 @@ def compare(
         if out is not None:
             out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     if plot is not None:
-        from lapwing.plots.parties import parties
+        from lapwing.plots.accuracy import parties
 
         write_plot(plot, parties(found))
 

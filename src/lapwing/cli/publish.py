@@ -89,7 +89,7 @@ def plan(
     else:
         show_plan(made)
     if plot is not None:
-        from lapwing.plots.publish import release_error
+        from lapwing.plots.accuracy import release_error
 
         shown = [(level, next(iter(errors.values()))) for level, _, errors in made.errors]
         write_plot(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lapwing.plots.answers import Bar
     from lapwing.survey.designing import Design
-    from lapwing.survey.estimating import (
+    from lapwing.survey.estimating.results import (
         CrossTable,
         EstimatedValue,
         EstimateTable,

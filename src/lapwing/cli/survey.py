@@ -275,7 +275,7 @@ def serve(
 ) -> None:
     """Serve the page and take reports, until you stop it. No address and no time is logged or stored."""
     from lapwing.survey.collection import existing_fingerprint
-    from lapwing.survey.hosting import open_survey
+    from lapwing.survey.web_app import open_survey
     from lapwing.web.serving import require_encrypted
     from lapwing.web.serving import serve as run
 

@@ -43,7 +43,7 @@ from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.protocols.secret_sharing import FreshCoins, ProtocolCoins
 from lapwing.parties.requirements import LOCAL, JointRequirements, protocol_setting
 from lapwing.parties.statistics import CellBlock
-from lapwing.plots.parties import MeasuredErrors
+from lapwing.plots.accuracy import MeasuredErrors
 
 _NOBODY: Mapping[int, int] = MappingProxyType({})
 _NO_LIES: Mapping[tuple[int, int], Collection[int]] = MappingProxyType({})

@@ -5,10 +5,9 @@ Each function returns a matplotlib figure; `save` writes it as SVG, PNG or PDF.
 
 from __future__ import annotations
 
-from lapwing.plots.accuracy import accuracy, curator_and_local
+from lapwing.plots.accuracy import accuracy, curator_and_local, parties
 from lapwing.plots.composition import epsilon_delta_curve
 from lapwing.plots.loss import privacy_loss
-from lapwing.plots.parties import parties
 from lapwing.plots.spending import spending
 from lapwing.plots.style import save
 

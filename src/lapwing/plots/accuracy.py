@@ -1,20 +1,22 @@
 """The cost of privacy in accuracy.
 
-`accuracy` draws the error of a count, a mean and a histogram against ε. `curator_and_local` compares a
-trusted curator with randomized response, where nobody is trusted.
+`accuracy` draws the error of a count, a mean and a histogram against ε, and `release_error` that of a
+release. `curator_and_local` compares a trusted curator with randomized response, where nobody is trusted.
+`parties` draws what lies between them: several members, from one to one per person.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lapwing.core.exact import Number, short, whole
+from lapwing.core.conversions import largest_rho, zcdp_to_epsilon
+from lapwing.core.exact import Number, exact, short, whole
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import checked_epsilon
 from lapwing.core.randomized_response import RandomizedResponse
@@ -24,13 +26,16 @@ from lapwing.plots.style import (
     DOTS,
     GREEN,
     GREY,
+    INK,
     ORANGE,
+    PURPLE,
     WHITE_BOX,
     EndLabel,
     error_axes,
     label_ends,
     new_figure,
     note_beside,
+    shortened,
     style,
 )
 
@@ -164,7 +169,57 @@ def _percent(share: float) -> str:
     return f"{short(100 * share)} %"
 
 
+_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
+_RELEASE_EPSILONS = tuple(Fraction(round(10 ** (k / 10) * 1000), 1000) for k in range(-10, 13))
+
+
+def release_error(
+    name: str, errors: Sequence[tuple[str, float]], rho: Fraction, delta: Fraction, fits: Fraction
+) -> Figure:
+    """Draw the expected error of one total of each level against ε.
+
+    Args:
+        name: The release.
+        errors: For each level, its name and the expected error at `rho`. Errors fall like 1/√ρ.
+        rho: The ρ of the release.
+        delta: The δ at which ε is shown.
+        fits: The largest ρ that the budget admits.
+    """
+    if not errors:
+        raise BadParameter("plot", "there is nothing to draw: no budget is left")
+    with style():
+        epsilon = float(zcdp_to_epsilon(rho, delta))
+        figure, [axes] = new_figure(
+            f"{shortened(name)}: half the error costs four times the ρ",
+            f"Expected error of one count, before anything is measured. δ {short(float(delta))}. The "
+            "line is this release; beyond the dashed one the budget refuses.",
+            right=0.8,
+        )
+        rhos = np.array([float(largest_rho(one, delta)) for one in _RELEASE_EPSILONS])
+        xs = np.array([float(one) for one in _RELEASE_EPSILONS])
+        ends = []
+        for number, (level, error) in enumerate(errors):
+            colour = _COLOURS[number % len(_COLOURS)]
+            ys = error * np.sqrt(float(rho) / rhos)
+            axes.plot(xs, ys, color=colour)
+            ends.append(EndLabel(float(ys[-1]), shortened(level), colour))
+            axes.plot([epsilon], [error], "o", color=colour, markersize=7)
+        axes.set(xscale="log", yscale="log", xlabel="ε for the whole release")
+        axes.set_ylabel("expected error of one count (rows)")
+        axes.axvline(epsilon, color=GREY, linewidth=1)
+        note_beside(axes, f"ε {short(epsilon)}", (epsilon, axes.get_ylim()[0]), (4, 6), color=GREY)
+        if fits:
+            axes.axvline(float(zcdp_to_epsilon(fits, delta)), color=GREY, linewidth=1, linestyle="--")
+        axes.set_xlim(xs[0], xs[-1])
+        ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
+        axes.set_xticks(ticks, [short(one) for one in ticks])
+        axes.minorticks_off()
+        label_ends(axes, ends)
+    return figure
+
+
 _SIZES = tuple(round(10 ** (k / 2)) for k in range(2, 13))
+_SHARE_ERROR = "error of the share, in percentage points"
 # A measured point takes this many coins at most, and is left out where that would be too few runs.
 _MOST_REPORTS = 4_000_000
 _FEWEST_RUNS = 30
@@ -213,37 +268,187 @@ def curator_and_local(*, epsilon: Number, repetitions: int = 200) -> Figure:
         raise BadParameter("epsilon", "must lie between 0.001 and 20 to be drawn")
     runs = whole(repetitions, "repetitions")
     with style():
-        return _draw(e, runs)
+        curator = [100 * curator_error(e, n) for n in _SIZES]
+        local = [100 * local_error(e, n) for n in _SIZES]
+        people = 10_000
+        factor = local_error(e, people) / curator_error(e, people)
+        figure, (axes,) = new_figure(
+            f"Trusting nobody costs accuracy: with {people:,} people at ε = {short(float(e))} the error "
+            f"of a share is {factor:,.0f} times that of a trusted curator",
+            "Root mean square error of a share of yes answers. Lines: exact."
+            + (" Points: measured with fresh noise." if runs else ""),
+            right=0.74,
+        )
+        error_axes(axes)
+        axes.set_xlim(0.8 * _SIZES[0], _SIZES[-1])
+        axes.set_ylim(0.3 * curator[-1], 2.5 * max(local[0], curator[0]))
+        axes.plot(_SIZES, curator, color=BLUE, gid="curator")
+        axes.plot(_SIZES, local, color=ORANGE, gid="local")
+        if runs:
+            sizes = [n for n in _SIZES if n * min(runs, _FEWEST_RUNS) <= _MOST_REPORTS]
+            points = [measured(e, n, min(runs, _MOST_REPORTS // n)) for n in sizes]
+            axes.plot(sizes, [100 * c for c, _ in points], color=BLUE, gid="curator-measured", **DOTS)
+            axes.plot(sizes, [100 * r for _, r in points], color=ORANGE, gid="local-measured", **DOTS)
+        axes.set(xlabel="people asked, n", ylabel=_SHARE_ERROR)
+        label_ends(
+            axes,
+            [
+                EndLabel(local[-1], "each flips coins,\nnobody is trusted:\nfalls like 1/√n", ORANGE),
+                EndLabel(curator[-1], "a curator sees all,\nadds noise once:\nfalls like 1/n", BLUE),
+            ],
+        )
+        return figure
 
 
-def _draw(epsilon: Fraction, runs: int) -> Figure:
-    curator = [100 * curator_error(epsilon, n) for n in _SIZES]
-    local = [100 * local_error(epsilon, n) for n in _SIZES]
-    people = 10_000
-    factor = local_error(epsilon, people) / curator_error(epsilon, people)
-    figure, (axes,) = new_figure(
-        f"Trusting nobody costs accuracy: with {people:,} people at ε = {short(float(epsilon))} the error "
-        f"of a share is {factor:,.0f} times that of a trusted curator",
-        "Root mean square error of a share of yes answers. Lines: exact."
-        + (" Points: measured with fresh noise." if runs else ""),
-        right=0.74,
-    )
-    error_axes(axes)
-    axes.set_xlim(0.8 * _SIZES[0], _SIZES[-1])
-    axes.set_ylim(0.3 * curator[-1], 2.5 * max(local[0], curator[0]))
-    axes.plot(_SIZES, curator, color=BLUE, gid="curator")
-    axes.plot(_SIZES, local, color=ORANGE, gid="local")
-    if runs:
-        sizes = [n for n in _SIZES if n * min(runs, _FEWEST_RUNS) <= _MOST_REPORTS]
-        points = [measured(epsilon, n, min(runs, _MOST_REPORTS // n)) for n in sizes]
-        axes.plot(sizes, [100 * c for c, _ in points], color=BLUE, gid="curator-measured", **DOTS)
-        axes.plot(sizes, [100 * r for _, r in points], color=ORANGE, gid="local-measured", **DOTS)
-    axes.set(xlabel="people asked, n", ylabel="error of the share, in percentage points")
+_SMALLEST, _LARGEST = 10, 100_000
+_UP_TO = 100  # the number of members for which the line of order 1/n is drawn
+Point = tuple[int, float]
+_CURATOR, _SHARED, _ALONE, _EVERYBODY, _LOCAL = "curator", "shared", "alone", "everybody", "local"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredErrors:
+    """Root mean square errors of a share of n people, measured in real runs of the protocols.
+
+    `by_size` has for each series points (n, error): a curator; three members of whom one may collude
+    ("shared"); ten of whom nine may ("alone"); every person a member ("everybody"); and the local model.
+    `by_members` has points (m, error) at n = `people`, for "shared" (fewer than half may collude) and
+    "alone" (all but one).
+    """
+
+    epsilon: Fraction
+    people: int
+    by_size: Mapping[str, Sequence[Point]]
+    by_members: Mapping[str, Sequence[Point]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, for a file beside the picture."""
+        return {
+            "epsilon": str(self.epsilon),
+            "people": self.people,
+            "by_size": {name: [list(one) for one in points] for name, points in self.by_size.items()},
+            "by_members": {name: [list(one) for one in points] for name, points in self.by_members.items()},
+        }
+
+    @classmethod
+    def from_json(cls, found: Any) -> MeasuredErrors:
+        """Read the values that `to_json` returned."""
+        try:
+            return cls(
+                exact(str(found["epsilon"]), "epsilon"),
+                int(found["people"]),
+                _series(found["by_size"], (_CURATOR, _SHARED, _ALONE, _EVERYBODY, _LOCAL)),
+                _series(found["by_members"], (_SHARED, _ALONE)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise BadParameter("measured", "is not what `lapwing party compare --json` prints") from None
+
+
+def _series(found: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[Point]]:
+    return {name: [(int(x), float(error)) for x, error in found[name]] for name in names}
+
+
+def shared_error(epsilon: Fraction, n: int, members: int, coalition: int) -> float:
+    """Return the error of a share, where each member adds 1/(members - coalition) of a whole noise."""
+    return curator_error(epsilon, n) * math.sqrt(members / (members - coalition))
+
+
+def local_bound(epsilon: Fraction, n: int) -> float:
+    """Return a lower bound on the error of every ε-private local protocol.
+
+    Each of n people says yes with a chance of 1/2. Given all that was sent, the answers are still
+    independent, and each is yes with a chance between p = 1/(1 + e^ε) and 1 - p: whatever is estimated,
+    their share keeps a deviation of √(p (1 - p) / n).
+    """
+    p = 1 / (1 + math.exp(float(epsilon)))
+    return math.sqrt(p * (1 - p) / n)
+
+
+def members_bound(epsilon: Fraction, n: int, members: int) -> float:
+    """Return an upper bound on the error of this many members, even if each hides alone: √(2m) / (ε n)."""
+    return math.sqrt(2 * members) / (float(epsilon) * n)
+
+
+def parties(measured: MeasuredErrors) -> Figure:
+    """Draw errors against the number of people, and against the number of members. Lines are exact."""
+    with style():
+        figure, (left, right) = new_figure(
+            "Several parties: sharing noise keeps a curator's 1/n while fewer than half collude; "
+            "trusting nobody at all costs 1/√n",
+            f"Root mean square error of a share of yes answers at ε = {short(float(measured.epsilon))}, in "
+            "percentage points. Lines: exact. Points: real runs.",
+            panels=2,
+            size=(11.5, 5.8),
+            right=0.8,
+            one_scale=False,
+        )
+        for axes in (left, right):
+            error_axes(axes)
+        _by_size(left, measured)
+        _by_members(right, measured)
+        title = f"as {measured.people:,} people divide among more members"
+        right.set(title=title, xlabel="members, m (of n / m people each)")
+        left.set(title="as more people are counted", xlabel="people, n", ylabel=_SHARE_ERROR)
+        return figure
+
+
+def _by_size(axes: Axes, measured: MeasuredErrors) -> None:
+    epsilon = measured.epsilon
+    sizes = [round(10 ** (k / 4)) for k in range(4, 21)]
+    lines: list[tuple[str, str, Callable[[int], float], str]] = [
+        (_CURATOR, BLUE, lambda n: curator_error(epsilon, n), "curator"),
+        (_SHARED, GREEN, lambda n: shared_error(epsilon, n, 3, 1), "3 members, 1 colludes"),
+        (_ALONE, PURPLE, lambda n: shared_error(epsilon, n, 10, 9), "10 members, 9 collude"),
+        (_EVERYBODY, GREY, lambda n: shared_error(epsilon, n, n, n - 1), "each person a member"),
+        (_LOCAL, ORANGE, lambda n: local_error(epsilon, n), "local model"),
+    ]
+    for name, colour, error, _ in lines:
+        axes.plot(sizes, [100 * error(n) for n in sizes], color=colour, gid=name)
+        _dots(axes, measured.by_size[name], colour, f"{name}-measured")
+    bounds: list[tuple[str, Callable[[int], float], str]] = [
+        ("order-local", lambda n: local_bound(epsilon, n), "Ω(1/√n): no local protocol is below"),
+        (
+            "order-members",
+            lambda n: members_bound(epsilon, n, _UP_TO),
+            f"O(1/n): up to {_UP_TO} members are below",
+        ),
+    ]
+    for name, error, _ in bounds:
+        heights = [100 * error(n) for n in sizes]
+        look: dict[str, Any] = {"linestyle": ":" if name == "order-local" else "--", "linewidth": 1.5}
+        axes.plot(sizes, heights, color=INK, gid=name, **look)
+    words = [(text, colour) for _, colour, _, text in reversed(lines)]
+    words += [(f"{mark}  {text}", INK) for mark, (_, _, text) in zip(("···", "- -"), bounds, strict=True)]
+    for place, (text, colour) in enumerate(words):
+        axes.text(0.03, 0.36 - 0.055 * place, text, color=colour, transform=axes.transAxes, size=10)
+    axes.set_xlim(0.8 * _SMALLEST, 1.2 * _LARGEST)
+
+
+def _by_members(axes: Axes, measured: MeasuredErrors) -> None:
+    epsilon, n = measured.epsilon, measured.people
+    members = sorted({*range(1, 11), *(round(10 ** (k / 8)) for k in range(8, 8 * 4)), n})
+    members = [m for m in members if m <= n]
+    minorities = [m for m in members if m != 2]  # of two members, one is no minority
+    shared = [100 * shared_error(epsilon, n, m, (m - 1) // 2) for m in minorities]
+    alone = [100 * shared_error(epsilon, n, m, m - 1) for m in members]
+    axes.plot(minorities, shared, color=GREEN, gid="members-shared")
+    axes.plot(members, alone, color=PURPLE, gid="members-alone")
+    for name, colour in ((_SHARED, GREEN), (_ALONE, PURPLE)):
+        _dots(axes, measured.by_members[name], colour, f"members-{name}-measured")
+    local, curator = 100 * local_error(epsilon, n), 100 * curator_error(epsilon, n)
+    axes.axhline(local, color=ORANGE, gid="members-local")
+    axes.axhline(curator, color=BLUE, gid="members-curator")
+    axes.set_xlim(0.9, 1.1 * n)
     label_ends(
         axes,
         [
-            EndLabel(local[-1], "each flips coins,\nnobody is trusted:\nfalls like 1/√n", ORANGE),
-            EndLabel(curator[-1], "a curator sees all,\nadds noise once:\nfalls like 1/n", BLUE),
+            EndLabel(alone[-1], "all but one may collude:\neach hides alone, √m", PURPLE),
+            EndLabel(local, "local model:\neach row hides alone", ORANGE),
+            EndLabel(shared[-1], "fewer than half collude:\nat most √2 of a curator's", GREEN),
+            EndLabel(curator, "one curator, m = 1", BLUE),
         ],
     )
-    return figure
+
+
+def _dots(axes: Axes, points: Sequence[Point], colour: str, gid: str) -> None:
+    axes.plot([x for x, _ in points], [100 * error for _, error in points], color=colour, gid=gid, **DOTS)

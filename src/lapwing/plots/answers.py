@@ -53,9 +53,7 @@ def answer_picture(columns: Sequence[Column], *, confidence: float) -> Figure:
 
 
 def _are_keys(values: Sequence[Any]) -> bool:
-    return all(
-        value is None or isinstance(value, str | int | bool | date) for value in values[:MOST_GROUPS]
-    )
+    return all(value is None or isinstance(value, str | int | date) for value in values[:MOST_GROUPS])
 
 
 def _draw_answer(axes: Axes, column: Column, shown: int, colour: str) -> None:
@@ -129,14 +127,11 @@ def _draw_estimates(axes: Axes, panel: EstimatePanel, count: int) -> None:
     more = len(panel.labels) - count
     axes.set_title(shortened(panel.title, 70) + (f" (the first {count})" if more else ""), fontsize=10.5)
     for row in range(count):
-        for bar, colour, width, alpha in (
-            (panel.population[row], BLUE, 8.0, 0.25),
-            (panel.respondents[row], BLUE, 4.0, 0.7),
-        ):
+        pale, dark = (panel.population[row], 8.0, 0.25), (panel.respondents[row], 4.0, 0.7)
+        for bar, width, alpha in (pale, dark):
             if bar is not None:
-                axes.plot(
-                    bar, (row, row), color=colour, linewidth=width, alpha=alpha, solid_capstyle="butt"
-                )
+                look: dict[str, Any] = {"linewidth": width, "alpha": alpha, "solid_capstyle": "butt"}
+                axes.plot(bar, (row, row), color=BLUE, **look)
         axes.plot([panel.values[row]], [row], "o", color=INK, markersize=4)
     axes.set_yticks(range(count), [shortened(label, 26) for label in panel.labels[:count]])
     axes.set_ylim(count - 0.3, -0.7)

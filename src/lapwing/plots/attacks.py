@@ -51,12 +51,8 @@ class SuccessRate(Protocol):
         """The number of guesses."""
 
 
-class DrawnSuccessAfter(Protocol):
-    """The success of an attack after some answers or days."""
-
-    @property
-    def after(self) -> int:
-        """The number of answers or days."""
+class DrawnSuccess(Protocol):
+    """The success of an attack on both releases."""
 
     @property
     def unprotected(self) -> SuccessRate:
@@ -67,7 +63,15 @@ class DrawnSuccessAfter(Protocol):
         """The success against Lapwing."""
 
 
-class DrawnAttack(Protocol):
+class DrawnSuccessAfter(DrawnSuccess, Protocol):
+    """The success of an attack after some answers or days."""
+
+    @property
+    def after(self) -> int:
+        """The number of answers or days."""
+
+
+class DrawnAttack(DrawnSuccess, Protocol):
     """The result of an attack, as far as it is drawn."""
 
     @property
@@ -85,14 +89,6 @@ class DrawnAttack(Protocol):
     @property
     def through(self) -> str:
         """Lapwing's release."""
-
-    @property
-    def unprotected(self) -> SuccessRate:
-        """The success without protection."""
-
-    @property
-    def protected(self) -> SuccessRate:
-        """The success against Lapwing."""
 
     @property
     def epsilon(self) -> Any:
@@ -117,6 +113,7 @@ class DrawnAttack(Protocol):
 
 _PANEL = 1.5  # inches for one attack
 _LETTERS = 42  # of a row's label, in one line
+_PERCENT_TICKS = [0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"]
 
 
 def attack_success(headline: str, attacks: Sequence[DrawnAttack]) -> Figure:
@@ -141,11 +138,9 @@ def attack_success(headline: str, attacks: Sequence[DrawnAttack]) -> Figure:
         )
         for number, attack in enumerate(attacks):
             _one_attack(axes, attack, -3.0 * number)
-        axes.set_xlim(0, 100)
-        axes.set_ylim(-3.0 * (len(attacks) - 1) - 1.9, 1.3)
-        axes.set_yticks([])
+        axes.set(xlim=(0, 100), ylim=(-3.0 * (len(attacks) - 1) - 1.9, 1.3), yticks=[])
         axes.spines["left"].set_visible(False)
-        axes.set_xticks([0, 25, 50, 75, 100], [f"{tick} %" for tick in (0, 25, 50, 75, 100)])
+        axes.set_xticks(*_PERCENT_TICKS)
         axes.set_xlabel("right guesses")
     return figure
 
@@ -155,20 +150,13 @@ def _one_attack(axes: Axes, attack: DrawnAttack, top: float) -> None:
     limit, chance = 100 * attack.limit_up, 100 * float(attack.chance)
     beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
     title = attack.title[0].upper() + attack.title[1:]
-    axes.annotate(title, (0, top + 0.95), (-10, 0), textcoords="offset points", weight="bold", **beside)
+    note_beside(axes, title, (0, top + 0.95), (-10, 0), weight="bold", **beside)
     axes.axhspan(top - 1.4, top - 0.6, limit / 100, 1, color=PALE, alpha=0.6, linewidth=0)
     for height, label, success, colour in (
         (top, f"no protection:\n{attack.without}", attack.unprotected, ORANGE),
         (top - 1, f"Lapwing:\n{attack.through}", attack.protected, BLUE),
     ):
-        axes.annotate(
-            _folded(label, _LETTERS),
-            (0, height),
-            (-10, 0),
-            textcoords="offset points",
-            color=colour,
-            **beside,
-        )
+        note_beside(axes, _folded(label, _LETTERS), (0, height), (-10, 0), color=colour, **beside)
         axes.barh(height, 100 * success.rate, height=0.56, color=colour, alpha=0.85)
         counted = f"{success.right:,} of {success.trials:,}"
         at_the_edge: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
@@ -179,16 +167,8 @@ def _one_attack(axes: Axes, attack: DrawnAttack, top: float) -> None:
     axes.plot([limit, limit], [top - 1.4, top + 0.4], color=INK, linewidth=1.6, linestyle="--")
     look: dict[str, Any] = {"size": 9.5, "annotation_clip": False}
     side = "left" if limit < 80 else "right"
-    note_beside(
-        axes,
-        f"limit {percent_up(attack.limit_up)}",
-        (limit, top + 0.4),
-        (0, 2),
-        ha=side,
-        va="bottom",
-        **look,
-    )
-    below = f"blind guess {chance:g} %"
+    above, below = f"limit {percent_up(attack.limit_up)}", f"blind guess {chance:g} %"
+    note_beside(axes, above, (limit, top + 0.4), (0, 2), ha=side, va="bottom", **look)
     note_beside(axes, below, (chance, top - 1.4), (0, -2), ha="center", va="top", color=GREY, **look)
 
 
@@ -215,13 +195,11 @@ def attack_over_time(headline: str, attack: DrawnAttack) -> Figure:
         )
         axes.axhspan(limit, 104, color=PALE, alpha=0.35, linewidth=0)
         ends = []
+        shown = [point.unprotected for point in attack.over_time]
+        safe = [point.protected for point in attack.over_time]
         for label, colour, points in (
-            (
-                f"no protection:\n{attack.without}",
-                ORANGE,
-                [point.unprotected for point in attack.over_time],
-            ),
-            (f"Lapwing:\n{attack.through}", BLUE, [point.protected for point in attack.over_time]),
+            (f"no protection:\n{attack.without}", ORANGE, shown),
+            (f"Lapwing:\n{attack.through}", BLUE, safe),
         ):
             rates = [100 * one.rate for one in points]
             axes.fill_between(
@@ -232,19 +210,14 @@ def attack_over_time(headline: str, attack: DrawnAttack) -> Figure:
             ends.append(EndLabel(rates[-1], _folded(label), colour))
         axes.axhline(limit, color=INK, linewidth=1.6, linestyle="--")
         axes.axhline(chance, color=GREY, linewidth=1.3, linestyle=":")
-        ends.append(
-            EndLabel(limit, f"limit of all attacks\non Lapwing: {percent_up(attack.limit_up)}", INK)
-        )
-        ends.append(EndLabel(chance, f"blind guess: {chance:g} %", GREY))
-        axes.set_xscale("log")
-        axes.set_xlim(after[0], after[-1])
-        axes.set_ylim(0, 104)
+        most = f"limit of all attacks\non Lapwing: {percent_up(attack.limit_up)}"
+        ends += [EndLabel(limit, most, INK), EndLabel(chance, f"blind guess: {chance:g} %", GREY)]
+        axes.set(xscale="log", xlim=(after[0], after[-1]), ylim=(0, 104))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(_ticks(after))
-        axes.set_yticks([0, 25, 50, 75, 100], [f"{tick} %" for tick in (0, 25, 50, 75, 100)])
-        axes.set_xlabel(attack.steps)
-        axes.set_ylabel("right guesses")
+        axes.set_yticks(*_PERCENT_TICKS)
+        axes.set(xlabel=attack.steps, ylabel="right guesses")
         label_ends(axes, ends)
     return figure
 

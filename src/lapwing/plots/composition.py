@@ -106,11 +106,8 @@ def epsilon_delta_curve(*steps: tuple[Loss, int]) -> Figure:
             right=0.68,
         )
         deltas = np.array([float(delta) for delta in _DELTAS])
-        axes.set_xscale("log")
-        axes.set_xlim(deltas[0], deltas[-1])
+        axes.set(xscale="log", xlim=(deltas[0], deltas[-1]), xlabel="total δ", ylabel="total ε")
         axes.set_ylim(0, 1.08 * max(np.nanmax(values) for values in lines.values()))
-        axes.set_xlabel("total δ")
-        axes.set_ylabel("total ε")
         labels = []
         for name, text, colour, _ in _WAYS:
             axes.plot(deltas, lines[name], color=colour, gid=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lapwing.core.exact import short
 from lapwing.plots.style import (
@@ -74,17 +74,14 @@ def _attempts(axes: Axes, shown: Sequence[ShownAttempt], target: float) -> None:
         if one.bound is not None:
             axes.plot([one.number], [one.bound], "o", color=colour, markersize=9, gid=f"bound-{one.number}")
         if one.estimate is not None:
-            axes.plot(
-                [one.number], [one.estimate], "o", color=colour, markersize=7, markerfacecolor="white",
-                gid=f"estimate-{one.number}",
-            )  # fmt: skip
+            ring: dict[str, Any] = {"markerfacecolor": "white", "gid": f"estimate-{one.number}"}
+            axes.plot([one.number], [one.estimate], "o", color=colour, markersize=7, **ring)
         if one.estimate is not None and one.bound is not None:
             axes.plot([one.number] * 2, [one.estimate, one.bound], color=colour, linewidth=1.2)
     axes.set_xticks([one.number for one in shown])
     axes.set_xticklabels([_used(one) for one in shown], size=10 if len(shown) <= _FEW else 7.5)
-    axes.set_xlim(0.5, shown[-1].number + 0.5)
     highest = max([target, *(one.bound or 0 for one in shown), *(one.estimate or 0 for one in shown)])
-    axes.set_ylim(0, 1.08 * highest)
+    axes.set(xlim=(0.5, shown[-1].number + 0.5), ylim=(0, 1.08 * highest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +123,5 @@ def calibration_picture(
             axes.plot([middle] * 2, interval, color=colour, linewidth=1.6, gid=f"interval-{one.low:g}")
             gid = f"mean-{one.low:g}"
             axes.plot([middle], [one.mean], "o", color=colour, markersize=7, clip_on=False, gid=gid)
-        axes.set_xlim(*ends)
-        axes.set_ylim(*ends)
-        axes.set_xlabel(predicted)
-        axes.set_ylabel(compared)
+        axes.set(xlim=ends, ylim=ends, xlabel=predicted, ylabel=compared)
         return figure

@@ -123,9 +123,8 @@ def _axes(axes: Axes, epsilon: float, *, floor: float, top: float) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 (an extra)
 
     bound = math.exp(epsilon)
-    axes.set(xscale="log", yscale="log", xlabel="share of the outcomes, most telling first")
-    axes.set_xlim(floor, 1)
-    axes.set_ylim(math.exp(-1.5 * epsilon), top)
+    axes.set(xscale="log", yscale="log", xlim=(floor, 1), ylim=(math.exp(-1.5 * epsilon), top))
+    axes.set_xlabel("share of the outcomes, most telling first")
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks([1 / bound, 1.0, bound], [f"1/eᵋ = {short(1 / bound)}", "1", f"eᵋ = {short(bound)}"])
@@ -156,11 +155,5 @@ def _gaussian(axes: Axes, curve: LossCurve, epsilon: float, delta: float, *, flo
     look: dict[str, Any] = {"fill": True, "color": ORANGE, "alpha": 0.25, "linewidth": 0}
     axes.stairs(curve.ratio[first:last], edges, baseline=bound, gid="delta", **look)
     _steps(axes, curve, floor, ORANGE, "gaussian")
-    axes.annotate(
-        f"shaded: all that lies above eᵋ\n(height × width, added up): δ = {short(delta)}",
-        xy=(0.99, 0.98),
-        xycoords="axes fraction",
-        ha="right",
-        va="top",
-        color=ORANGE,
-    )
+    text = f"shaded: all that lies above eᵋ\n(height × width, added up): δ = {short(delta)}"
+    axes.annotate(text, (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", color=ORANGE)

@@ -127,8 +127,7 @@ def _frame(axes: Axes, course: BudgetHistory, rows: int) -> None:
     locator: Any = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
-    axes.set_xlabel(f"time (UTC), {_span(begin, end)}")
-    axes.set_ylabel("ε left for a next question")
+    axes.set(xlabel=f"time (UTC), {_span(begin, end)}", ylabel="ε left for a next question")
 
 
 def _number(time: datetime) -> float:
@@ -138,21 +137,13 @@ def _number(time: datetime) -> float:
 
 
 def _draw_lines(axes: Axes, course: BudgetHistory, lines: Sequence[EqualBlocks]) -> list[EndLabel]:
+    times, width = _till_the_edge(axes, course), 2.2 if len(lines) < 5 else 1.6
     labels = []
     for k, line in enumerate(lines):
-        colour = _COLOURS[k % len(_COLOURS)]
-        axes.plot(
-            _till_the_edge(axes, course),
-            np.append(line.left, line.left[-1]),
-            drawstyle="steps-post",
-            color=colour,
-            linestyle=_DASHES[k // len(_COLOURS)],
-            linewidth=2.2 if len(lines) < 5 else 1.6,
-            gid=f"line-{k}",
-        )
-        labels.append(
-            EndLabel(float(line.left[-1]), f"{line.text}: {_floor(float(line.left[-1]))}", colour)
-        )
+        colour, dash, now = _COLOURS[k % len(_COLOURS)], _DASHES[k // len(_COLOURS)], float(line.left[-1])
+        look: dict[str, Any] = {"drawstyle": "steps-post", "linestyle": dash, "linewidth": width}
+        axes.plot(times, np.append(line.left, now), color=colour, gid=f"line-{k}", **look)
+        labels.append(EndLabel(now, f"{line.text}: {_floor(now)}", colour))
     return labels
 
 
@@ -167,11 +158,8 @@ def _draw_bands(axes: Axes, course: BudgetHistory) -> list[EndLabel]:
     axes.plot(times, low, drawstyle="steps-post", color=ORANGE, linewidth=1.4, gid="least")
     axes.plot(times, high, drawstyle="steps-post", color=GREEN, linewidth=1.4, gid="most")
     labels = []
-    for value, colour, what in (
-        (low[-1], ORANGE, "least"),
-        (middle[-1], BLUE, "middle"),
-        (high[-1], GREEN, "most"),
-    ):
+    for heights, colour, what in ((low, ORANGE, "least"), (middle, BLUE, "middle"), (high, GREEN, "most")):
+        value = heights[-1]
         text = f"{what}: {_floor(float(value))}"
         if what != "middle":
             who = np.flatnonzero(course.left[-1] == value)
@@ -190,9 +178,8 @@ def _caps(axes: Axes, course: BudgetHistory) -> None:
     edge = axes.get_xlim()[1]
     ends = [*(_number(grant.time) for grant in course.grants[1:]), edge]
     for k, (grant, end) in enumerate(zip(course.grants, ends, strict=True)):
-        ends_of_line = [_number(grant.time), end]
-        cap = grant.at_first
-        axes.plot(ends_of_line, [cap, cap], color=GREY, linewidth=1, linestyle=(0, (5, 3)), gid=f"cap-{k}")
+        ends_of_line, caps = [_number(grant.time), end], [grant.at_first] * 2
+        axes.plot(ends_of_line, caps, color=GREY, linewidth=1, linestyle=(0, (5, 3)), gid=f"cap-{k}")
     first = course.grants[0]
     at = (_number(first.time), first.at_first)
     note_beside(axes, f"at first: {short(first.at_first)}", at, (2, 4), color=GREY, size=_SMALL)
@@ -209,21 +196,13 @@ class _Event:
 
 
 def _events(course: BudgetHistory) -> list[_Event]:
-    raises = [
-        _Event(
-            grant.time,
-            f"raised by ε {short(float(grant.epsilon))}: in all {short(_given(course, k + 1))}",
-            INK,
-            f"raise-{k}",
-        )
-        for k, grant in enumerate(course.grants)
-        if k
-    ]
-    losses = [
-        _Event(time, "recovered: the rest counts as spent", ORANGE, f"recovered-{k}")
-        for k, time in enumerate(course.recovered)
-    ]
-    return sorted([*raises, *losses], key=lambda event: event.time)
+    events = []
+    for k, grant in enumerate(course.grants[1:], 1):
+        text = f"raised by ε {short(float(grant.epsilon))}: in all {short(_given(course, k + 1))}"
+        events.append(_Event(grant.time, text, INK, f"raise-{k}"))
+    for k, time in enumerate(course.recovered):
+        events.append(_Event(time, "recovered: the rest counts as spent", ORANGE, f"recovered-{k}"))
+    return sorted(events, key=lambda event: event.time)
 
 
 def _mark(axes: Axes, events: Sequence[_Event]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -31,14 +31,10 @@ class CollectedFile(NamedTuple):
     stored: int
 
 
-@contextmanager
-def opened_reports(design: Design) -> Iterator[ReportStore]:
-    """Open the survey's store of reports, and close it at the end."""
-    store = open_report_store(design.survey.reports, digest=design.digest, report_size=design.report_size)
-    try:
-        yield store
-    finally:
-        store.close()
+def opened_reports(design: Design) -> closing[ReportStore]:
+    """Open the survey's store of reports, and close it at the end of the block."""
+    where, size = design.survey.reports, design.report_size
+    return closing(open_report_store(where, digest=design.digest, report_size=size))
 
 
 def stored_reports(design: Design) -> tuple[NDArray[np.uint8], bool]:

@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from flint import fmpz
 
+from lapwing.core.exact import set_fields
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, BadValue, Unavailable
 from lapwing.storage.private_file import read_key_file, write_key_file
@@ -66,8 +67,8 @@ class PublicKey:
             raise BadParameter("key", f"n must be odd, with {LEAST_KEY_BITS} to {MOST_KEY_BITS} bits")
         if self.e != EXPONENT:  # one exponent for all: nothing about a key may tell respondents apart
             raise BadParameter("key", f"e must be {EXPONENT}")
-        object.__setattr__(self, "size", (self.n.bit_length() + 7) // 8)
-        object.__setattr__(self, "_key", rsa.RSAPublicNumbers(self.e, self.n).public_key())
+        key = rsa.RSAPublicNumbers(self.e, self.n).public_key()
+        set_fields(self, size=(self.n.bit_length() + 7) // 8, _key=key)
 
     @classmethod
     def from_json(cls, value: object) -> PublicKey:
@@ -115,21 +116,14 @@ class Blinding:
 
     def to_json(self) -> dict[str, str]:
         """Return the state for the device's own storage, to continue after a crash. It is secret."""
-        return {
-            "prepared": self.prepared.hex(),
-            "blinded": self.blinded.hex(),
-            "inverse": f"{self._inverse:x}",
-        }
+        prepared, blinded = self.prepared.hex(), self.blinded.hex()
+        return {"prepared": prepared, "blinded": blinded, "inverse": f"{self._inverse:x}"}
 
     @classmethod
     def from_json(cls, key: PublicKey, value: dict[str, str]) -> Blinding:
         """Read the result of `to_json`."""
-        return cls(
-            key,
-            bytes.fromhex(value["prepared"]),
-            bytes.fromhex(value["blinded"]),
-            int(value["inverse"], 16),
-        )
+        prepared, blinded = bytes.fromhex(value["prepared"]), bytes.fromhex(value["blinded"])
+        return cls(key, prepared, blinded, int(value["inverse"], 16))
 
 
 def new_invitation() -> str:
@@ -212,7 +206,8 @@ class BlindSigningKey:
         """Make a fresh key in a new file that only its owner can read. It never replaces a file."""
         # OpenSSL draws the primes: the one use of randomness that does not come from lapwing.core.noise.
         private = rsa.generate_private_key(EXPONENT, bits)
-        write_key_file(path, _pem(private), "key")
+        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        write_key_file(path, private.private_bytes(encoding, form, serialization.NoEncryption()), "key")
         return cls(private)
 
     @classmethod
@@ -251,9 +246,3 @@ class BlindSigningKey:
         key = self._numbers
         by_p, by_q = _power(value % key.p, key.dmp1, key.p), _power(value % key.q, key.dmq1, key.q)
         return by_q + (by_p - by_q) * key.iqmp % key.p * key.q
-
-
-def _pem(private: rsa.RSAPrivateKey) -> bytes:
-    return private.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

@@ -3,6 +3,10 @@
 A report is one respondent's messages. All reports of a survey have one size, whatever they say. Byte 0 is
 255 where all questions are asked, else the number of the question that was asked. Then come the messages,
 in the order of the questions, and zeros up to the size of the longest report.
+
+`choose_protocol` takes the randomizer with the best variance known within an ε, unless the owner forces
+one. `WorstVariance` predicts the error before anybody has answered. Shares are in 0 .. 1; numbers and dates
+count from `low` as 0 to `high` as 1. For sets it is the share of an option, over all sets that have it.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ from lapwing.core.chances import posterior_text
 from lapwing.core.exact import round_up
 from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter, BadValue
-from lapwing.survey.odds import stated_odds
-from lapwing.survey.protocol_choice import WorstVariance, choose_protocol, worst_variance_of
+from lapwing.survey import randomizers
 from lapwing.survey.questionnaire import (
+    AnswerCoding,
     DateScale,
     NumberScale,
     Question,
@@ -35,7 +39,7 @@ from lapwing.survey.questionnaire import (
     decimal_text,
     two_coins_count,
 )
-from lapwing.survey.randomizers.randomizer import Randomizer, worst_ratio
+from lapwing.survey.randomizers.randomizer import ODDS, Randomizer
 
 ALL_QUESTIONS = 255
 SIMULATION_BLOCK = 1 << 15  # reports simulated together: long messages would fill the memory
@@ -55,7 +59,20 @@ class ReportLayout:
         sizes = [randomizer.size for randomizer in self.randomizers]
         return 1 + (sum(sizes) if self.asks_all else max(sizes))
 
-    def _columns(self) -> Iterator[tuple[int, Randomizer, slice]]:
+    @property
+    def epsilon(self) -> Fraction:
+        """The greatest loss of one respondent, whichever questions are asked."""
+        costs = [randomizer.loss.epsilon for randomizer in self.randomizers]
+        return sum(costs, Fraction(0)) if self.asks_all else max(costs)
+
+    @property
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a report's probabilities under two sets of answers: exact."""
+        ratios = [randomizer.ratio for randomizer in self.randomizers]
+        return math.prod(ratios, start=Fraction(1)) if self.asks_all else max(ratios)
+
+    def columns(self) -> Iterator[tuple[int, Randomizer, slice]]:
+        """Yield the place of each question, its randomizer, and the bytes of its message."""
         start = 1
         for place, randomizer in enumerate(self.randomizers):
             yield place, randomizer, slice(start, start + randomizer.size)
@@ -93,7 +110,7 @@ class ReportLayout:
         if not self.asks_all and bool(np.any(heads >= len(self.randomizers))):
             raise BadValue("a report is impossible: it answers a question that is not asked")
         found: MessagesByQuestion = {}
-        for place, randomizer, columns in self._columns():
+        for place, randomizer, columns in self.columns():
             rows = np.arange(len(reports)) if self.asks_all else np.flatnonzero(heads == place)
             sent = reports if self.asks_all else reports[rows]
             if not self.asks_all and bool(np.any(sent[:, columns.stop :])):
@@ -125,10 +142,197 @@ class ReportLayout:
             reports[:, 0] = ALL_QUESTIONS
         else:
             reports[:, 0] = uniform_int(0, len(self.randomizers), len(reports))
-        for place, randomizer, columns in self._columns():
+        for place, randomizer, columns in self.columns():
             rows = np.arange(len(reports)) if self.asks_all else np.flatnonzero(reports[:, 0] == place)
             if len(rows):
                 reports[rows, columns] = randomizer.encode(randomizer.sample(answers[place][rows]))
+
+
+HALF = Fraction(1, 2)
+_ListOracle = randomizers.KaryResponse | randomizers.SubsetSelection  # a message lists options
+QUARTER = 0.25
+
+
+@dataclass(frozen=True)
+class WorstVariance:
+    """n times the greatest variance of an estimate over all true answers.
+
+    `respondents` is for the share or mean of the n people who take part, `population` for that of all
+    people, of whom they are a random sample.
+    """
+
+    population: float
+    respondents: float
+
+    def when_asked(self, share: Fraction) -> WorstVariance:
+        """Return the variance where a random share of n is asked. `respondents` are still all n."""
+        part = float(share)
+        drawn = part * self.respondents + (1 - part) * self.population
+        return WorstVariance(self.population / part, drawn / part)
+
+
+def worst_variance_of(randomizer: Randomizer, coding: AnswerCoding | None = None) -> WorstVariance:
+    """Return the variance of the worst share, or of the worst mean for numbers and dates.
+
+    `coding` says whether the answers are sets.
+    """
+    if isinstance(coding, Several) and coding.as_set and isinstance(randomizer, _ListOracle):
+        return _of_options(randomizer, len(coding.options))
+    if isinstance(randomizer, randomizers.PrefixResponse):
+        inner = [worst_variance_of(one) for one in randomizer.inner]
+        worst = max(inner, key=lambda spread: spread.population)
+        return worst.when_asked(Fraction(1, len(inner)))
+    if isinstance(randomizer, randomizers.FrequencyOracle):
+        return _of_shares(randomizer.inside, randomizer.outside)
+    assert isinstance(randomizer, randomizers.NumericRandomizer)
+    noise = randomizer.worst_variance()
+    # Numbers in 0 .. 1 have a variance of at most 1/4 themselves.
+    return WorstVariance(noise + QUARTER, noise)
+
+
+def _of_shares(inside: Fraction, outside: Fraction) -> WorstVariance:
+    """Return the variance of a coin with chance outside + share (inside - outside)."""
+    gap = (inside - outside) ** 2
+    seen = min(max(HALF, outside), inside)
+    noise = max(inside * (1 - inside), outside * (1 - outside))
+    return WorstVariance(float(seen * (1 - seen) / gap), float(noise / gap))
+
+
+def _of_options(randomizer: _ListOracle, options: int) -> WorstVariance:
+    """Return the variance of an option's share among sets. A score counts the sets with the option.
+
+    A report lists d of k sets, of which s have the option. It lists the true set with chance p; the rest of
+    the list is drawn from the other k - 1 sets without replacement.
+    """
+    k, s, p = randomizer.inputs, 1 << (options - 1), randomizer.inside
+    d = randomizer.chosen if isinstance(randomizer, randomizers.SubsetSelection) else 1
+    held = _variance(p, _drawn(k - 1, s - 1, d - 1, 1), _drawn(k - 1, s - 1, d, 0))
+    other = _variance(p, _drawn(k - 1, s, d - 1, 0), _drawn(k - 1, s, d, 0))
+    gap = (p - randomizer.outside) ** 2
+    inner, outer = held / gap, other / gap
+    # The whole variance is greatest at this share.
+    share = min(max((1 + inner - outer) / 2, Fraction(0)), Fraction(1))
+    whole = share * inner + (1 - share) * outer + share * (1 - share)
+    return WorstVariance(float(whole), float(max(inner, outer)))
+
+
+def _drawn(population: int, good: int, draws: int, plus: int) -> tuple[Fraction, Fraction]:
+    """Return mean and variance of `plus` + the good ones among `draws` without replacement."""
+    part = Fraction(good, population)
+    left = Fraction(population - draws, max(population - 1, 1))
+    return draws * part + plus, draws * part * (1 - part) * left
+
+
+def _variance(chance: Fraction, one: tuple[Fraction, Fraction], two: tuple[Fraction, Fraction]) -> Fraction:
+    """Return the variance of a mixture of two laws, given by mean and variance."""
+    inside = chance * one[1] + (1 - chance) * two[1]
+    return inside + chance * (1 - chance) * (one[0] - two[0]) ** 2
+
+
+@dataclass(frozen=True)
+class RandomizedQuestion:
+    """One question with its randomizer, the name of the protocol, and the reason for it."""
+
+    question: Question
+    randomizer: Randomizer
+    protocol: str
+    why: str
+
+    @cached_property
+    def epsilon(self) -> Fraction:
+        """The loss of a respondent who answers it."""
+        return self.randomizer.loss.epsilon
+
+    @property
+    def odds(self) -> str:
+        """The possible messages and their odds, as the public part of the survey states them."""
+        return self.randomizer.stated_odds()
+
+    @cached_property
+    def spread(self) -> WorstVariance:
+        """The worst variance of its estimate, if everybody is asked."""
+        return worst_variance_of(self.randomizer, self.question.coding)
+
+
+MOST_SUBSET_OPTIONS = 4097  # options: all sets of 12, and no answer
+MOST_HADAMARD_EPSILON = Fraction(1)
+MOST_DUCHI_EPSILON = Fraction(61, 100)
+
+
+def choose_protocol(question: Question, epsilon: Fraction) -> RandomizedQuestion:
+    """Return a question with its randomizer within ε. Two coins cost ln 3 each, whatever ε is."""
+    coding = question.coding
+    if coins := two_coins_count(question):
+        return _two_coins(question, coins)
+    if isinstance(coding, Several) and not coding.as_set:
+        bits = randomizers.BitwiseResponse.for_epsilon(epsilon, options=coding.bits)
+        name = f"randomized response for each of {coding.bits} bits"
+        return RandomizedQuestion(question, bits, name, "every option is a yes or no of its own")
+    if isinstance(coding, WordCoding):
+        words = randomizers.PrefixResponse.for_epsilon(epsilon, letters=coding.letters)
+        why = "words are too many to count: frequent beginnings are found first, then what follows them"
+        return RandomizedQuestion(question, words, "heavy hitters by prefixes", why)
+    if isinstance(coding, NumberScale | DateScale):
+        return _scale(question, coding, epsilon)
+    return _shares(question, epsilon)
+
+
+def _two_coins(question: Question, coins: int) -> RandomizedQuestion:
+    made: Randomizer = randomizers.KaryResponse.two_coins()
+    if isinstance(question.coding, Several):
+        made = randomizers.BitwiseResponse(question.coding.bits, 3 * ODDS // 4)
+    cost = "ln 3" if coins == 1 else f"{coins} ln 3, ln 3 for each option"
+    why = f"forced: the textbook's coins, which cost exactly {cost}"
+    return RandomizedQuestion(question, made, "two coins", why)
+
+
+_FORCED = "forced by the survey"
+# By the name in a survey file: the randomizer, and the name of the protocol for people.
+_ORACLES: dict[str, tuple[Any, str]] = {
+    "choice": (randomizers.KaryResponse, "randomized response over {0.options:,} options"),
+    "subset": (randomizers.SubsetSelection, "subset selection, {0.chosen:,} of {0.options:,}"),
+    "hadamard": (randomizers.HadamardResponse, "Hadamard response"),
+    "projective": (randomizers.ProjectiveResponse, "projective-geometry response"),
+    "unary": (randomizers.UnaryEncoding, "unary encoding"),
+}
+_SCALES: dict[str, tuple[Any, str]] = {
+    "duchi": (randomizers.DuchiResponse, "Duchi's method"),
+    "piecewise": (randomizers.Piecewise, "the piecewise method"),
+    "hybrid": (randomizers.HybridResponse, "hybrid of Duchi and piecewise"),
+    "square_wave": (randomizers.SquareWave, "square wave"),
+}
+
+
+def _shares(question: Question, epsilon: Fraction) -> RandomizedQuestion:
+    k, protocol, why = question.inputs, question.protocol, _FORCED
+    if protocol is None and k == 2:
+        protocol, why = "choice", "for two options nothing has a smaller error"
+    elif protocol is None and k <= MOST_SUBSET_OPTIONS:
+        chosen = randomizers.SubsetSelection.for_epsilon(epsilon, options=k).chosen
+        protocol = "choice" if chosen == 1 else "subset"
+        why = f"the smallest error known for {k:,} options at this ε"
+    elif protocol is None and epsilon <= MOST_HADAMARD_EPSILON:
+        protocol, why = "hadamard", f"short messages for {k:,} options; near the best error up to ε 1"
+    elif protocol is None:
+        protocol, why = "projective", f"short messages for {k:,} options; near the best error above ε 1"
+    maker, name = _ORACLES[protocol]
+    made: Randomizer = maker.for_epsilon(epsilon, options=k)
+    if protocol == "choice" and k == 2:
+        name = "randomized response"
+    return RandomizedQuestion(question, made, name.format(made), why)
+
+
+def _scale(question: Question, coding: NumberScale | DateScale, epsilon: Fraction) -> RandomizedQuestion:
+    protocol, why = question.protocol, _FORCED
+    if protocol is None and question.about == "distribution":
+        protocol, why = "square_wave", "the smallest error known for whole distributions"
+    elif protocol is None and epsilon <= MOST_DUCHI_EPSILON:
+        protocol, why = "duchi", "the smallest error known for means up to ε 0.61"
+    elif protocol is None:
+        protocol, why = "hybrid", "the smallest error known for means above ε 0.61"
+    maker, name = _SCALES[protocol]
+    made: Randomizer = maker.for_epsilon(epsilon, steps=coding.steps, none=coding.no_answer)
+    return RandomizedQuestion(question, made, name, why)
 
 
 FORMAT = 1
@@ -136,27 +340,6 @@ LARGEST_SURVEY = 16 << 20  # bytes that a device reads
 WARNING_EPSILON = 2  # ε above which the owner is warned
 EPSILON_PARTS = 10**9  # ε is stated to people and devices in these, rounded up
 CROSS_TABLES = "Two answers of one respondent are never seen together: there are no cross tables."
-
-
-@dataclass(frozen=True)
-class RandomizedQuestion:
-    """One question with its randomizer. `epsilon` is the loss of a respondent who answers it."""
-
-    question: Question
-    randomizer: Randomizer
-    epsilon: Fraction
-    protocol: str
-    why: str
-
-    @property
-    def odds(self) -> str:
-        """The possible messages and their odds, as the public part of the survey states them."""
-        return stated_odds(self.randomizer)
-
-    @cached_property
-    def spread(self) -> WorstVariance:
-        """The worst variance of its estimate, if everybody is asked."""
-        return worst_variance_of(self.randomizer, self.question.coding)
 
 
 @dataclass(frozen=True)
@@ -171,20 +354,18 @@ class Design:
     @property
     def epsilon(self) -> Fraction:
         """The greatest loss of one respondent, whichever questions are asked."""
-        costs = [part.epsilon for part in self.parts]
-        return sum(costs, Fraction(0)) if self.asks_all else max(costs)
+        return self.layout.epsilon
 
     @property
     def warning(self) -> str | None:
         """A warning for the owner where the coins hide little, above ε 2; else None."""
         if self.epsilon <= WARNING_EPSILON:
             return None
-        ratio = worst_ratio([part.randomizer for part in self.parts], asks_all=self.asks_all)
         two = "sets of answers" if self.asks_all and len(self.parts) > 1 else "answers"
         return (
             f"ε {epsilon_text(self.epsilon)} hides little. If two {two} seem equally likely before, a "
-            f"report may make one of them up to {posterior_text(ratio)} likely; at ε 2 that is 88.1 %. Ask "
-            "for less, and do not tell people that nobody can find out what they answered."
+            f"report may make one of them up to {posterior_text(self.layout.ratio)} likely; at ε 2 that is "
+            "88.1 %. Ask for less, and do not tell people that nobody can find out what they answered."
         )
 
     @property
@@ -306,7 +487,7 @@ def design(survey: Questionnaire) -> Design:
         if split is None:
             raise BadParameter("epsilon", "is too small for the coins of all questions together")
         return Design(survey, asks_all=True, parts=split, why=why)
-    one = _parts(survey.questions, [survey.epsilon] * len(survey.questions))
+    one = tuple([choose_protocol(question, survey.epsilon) for question in survey.questions])
     times = 1.0 if split is None else error_ratio(split, one)
     if survey.ask == "one":
         why = "The survey says so: ask = one."
@@ -338,20 +519,17 @@ def _split(survey: Questionnaire) -> tuple[RandomizedQuestion, ...] | None:
 
     Returns None if ε is too small for the two coins.
     """
-    coins = [choose_protocol(question, survey.epsilon) if two_coins_count(question) else None
-             for question in survey.questions]  # fmt: skip
-    fixed = [Fraction(0) if chosen is None else chosen.randomizer.loss.epsilon for chosen in coins]
+    fixed = [
+        choose_protocol(question, survey.epsilon).epsilon if two_coins_count(question) else Fraction(0)
+        for question in survey.questions
+    ]
     left, free = survey.epsilon - sum(fixed), fixed.count(Fraction(0))
     if left < 0 or (free and left <= 0):
         return None
     share = left / free if free else Fraction(0)
-    return _parts(survey.questions, [cost or share for cost in fixed])
-
-
-def _parts(questions: Sequence[Question], epsilons: Sequence[Fraction]) -> tuple[RandomizedQuestion, ...]:
-    made = []
-    for question, epsilon in zip(questions, epsilons, strict=True):
-        chosen = choose_protocol(question, epsilon)
-        cost = chosen.randomizer.loss.epsilon
-        made.append(RandomizedQuestion(question, chosen.randomizer, cost, chosen.protocol, chosen.why))
-    return tuple(made)
+    return tuple(
+        [
+            choose_protocol(question, cost or share)
+            for question, cost in zip(survey.questions, fixed, strict=True)
+        ]
+    )

@@ -60,15 +60,11 @@ def open_ledger(survey: Questionnaire, tell: Callable[[str], None] = lambda _: N
     where = survey.ledger
     keys = Path(survey.ledger_keys) if survey.ledger_keys else None
     anchor = survey.ledger_anchor or None
-    if is_postgres(where):
-        exists = keys is None or keys.exists()
-        if not exists:
-            raise BadParameter(
-                "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
-            )
-    else:
-        exists = Path(where).exists()
-    if exists:
+    if is_postgres(where) and keys is not None and not keys.exists():
+        raise BadParameter(
+            "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
+        )
+    if is_postgres(where) or Path(where).exists():
         ledger = Ledger.open(where, keys=keys, anchor=anchor)
     else:
         ledger = Ledger.create(where, keys=keys, anchor=anchor, notify=tell)
@@ -84,16 +80,12 @@ def require_account(
     ledger: Ledger, lifetime: Fraction, tell: Callable[[str], None] = lambda _: None
 ) -> Account:
     """Return the account of respondents. Raise `BadParameter` if it was opened on other terms."""
+    relation, slices, rule = Relation.REPLACE, Slices.IDENTITIES, RESPONDENTS_RULE
     if RESPONDENTS_ACCOUNT not in {account.label for account in ledger.accounts()}:
         made = ledger.open_account(
-            RESPONDENTS_ACCOUNT,
-            epsilon=lifetime,
-            delta=0,
-            unit=Unit.PERSON,
-            relation=Relation.REPLACE,
-            slices=Slices.IDENTITIES,
-            rule=RESPONDENTS_RULE,
-        )
+            RESPONDENTS_ACCOUNT, epsilon=lifetime, delta=0, unit=Unit.PERSON, relation=relation,
+            slices=slices, rule=rule,
+        )  # fmt: skip
         tell(made.notice)
     account = ledger.account(RESPONDENTS_ACCOUNT)
     if account.terms.epsilon != lifetime:
@@ -102,11 +94,7 @@ def require_account(
             f"respondents of this ledger have ε {float(account.terms.epsilon):g} for life. Write that into "
             "the survey, or raise it with `lapwing ledger raise`",
         )
-    if (account.relation, account.slices, account.rule) != (
-        Relation.REPLACE,
-        Slices.IDENTITIES,
-        RESPONDENTS_RULE,
-    ):
+    if (account.relation, account.slices, account.rule) != (relation, slices, rule):
         raise BadParameter("ledger", f'its account "{RESPONDENTS_ACCOUNT}" was opened for something else')
     return account
 
@@ -180,11 +168,7 @@ def invite(
 
 
 def _issue(
-    design: Design,
-    ledger: Ledger,
-    store: ReportStore,
-    marks: dict[str, str],
-    progress: InvitationProgress,
+    design: Design, ledger: Ledger, store: ReportStore, marks: dict[str, str], progress: InvitationProgress
 ) -> Iterator[list[Invitation]]:
     names = list(marks)
     _open_blocks(ledger, names)

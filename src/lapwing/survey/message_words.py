@@ -7,13 +7,13 @@ tests/survey/vectors.json holds both to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any
 
 from lapwing.core.chances import chance_text, posterior_text
+from lapwing.survey import randomizers
 from lapwing.survey.offered import OfferedQuestion, OfferedSurvey
 from lapwing.survey.questionnaire import (
     NO_ANSWER,
@@ -23,30 +23,17 @@ from lapwing.survey.questionnaire import (
     WordCoding,
     decimal_text,
 )
-from lapwing.survey.randomizers import (
-    BitwiseResponse,
-    DuchiResponse,
-    HadamardResponse,
-    HybridResponse,
-    KaryResponse,
-    PrefixResponse,
-    ProjectiveResponse,
-    Randomizer,
-    SubsetSelection,
-    UnaryEncoding,
-    WindowResponse,
-)
+from lapwing.survey.randomizers.randomizer import IndexMessages
 
 MOST_LISTED = 12
 # The lead of the promise, by the greatest ratio of a report's probabilities.
 _LEADS = (
     (Fraction(3), "So nobody can be sure what you answered."),
-    (
-        Fraction(7389057, 10**6),
-        "So what is sent hints at what you answered, and does not settle it.",
-    ),  # ε 2
+    # Up to ε 2.
+    (Fraction(7389057, 10**6), "So what is sent hints at what you answered, and does not settle it."),
     (Fraction(99), "But what is sent can show what you answered."),
 )
+_ON_THE_LIST = "Your own answer is on the list", "Each other one is on it"
 _LEAD_ABOVE_ALL = "But what is sent can all but settle what you answered: the coins hide little."
 
 
@@ -62,74 +49,69 @@ def odds_in_words(question: OfferedQuestion) -> list[str]:
 
 def promise_in_words(offered: OfferedSurvey) -> str:
     """Return the privacy of all questions together, in two sentences."""
-    lead = next((words for most, words in _LEADS if offered.ratio <= most), _LEAD_ABOVE_ALL)
+    lead = next((words for most, words in _LEADS if offered.layout.ratio <= most), _LEAD_ABOVE_ALL)
     count = len(offered.questions) if offered.asks_all else 1
     two = f"two sets of answers to all {count} questions" if count > 1 else "two answers"
-    most = posterior_text(offered.ratio)
+    most = posterior_text(offered.layout.ratio)
     return f"{lead} If {two} seem equally likely before, one of them may be up to {most} likely afterwards."
 
 
-def _odds(coding: AnswerCoding, randomizer: Randomizer) -> list[str]:
-    return _ODDS[type(randomizer)](coding, randomizer)
+def _odds(coding: AnswerCoding, randomizer: randomizers.Randomizer) -> list[str]:
+    match randomizer:
+        case randomizers.WindowResponse():
+            return _window(coding, randomizer)
+        case randomizers.DuchiResponse():
+            return _duchi(coding, randomizer)
+        case randomizers.HybridResponse():
+            return _hybrid(coding, randomizer)
+        case randomizers.PrefixResponse():
+            return _prefixes(randomizer)
+        case _:
+            assert isinstance(randomizer, randomizers.FrequencyOracle)
+            return _oracle(coding, randomizer)
 
 
 def _quoted(label: str) -> str:
     return f"“{label}”"
 
 
-def _choice(coding: AnswerCoding, randomizer: KaryResponse) -> list[str]:
+def _oracle(coding: AnswerCoding, randomizer: randomizers.FrequencyOracle) -> list[str]:
     count = randomizer.options
-    listed = f"the {count:,} possible answers"
-    if count <= MOST_LISTED:
-        listed = ", ".join(_quoted(coding.text_of(code)) for code in range(count))
-    others = "The other one" if count == 2 else "Each other one"
-    return [
-        f"The message is one of {listed}.",
-        f"It is your own answer: chance {chance_text(randomizer.inside)}. "
-        f"{others}: chance {chance_text(randomizer.outside)}.",
-    ]
+    match randomizer:
+        case randomizers.KaryResponse():
+            listed = ", ".join(_quoted(coding.text_of(code)) for code in range(min(count, MOST_LISTED)))
+            first = f"one of {listed if count <= MOST_LISTED else f'the {count:,} possible answers'}."
+            own, other = "It is your own answer", "The other one" if count == 2 else "Each other one"
+        case randomizers.SubsetSelection():
+            first = f"a list of {randomizer.chosen} out of the {count:,} possible answers."
+            own, other = _ON_THE_LIST
+        case randomizers.UnaryEncoding():
+            first = (
+                f"a list. For each of the {count:,} possible answers a coin decides whether it is on it."
+            )
+            own, other = _ON_THE_LIST
+        case randomizers.BitwiseResponse():
+            first = "the list with its ticks. For every line a coin of its own is thrown."
+            own, other = "A line is sent as you left it", "It is sent the other way round"
+        case _:
+            assert isinstance(randomizer, IndexMessages)
+            first = f"a number from 0 to {randomizer.messages - 1:,}. Every number fits many answers."
+            own, other = "It fits your own answer", "It fits some other given answer"
+    inside, outside = chance_text(randomizer.inside), chance_text(randomizer.outside)
+    return [f"The message is {first}", f"{own}: chance {inside}. {other}: chance {outside}."]
 
 
-def _list(_: AnswerCoding, randomizer: SubsetSelection | UnaryEncoding) -> list[str]:
-    if isinstance(randomizer, SubsetSelection):
-        first = f" of {randomizer.chosen} out of the {randomizer.options:,} possible answers."
-    else:
-        each = f"For each of the {randomizer.options:,} possible answers a coin decides"
-        first = f". {each} whether it is on it."
-    return [
-        f"The message is a list{first}",
-        f"Your own answer is on the list: chance {chance_text(randomizer.inside)}. "
-        f"Each other one is on it: chance {chance_text(randomizer.outside)}.",
-    ]
-
-
-def _number(_: AnswerCoding, randomizer: HadamardResponse | ProjectiveResponse) -> list[str]:
-    return [
-        f"The message is a number from 0 to {randomizer.messages - 1:,}. Every number fits many answers.",
-        f"It fits your own answer: chance {chance_text(randomizer.inside)}. "
-        f"It fits some other given answer: chance {chance_text(randomizer.outside)}.",
-    ]
-
-
-def _bits(_: AnswerCoding, randomizer: BitwiseResponse) -> list[str]:
-    return [
-        "The message is the list with its ticks. For every line a coin of its own is thrown.",
-        f"A line is sent as you left it: chance {chance_text(randomizer.inside)}. "
-        f"It is sent the other way round: chance {chance_text(randomizer.outside)}.",
-    ]
-
-
-def _or_none(randomizer: WindowResponse | DuchiResponse) -> str:
+def _or_none(randomizer: randomizers.WindowResponse | randomizers.DuchiResponse) -> str:
     return f", or {_quoted(NO_ANSWER)}" if randomizer.none else ""
 
 
-def _none_odds(randomizer: WindowResponse | DuchiResponse) -> list[str]:
+def _none_odds(randomizer: randomizers.WindowResponse | randomizers.DuchiResponse) -> list[str]:
     mine, other = chance_text(randomizer.truth), chance_text(randomizer.unlikely * randomizer.share)
     given = f"{_quoted(NO_ANSWER)} is sent if you give none: chance {mine}; "
     return [f"{given}if you give an answer: chance {other}."] if randomizer.none else []
 
 
-def _window(coding: AnswerCoding, window: WindowResponse) -> list[str]:
+def _window(coding: AnswerCoding, window: randomizers.WindowResponse) -> list[str]:
     low, high = (_window_value(coding, window, end) for end in (0, window.numbers - 1))
     away = _distance(coding, Fraction(window.width - 1, 2 * window.stride))
     return [
@@ -140,7 +122,7 @@ def _window(coding: AnswerCoding, window: WindowResponse) -> list[str]:
     ]
 
 
-def _duchi(coding: AnswerCoding, duchi: DuchiResponse) -> list[str]:
+def _duchi(coding: AnswerCoding, duchi: randomizers.DuchiResponse) -> list[str]:
     low, high = coding.text_of(0), coding.text_of(duchi.steps)
     return [
         f"The message is only {low} or {high}{_or_none(duchi)}.",
@@ -151,7 +133,7 @@ def _duchi(coding: AnswerCoding, duchi: DuchiResponse) -> list[str]:
     ]
 
 
-def _hybrid(coding: AnswerCoding, hybrid: HybridResponse) -> list[str]:
+def _hybrid(coding: AnswerCoding, hybrid: randomizers.HybridResponse) -> list[str]:
     if len(hybrid.parts) == 1:  # the coin is certain, so there is one way
         [only] = hybrid.parts.values()
         return _odds(coding, only)
@@ -163,7 +145,7 @@ def _hybrid(coding: AnswerCoding, hybrid: HybridResponse) -> list[str]:
     ]
 
 
-def _prefixes(_: AnswerCoding, words: PrefixResponse) -> list[str]:
+def _prefixes(words: randomizers.PrefixResponse) -> list[str]:
     levels = ", ".join(str(level) for level in words.levels)
     every = zip(words.levels, words.inner, strict=True)
     return [
@@ -176,14 +158,7 @@ def _prefixes(_: AnswerCoding, words: PrefixResponse) -> list[str]:
     ]
 
 
-_ODDS: Mapping[type[Randomizer], Callable[[AnswerCoding, Any], list[str]]] = {
-    KaryResponse: _choice, SubsetSelection: _list, UnaryEncoding: _list, HadamardResponse: _number,
-    ProjectiveResponse: _number, BitwiseResponse: _bits, WindowResponse: _window, DuchiResponse: _duchi,
-    HybridResponse: _hybrid, PrefixResponse: _prefixes,
-}  # fmt: skip
-
-
-def _window_value(coding: AnswerCoding, window: WindowResponse, message: int) -> str:
+def _window_value(coding: AnswerCoding, window: randomizers.WindowResponse, message: int) -> str:
     """Return the value of a window's message: the middle of the answers that favour it."""
     steps = Fraction(2 * message - (window.width - 1), 2 * window.stride)
     if isinstance(coding, DateScale):
@@ -219,24 +194,24 @@ def sent_in_words(question: OfferedQuestion, message: bytes) -> str:
     return _message_text(question.coding, question.randomizer, message)
 
 
-def _message_text(coding: AnswerCoding, randomizer: Randomizer, message: bytes) -> str:
+def _message_text(coding: AnswerCoding, randomizer: randomizers.Randomizer, message: bytes) -> str:
     match randomizer:
-        case KaryResponse():
+        case randomizers.KaryResponse():
             said = _quoted(coding.text_of(int.from_bytes(message, "big")))
-        case SubsetSelection() | UnaryEncoding():
+        case randomizers.SubsetSelection() | randomizers.UnaryEncoding():
             listed = [coding.text_of(code) for code in _mask_options(message, randomizer.options)]
             said = f"the list {_quoted_list(listed)}" if listed else "an empty list"
-        case BitwiseResponse():
+        case randomizers.BitwiseResponse():
             ticked = [coding.labels[place] for place in _mask_options(message, randomizer.options)]
             said = f"the list with ticks at {_quoted_list(ticked)}" if ticked else "the list without ticks"
-        case WindowResponse() | DuchiResponse():
+        case randomizers.WindowResponse() | randomizers.DuchiResponse():
             said = _value_text(coding, randomizer, int.from_bytes(message, "big"))
-        case HybridResponse():
+        case randomizers.HybridResponse():
             part = randomizer.parts[message[0]]
             said = _message_text(coding, part, message[1 : 1 + part.size])
             if len(randomizer.parts) > 1:
                 said = f"the {'first' if message[0] else 'second'} way, and {said}"
-        case PrefixResponse():
+        case randomizers.PrefixResponse():
             level, inner = randomizer.levels[message[0]], randomizer.inner[message[0]]
             prefix = _message_text(WordCoding(level, no_answer=True), inner, message[1 : 1 + inner.size])
             said = f"{level} letters count, and {prefix}"
@@ -245,8 +220,10 @@ def _message_text(coding: AnswerCoding, randomizer: Randomizer, message: bytes) 
     return said
 
 
-def _value_text(coding: AnswerCoding, randomizer: WindowResponse | DuchiResponse, number: int) -> str:
-    if isinstance(randomizer, DuchiResponse):
+def _value_text(
+    coding: AnswerCoding, randomizer: randomizers.WindowResponse | randomizers.DuchiResponse, number: int
+) -> str:
+    if isinstance(randomizer, randomizers.DuchiResponse):
         values, value = 2, coding.text_of(randomizer.steps if number else 0)
     else:
         values, value = randomizer.numbers, _window_value(coding, randomizer, number)

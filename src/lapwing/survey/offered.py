@@ -33,7 +33,7 @@ from lapwing.survey.questionnaire import (
     Several,
     WordCoding,
 )
-from lapwing.survey.randomizers.randomizer import Randomizer, worst_ratio
+from lapwing.survey.randomizers.randomizer import Randomizer
 
 _SAFE = (1 << 53) - 1  # what a browser's numbers hold exactly
 _MOST = 1 << 62
@@ -148,28 +148,21 @@ class OfferedSurvey:
     digest: str
     title: str
     text: str
-    asks_all: bool
-    report_size: int
+    layout: ReportLayout
     lifetime: Fraction
     questions: tuple[OfferedQuestion, ...]
     price: int
 
     @property
-    def ratio(self) -> Fraction:
-        """The greatest ratio of a whole report's probabilities under two sets of answers: exact."""
-        return worst_ratio([each.randomizer for each in self.questions], asks_all=self.asks_all)
-
-    def pack(self, messages: Mapping[int, bytes]) -> bytes:
-        """Make a report of messages, by the place of their question."""
-        return _layout(self.questions, self.asks_all).pack(messages)
+    def asks_all(self) -> bool:
+        """Whether every respondent answers all questions, not one of them."""
+        return self.layout.asks_all
 
     def parts(self, report: bytes) -> Iterator[tuple[OfferedQuestion, bytes]]:
         """Yield the questions that a report of this device answers, with their messages."""
-        start = 1
-        for question in self.questions if self.asks_all else [self.questions[report[0]]]:
-            end = start + question.randomizer.size
-            yield question, report[start:end]
-            start = end
+        for place, _, columns in self.layout.columns():
+            if self.asks_all or place == report[0]:
+                yield self.questions[place], report[columns]
 
 
 def read_offered(public: Mapping[str, Any]) -> OfferedSurvey:
@@ -188,15 +181,12 @@ def read_offered(public: Mapping[str, Any]) -> OfferedSurvey:
                 "it has no questions, or too many")  # fmt: skip
         questions = tuple([_checked_question(each) for each in listed])
         require(len({each.name for each in questions}) == len(questions), "two questions have one name")
-        asks_all = public["ask"] == "all"
-        wanted = _layout(questions, asks_all).size
-        require(_is_whole(public["report_size"]) and public["report_size"] == wanted,
+        layout = ReportLayout(tuple([each.randomizer for each in questions]), public["ask"] == "all")
+        require(_is_whole(public["report_size"]) and public["report_size"] == layout.size,
                 "its reports cannot be of the size that it says")  # fmt: skip
         require(_EPSILON.fullmatch(public["lifetime"]) is not None, "its lifetime is not a number")
-        return OfferedSurvey(
-            digest=named, title=public["title"], text=public["text"], asks_all=asks_all, report_size=wanted,
-            lifetime=Fraction(public["lifetime"]), questions=questions, price=_price(questions, asks_all),
-        )  # fmt: skip
+        price, lifetime = billionths(layout.epsilon), Fraction(public["lifetime"])
+        return OfferedSurvey(named, public["title"], public["text"], layout, lifetime, questions, price)
     except (LapwingError, RecursionError, MemoryError, UnicodeError) as error:
         why = f": {error}" if isinstance(error, LapwingError) else ""
         raise BadValue(f"this survey is not in order, so it is not answered{why}") from None
@@ -226,15 +216,6 @@ def grouped_digits(digits: str) -> str:
 def billionths(epsilon: Fraction) -> int:
     """Return ε in billionths, rounded up."""
     return round_up(epsilon, EPSILON_PARTS)
-
-
-def _layout(questions: tuple[OfferedQuestion, ...], asks_all: bool) -> ReportLayout:
-    return ReportLayout(tuple([each.randomizer for each in questions]), asks_all)
-
-
-def _price(questions: tuple[OfferedQuestion, ...], asks_all: bool) -> int:
-    losses = [question.randomizer.loss.epsilon for question in questions]
-    return billionths(sum(losses, Fraction(0)) if asks_all else max(losses))
 
 
 def _is_whole(value: object) -> bool:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Number, exact, whole
 from lapwing.core.noise import bernoulli, uniform_int
 from lapwing.errors import BadParameter
-from lapwing.survey.designing import Design, RandomizedQuestion, epsilon_text
-from lapwing.survey.protocol_choice import choose_protocol, worst_variance_of
+from lapwing.survey.designing import Design, RandomizedQuestion, choose_protocol, epsilon_text
 from lapwing.survey.questionnaire import (
     MOST_SET_OPTIONS,
     DateScale,
@@ -174,15 +173,9 @@ def _question_plan(
     needed = None
     if margin is not None:
         needed = math.ceil(min(times**2 * spread.population / float(margin) ** 2, MOST_NEEDED))
-    return QuestionPlan(
-        part,
-        what,
-        unit,
-        scale,
-        population=scale * times * math.sqrt(spread.population / n),
-        respondents=scale * times * math.sqrt(spread.respondents / n),
-        needed=needed,
-    )
+    population = scale * times * math.sqrt(spread.population / n)
+    respondents = scale * times * math.sqrt(spread.respondents / n)
+    return QuestionPlan(part, what, unit, scale, population, respondents, needed)
 
 
 def _error_measure(part: RandomizedQuestion) -> tuple[str, str, float]:
@@ -205,18 +198,13 @@ def _coins_note(part: RandomizedQuestion) -> str:
 
 def _other_form(line: QuestionPlan) -> str | None:
     """Return a note if the other form of a set question would have a smaller error at the same ε."""
-    question, part = line.part.question, line.part
-    coding = question.coding
-    if (
-        not isinstance(coding, Several)
-        or len(coding.options) > MOST_SET_OPTIONS
-        or question.protocol is not None
-    ):
+    question, part, coding = line.part.question, line.part, line.part.question.coding
+    if not isinstance(coding, Several) or question.protocol is not None:
+        return None
+    if len(coding.options) > MOST_SET_OPTIONS:
         return None
     other = replace(coding, as_set=not coding.as_set)
-    spread = worst_variance_of(
-        choose_protocol(replace(question, coding=other), part.epsilon).randomizer, other
-    )
+    spread = choose_protocol(replace(question, coding=other), part.epsilon).spread
     times = math.sqrt(spread.population / part.spread.population)
     if times > BETTER_FORM_RATIO:
         return None
@@ -266,21 +254,17 @@ def simulate_answers(survey: Questionnaire, n: int) -> dict[str, SimulatedAnswer
 
 def _simulated(question: Question, n: int) -> SimulatedAnswers:
     law, answers = _answers(question, n)
-    if not question.no_answer:
-        return SimulatedAnswers(question, law, answers)
-    silent = bernoulli(NO_ANSWER_SHARE, n)
-    return SimulatedAnswers(
-        question, f"{law}; 5 % do not answer", np.where(silent, question.code(None), answers)
-    )
+    if question.no_answer:
+        law = f"{law}; 5 % do not answer"
+        answers = np.where(bernoulli(NO_ANSWER_SHARE, n), question.code(None), answers)
+    return SimulatedAnswers(question, law, answers)
 
 
 def _answers(question: Question, n: int) -> tuple[str, NDArray[np.int64]]:
     match question.coding:
         case NumberScale() | DateScale() as scale:
-            low = uniform_int(0, scale.steps + 1, n)
-            return "the mean of two uniform draws, rounded down", (
-                low + uniform_int(0, scale.steps + 1, n)
-            ) // 2
+            one, two = (uniform_int(0, scale.steps + 1, n) for _ in range(2))
+            return "the mean of two uniform draws, rounded down", (one + two) // 2
         case WordCoding() as word:
             fitting = [text for text in SIMULATED_WORDS if len(text) <= word.letters] or ["a", "b"]
             codes = np.array([word.code(text) for text in fitting], dtype=np.int64)

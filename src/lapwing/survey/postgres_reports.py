@@ -21,7 +21,6 @@ from lapwing.survey.report_store import (
     IntakeResult,
     ReportStore,
     invitation_hash,
-    require_same_survey,
 )
 
 _TABLES = {
@@ -34,9 +33,6 @@ _SURVEY = (
     "report_size int NOT NULL, reports bigint NOT NULL, without_credential bigint NOT NULL, "
     "closed boolean NOT NULL)"
 )
-_STATE = "SELECT digest, report_size, reports, without_credential, closed FROM survey"
-# Locked first, so that processes take turns: the stopping rule counts exactly.
-_LOCKED = f"{_STATE} FOR UPDATE"
 _ACCEPT = (
     "INSERT INTO reports SELECT * FROM unnest(%s::bytea[], %s::bytea[]) "
     "ON CONFLICT DO NOTHING RETURNING token"
@@ -63,7 +59,7 @@ class PostgresReportStore(ReportStore):
         self._is_closed = False
         try:
             self._create(digest, report_size)
-            require_same_survey(self.state(), digest, report_size, self.where)
+            self._require_survey(digest, report_size)
         except BaseException:
             self.close()
             raise
@@ -80,18 +76,15 @@ class PostgresReportStore(ReportStore):
                 (digest, report_size),
             )
 
-    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        if self._is_closed:
-            raise Unavailable(f"the reports in {self.where} are closed")
-        return self._address.open()
-
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """Run one transaction, on a new connection if the last one was lost."""
         with self._lock:
             try:
                 if self._connection is None or self._connection.closed:
-                    self._connection = self._connect()
+                    if self._is_closed:
+                        raise Unavailable(f"the reports in {self.where} are closed")
+                    self._connection = self._address.open()
                 with self._connection.transaction():
                     yield self._connection.execute
             except psycopg.Error as error:
@@ -101,13 +94,9 @@ class PostgresReportStore(ReportStore):
                 why = server_message(error)
                 raise Unavailable(f"the reports in {self.where} cannot be used: {why}") from None
 
-    def state(self) -> CollectionState:
-        """Return which survey it is, and how many reports it has."""
-        with self._transaction() as run:
-            return CollectionState(*run(_STATE).fetchone())
-
     def _locked_state(self, run: Any) -> CollectionState:
-        return CollectionState(*run(_LOCKED).fetchone())
+        # Locked first, so that processes take turns: the stopping rule counts exactly.
+        return self._state(run, " FOR UPDATE")
 
     def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
         """Register these invitations. `people` are the marks of the people that they were made for."""
@@ -152,13 +141,13 @@ class PostgresReportStore(ReportStore):
     def forget_order(self) -> None:
         """Write every table anew, in the order of its keys."""
         with self._transaction() as run:
-            run(_LOCKED)
+            self._locked_state(run)
             _write_anew(run)
 
     def close_survey(self) -> None:
         """Accept nothing more, for ever, and write every table anew."""
         with self._transaction() as run:
-            run(_LOCKED)
+            self._locked_state(run)
             run("UPDATE survey SET closed = true")
             _write_anew(run)
 

@@ -53,9 +53,9 @@ class AnswerCoding(ABC):
         return ()
 
     @property
-    @abstractmethod
     def inputs(self) -> int:
-        """The number of possible answers: they are 0 .. inputs - 1."""
+        """The number of possible answers: they are 0 .. inputs - 1, and "no answer" comes last."""
+        return self.no_answer_code + self.no_answer
 
     @property
     @abstractmethod
@@ -95,10 +95,12 @@ def _is_no_answer(answer: object) -> bool:
     return answer is None or (isinstance(answer, str) and answer == NO_ANSWER)
 
 
+@dataclass(frozen=True)
 class _OptionCoding(AnswerCoding):
     """A coding of answers that are chosen from a list of options."""
 
     options: tuple[str, ...]
+    no_answer: bool
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -123,17 +125,8 @@ class _OptionCoding(AnswerCoding):
         return places
 
 
-@dataclass(frozen=True)
 class OneOf(_OptionCoding):
     """One of a list of options. A number stands for its digits, true for "yes" and false for "no"."""
-
-    options: tuple[str, ...]
-    no_answer: bool
-
-    @property
-    def inputs(self) -> int:
-        """The number of possible answers."""
-        return len(self.options) + self.no_answer
 
     @property
     def no_answer_code(self) -> int:
@@ -159,8 +152,6 @@ class Several(_OptionCoding):
     An answer is a list or set of labels. An empty one says that none of the options holds.
     """
 
-    options: tuple[str, ...]
-    no_answer: bool
     as_set: bool
 
     @property
@@ -170,8 +161,8 @@ class Several(_OptionCoding):
 
     @property
     def inputs(self) -> int:
-        """The number of possible answers."""
-        return (1 << len(self.options)) + self.no_answer if self.as_set else 1 << self.bits
+        """The number of possible answers. Bit by bit, "no answer" may be ticked beside options."""
+        return super().inputs if self.as_set else 1 << self.bits
 
     @property
     def no_answer_code(self) -> int:
@@ -188,17 +179,8 @@ class Several(_OptionCoding):
         return " + ".join(chosen) or "none of them"
 
 
-@dataclass(frozen=True)
 class Ranked(_OptionCoding):
     """All options in an order, the first one first. An answer is a list of all labels."""
-
-    options: tuple[str, ...]
-    no_answer: bool
-
-    @property
-    def inputs(self) -> int:
-        """The number of possible answers."""
-        return self.no_answer_code + self.no_answer
 
     @property
     def no_answer_code(self) -> int:
@@ -238,11 +220,6 @@ class _SteppedCoding(AnswerCoding):
     @abstractmethod
     def steps(self) -> int:
         """The number of steps from the lowest to the highest answer."""
-
-    @property
-    def inputs(self) -> int:
-        """The number of possible answers."""
-        return self.steps + 1 + self.no_answer
 
     @property
     def no_answer_code(self) -> int:

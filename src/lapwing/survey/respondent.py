@@ -34,7 +34,7 @@ from lapwing.errors import BadParameter, BadValue, OverBudget, Tampered, Unavail
 from lapwing.storage.private_file import replaced_private_file
 from lapwing.survey.offered import OfferedSurvey, fingerprint, read_offered
 from lapwing.survey.questionnaire import decimal_text
-from lapwing.survey.randomize import ByteCoins, randomize
+from lapwing.survey.randomize import ByteCoins
 from lapwing.survey.report_file import MARK_BYTES
 
 if TYPE_CHECKING:
@@ -242,9 +242,9 @@ class Respondent:
             places = range(len(survey.questions)) if survey.asks_all else [_drawn(state, survey)]
             codes = {place: _code(survey, place, answers) for place in places}
             _afford(state, survey)
-            coins = ByteCoins()
-            makers = {place: survey.questions[place].randomizer for place in places}
-            report = survey.pack({place: randomize(makers[place], codes[place], coins) for place in places})
+            coins, asked = ByteCoins(), survey.questions
+            sent = {at: asked[at].randomizer.randomize(codes[at], coins) for at in places}
+            report = survey.layout.pack(sent)
             memo = state.memos.setdefault(survey.digest, {})
             memo.update(price=survey.price, report=report.hex())
             state.store()  # nobody gets to see the report before this

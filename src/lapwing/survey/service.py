@@ -22,12 +22,12 @@ from lapwing.survey.credentials import PREPARED_BYTES, BlindSigningKey
 from lapwing.survey.report_store import (
     IntakeResult,
     ReportStore,
+    SqliteReportStore,
     StoppingRule,
     blinded_hash,
     invitation_hash,
     token_hash,
 )
-from lapwing.survey.sqlite_reports import SqliteReportStore
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")

@@ -251,10 +251,7 @@ _DIGITS = 10**9  # ε is rounded up to a whole number of these parts
 
 
 def shuffled_epsilon(
-    epsilon0: Number,
-    n: int,
-    delta: Number,
-    randomizer: Randomizer | Sequence[Randomizer] | None = None,
+    epsilon0: Number, n: int, delta: Number, randomizer: Randomizer | Sequence[Randomizer] | None = None
 ) -> Fraction:
     """Return an ε such that n honest reports, shuffled, are (ε, δ)-private for replacing one answer sheet.
 

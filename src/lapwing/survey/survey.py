@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from lapwing.core.exact import Number
 from lapwing.survey.designing import Design, design
-from lapwing.survey.estimating import SurveyEstimates, estimate
+from lapwing.survey.estimating.results import SurveyEstimates
+from lapwing.survey.estimating.survey_estimates import estimate
 from lapwing.survey.planning import SurveyPlan, plan
 from lapwing.survey.questionnaire import Questionnaire
 from lapwing.survey.survey_file import load

@@ -81,14 +81,13 @@ def send_request(
     """
     secure = httpx.create_ssl_context(trust_env=False) if place.scheme == "https" else None
     content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+    host = f"[{place.host}]" if ":" in place.host else place.host
     headers = [
-        ("Host", f"[{place.host}]" if ":" in place.host else place.host),
+        ("Host", host if place.port is None else f"{host}:{place.port}"),
         ("User-Agent", "lapwing"),  # the same for all devices
         ("Accept-Encoding", "identity"),
         ("Connection", "close"),
     ]
-    if place.port is not None:
-        headers[0] = ("Host", f"{headers[0][1]}:{place.port}")
     if content is not None:
         headers += [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
     method = "GET" if content is None else "POST"
@@ -151,10 +150,7 @@ class _DeadlineStream(httpcore.NetworkStream):
         self._real.close()
 
     def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         return _DeadlineStream(self._real.start_tls(ssl_context, server_hostname, self._left()), self._left)
 

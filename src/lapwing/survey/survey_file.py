@@ -23,7 +23,7 @@ from datetime import date
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, Any, ClassVar, cast, get_args
 
 from pydantic import AfterValidator, Field, PlainValidator
 
@@ -94,9 +94,8 @@ PROTOCOLS: dict[EstimationTarget, tuple[str, ...]] = {
     "words": (),
 }
 WRITE_QUESTION = "[[questions]] with name, text and kind"
-DEFAULT_LEDGER = (
-    "respondents.ledger"  # one for all surveys of a folder: a copied survey gives nobody a new life
-)
+# One for all surveys of a folder: a copied survey gives nobody a new life.
+DEFAULT_LEDGER = "respondents.ledger"
 DEFAULT_LIFETIME = Fraction(8)  # the ε of a device over all surveys, unless the file says another
 
 
@@ -166,11 +165,7 @@ class QuestionTable(FileTable):
     kind: Annotated[Text, one_of(KIND_NAMES)] | None = needed(f"kind = {quoted_choices(KIND_NAMES)}")
     no_answer: Flag = True
     protocol: Text | None = None
-
-    @property
-    def target(self) -> str | None:
-        """The quantity to estimate; None if it is wrong."""
-        return "shares"
+    default_about: ClassVar[EstimationTarget] = "shares"  # where a question of the kind cannot choose
 
     @abstractmethod
     def coding(self, path: Path) -> AnswerCoding | None:
@@ -178,7 +173,8 @@ class QuestionTable(FileTable):
 
     def question(self, path: Path) -> Question | None:
         """Return the question of the survey file `path`; None if something is wrong, which is noted."""
-        coding, about = self.coding(path), cast(EstimationTarget | None, self.target)
+        coding = self.coding(path)
+        about = cast(EstimationTarget | None, getattr(self, "about", self.default_about))
         if coding is None or about is None:
             return None
         self._check_protocol(coding, about)
@@ -327,11 +323,6 @@ class NumberQuestion(QuestionTable):
     step: Number | None = needed("step = 0.5, or what fits: bounds are public")
     about: NumberTarget | None = "mean"
 
-    @property
-    def target(self) -> str | None:
-        """The quantity to estimate; None if it is wrong."""
-        return self.about
-
     def coding(self, path: Path) -> AnswerCoding | None:
         """Return the numbers from low to high, in steps."""
         low, high, step = self.low, self.high, self.step
@@ -363,11 +354,6 @@ class DateQuestion(QuestionTable):
     step: int | None = Field(default=1, ge=1, le=36_525)  # days
     about: NumberTarget | None = "distribution"
 
-    @property
-    def target(self) -> str | None:
-        """The quantity to estimate; None if it is wrong."""
-        return self.about
-
     def coding(self, path: Path) -> AnswerCoding | None:
         """Return the days from low to high, in steps."""
         low, high, step = self.low, self.high, self.step
@@ -388,11 +374,7 @@ class WordQuestion(QuestionTable):
     """A question of kind "word"."""
 
     letters: int | None = Field(default=DEFAULT_LETTERS, ge=1, le=MOST_LETTERS)
-
-    @property
-    def target(self) -> str | None:
-        """The quantity to estimate: words and their shares."""
-        return "words"
+    default_about: ClassVar[EstimationTarget] = "words"
 
     def coding(self, path: Path) -> AnswerCoding | None:
         """Return the words of at most so many letters."""

@@ -16,13 +16,16 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lapwing.errors import BadParameter, BadValue, MissingExtra, Unavailable
-from lapwing.survey.report_store import IntakeResult
-from lapwing.survey.service import InvalidCredential, SurveyService
+from lapwing.survey.designing import Design, design
+from lapwing.survey.report_store import IntakeResult, StoppingRule
+from lapwing.survey.service import InvalidCredential, SurveyService, open_report_store, open_signing_key
+from lapwing.survey.survey_file import load
 
 try:
     from fastapi import FastAPI
@@ -45,13 +48,9 @@ _HEX = re.compile(r"([0-9a-f]{2})*")
 _JSON = "application/json"
 # Telemetry would tell others the time, the address and the failures of every request. No environment
 # variable may turn it on.
-_NO_TELEMETRY: Any = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
+_NO_TELEMETRY: Any = dict.fromkeys(
+    ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
+)
 _ACCEPTED = b'{"accepted":true}'
 _WRONG = {IntakeResult.OTHER: 409, IntakeResult.CLOSED: 410, IntakeResult.UNKNOWN: 403}
 _TEXTS = {
@@ -66,6 +65,33 @@ _TEXTS = {
 }
 
 
+@dataclass(frozen=True)
+class HostedSurvey:
+    """A survey that accepts respondents: its design, its key and its reports."""
+
+    design: Design
+    service: SurveyService
+
+    def app(self, *, has_tls: bool = False) -> FastAPI:
+        """Return the survey as a web application."""
+        return create_app(self.service, self.design.public(), has_tls=has_tls)
+
+
+def open_survey(path: str | Path) -> HostedSurvey:
+    """Open the survey of a file. Its signing key and its store of reports are made at the first use."""
+    planned = design(load(path))
+    return HostedSurvey(planned, open_service(planned))
+
+
+def open_service(planned: Design) -> SurveyService:
+    """Open the service of a survey: its store and its signing key."""
+    survey, digest, size = planned.survey, planned.digest, planned.report_size
+    key = open_signing_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=digest)
+    store = open_report_store(survey.reports, digest=digest, report_size=size)
+    rule = StoppingRule(survey.stop_after, survey.until)
+    return SurveyService(store, key, digest, size, planned.check, rule)
+
+
 def create_app(
     service: SurveyService,
     public: Mapping[str, Any],
@@ -74,12 +100,8 @@ def create_app(
     patience: float = CONTENT_SECONDS,
 ) -> FastAPI:
     """Return the web application of an open survey. `public` is its description for respondents."""
-    known = {
-        "survey": public,
-        "digest": service.digest,
-        "key": service.key.public.to_json(),
-        "version": VERSION,
-    }
+    key = service.key.public.to_json()
+    known = {"survey": public, "digest": service.digest, "key": key, "version": VERSION}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

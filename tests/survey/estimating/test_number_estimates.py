@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import multinomial
 
 from lapwing.errors import BadParameter
-from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.intervals import ConfidenceLevel
 from lapwing.survey.estimating.number_estimates import no_answer_scores, number_scores, score_corners
 from lapwing.survey.estimating.scores import ScoreLimits, ScoreSums
+from lapwing.survey.estimating.survey_estimates import estimate
 from lapwing.survey.randomizers import (
     DuchiResponse,
     HybridResponse,

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.intervals import ConfidenceLevel
 from lapwing.survey.estimating.number_estimates import (
     LinearEstimators,
     SquareWaveCounts,
     histogram_quantile,
 )
+from lapwing.survey.estimating.survey_estimates import estimate
 from lapwing.survey.randomizers import SquareWave, WindowResponse
 from support.estimated import by_name, designed, indices, law_of, means
 from support.laws import between
@@ -181,7 +181,7 @@ def test_steps_that_are_too_fine_have_no_intervals(tmp_path: Path) -> None:
 
 
 def test_a_wave_too_long_to_count_has_a_mean_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.survey.estimating.survey_estimates.MOST_COUNTED_MESSAGES", 10)
+    monkeypatch.setattr("lapwing.survey.estimating.number_estimates.MOST_COUNTED_MESSAGES", 10)
     made = designed(tmp_path, LINES, epsilon="3")
     found = estimate(made, made.simulate(by_name(made, [np.arange(40)]))).answers[0]
     assert [table.title for table in found.tables] == ["mean", "share"]

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapwing.survey.estimating import estimate
-from lapwing.survey.estimating.adversarial_shift import AdversarialShift
 from lapwing.survey.estimating.intervals import ConfidenceLevel
-from lapwing.survey.estimating.scores import EstimationTerms
+from lapwing.survey.estimating.scores import AdversarialShift, EstimationTerms
 from lapwing.survey.estimating.share_estimates import (
     candidate_words,
     extend_prefixes,
@@ -18,6 +16,7 @@ from lapwing.survey.estimating.share_estimates import (
     support_counts,
     word_endings,
 )
+from lapwing.survey.estimating.survey_estimates import estimate
 from lapwing.survey.questionnaire import ALPHABET, WordCoding, spell
 from lapwing.survey.randomizers import HadamardResponse, PrefixResponse, ProjectiveResponse
 from support.estimated import by_name, designed, exactly

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.survey.estimating import EstimatedValue, estimate
+from lapwing.survey.estimating.results import EstimatedValue
+from lapwing.survey.estimating.survey_estimates import estimate
 from support.estimated import by_name, designed, exactly
 from support.laws import between
 from support.streams import SeededStream

@@ -30,7 +30,7 @@ from lapwing.survey.randomizers import (
     WindowResponse,
     from_recipe,
 )
-from lapwing.survey.randomizers.projective import orthogonal, points_in
+from lapwing.survey.randomizers.index_oracles import orthogonal, points_in
 from lapwing.survey.randomizers.randomizer import (
     TwoLevel,
     greatest_favoured,

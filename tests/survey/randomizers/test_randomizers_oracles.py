@@ -168,7 +168,7 @@ def test_huge_domains_count_what_is_named(bits: int, monkeypatch: pytest.MonkeyP
 
 def test_many_points_are_counted_as_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(3))
-    monkeypatch.setattr("lapwing.survey.randomizers.projective.PAIRS", 1000)  # several rounds
+    monkeypatch.setattr("lapwing.survey.randomizers.index_oracles.PAIRS", 1000)  # several rounds
     for epsilon, options in ((1, 364), (2, 300), (5, 2000)):
         points = ProjectiveResponse.for_epsilon(epsilon, options=options)
         messages = points.sample(np.arange(4000) % options)

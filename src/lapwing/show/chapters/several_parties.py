@@ -12,7 +12,7 @@ from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lapwing.plots.parties import MeasuredErrors
+    from lapwing.plots.accuracy import MeasuredErrors
     from lapwing.show.printed_views import ViewOfRun
 
 _LETTERS = "ABCD"
@@ -292,8 +292,7 @@ def _compared(colluding: int, planned: int) -> str:
 
 def _parties_error(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     from lapwing.parties.simulation import MEMBERS, SIZES, compare_trust_models
-    from lapwing.plots.accuracy import curator_error, local_error
-    from lapwing.plots.parties import parties, shared_error
+    from lapwing.plots.accuracy import curator_error, local_error, parties, shared_error
 
     epsilon, people, runs = values["epsilon"], int(values["people"]), int(values["repetitions"])
     members = [m for m in (MEMBERS if full else (2, 3, 10, 30)) if m <= people]
@@ -334,7 +333,7 @@ def _points(error: float) -> str:
 
 
 def _by_members(measured: MeasuredErrors) -> NumberTable:
-    from lapwing.plots.parties import shared_error
+    from lapwing.plots.accuracy import shared_error
 
     e, n = measured.epsilon, measured.people
     minority, alone = dict(measured.by_members.get("shared", ())), dict(measured.by_members["alone"])

@@ -38,10 +38,8 @@ from lapwing.survey.randomizers import FrequencyOracle
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NEWTON_STEPS = 60
-FRACTION_TERMS, FRACTION_STILL = (
-    100_000,
-    1e-13,
-)  # of a continued fraction: far from the mean some tens are enough
+# Terms of a continued fraction: far from the mean some tens are enough.
+FRACTION_TERMS, FRACTION_STILL = 100_000, 1e-13
 TINY = 1e-300
 
 
@@ -93,13 +91,11 @@ def _near(k: Floats, n: int, risk: float) -> Floats:
     """Return the start of Newton's method: the odds at the lower end of Wilson's interval."""
     z2 = NormalDist().inv_cdf(max(risk, TINY)) ** 2
     middle, reach = k + z2 / 2, np.sqrt(z2 * (k * (1 - k / n) + z2 / 4))
-    found: Floats = np.log((middle - reach) / (n - k + z2 / 2 + reach))
-    return found
+    return np.log((middle - reach) / (n - k + z2 / 2 + reach))
 
 
 def _expit(odds: Floats) -> Floats:
-    found: Floats = 1 / (1 + np.exp(-odds))
-    return found
+    return 1 / (1 + np.exp(-odds))
 
 
 def _log_ways(counts: Counts, n: int) -> Floats:
@@ -126,8 +122,7 @@ def _over_first(k: Floats, n: int, chance: Floats) -> Floats:
         if float(moved.max()) < FRACTION_STILL:
             break
     # At least the first term itself is in the tail, whatever rounding says.
-    ratio: Floats = np.maximum(found * (1 - chance), 1.0)
-    return ratio
+    return np.maximum(found * (1 - chance), 1.0)
 
 
 def _off_zero(values: Floats) -> Floats:
@@ -196,23 +191,20 @@ class SupportChance:
 
     def share(self, counts: ArrayLike, n: int) -> Floats:
         """Return the unbiased share. With two coins: 2·mean - 1/2."""
-        found: Floats = (np.asarray(counts, dtype=np.float64) / n - self.outside) / self.gap
-        return found
+        return (np.asarray(counts, dtype=np.float64) / n - self.outside) / self.gap
 
     def noise_variance(self, share: ArrayLike, n: int, *, total: int | None = None) -> Floats:
         """Return the variance of the share among all `total` respondents; None: among these n."""
         f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
         p, q = self.inside, self.outside
         coins = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * self.gap**2)
-        found: Floats = coins + _undrawn(n, total) * f * (1 - f) / n
-        return found
+        return coins + _undrawn(n, total) * f * (1 - f) / n
 
     def variance(self, share: ArrayLike, n: int) -> Floats:
         """Return the variance of the share in the population from which n respondents were drawn."""
         f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
         seen = self.outside + f * self.gap
-        found: Floats = seen * (1 - seen) / (n * self.gap**2)
-        return found
+        return seen * (1 - seen) / (n * self.gap**2)
 
     def for_respondents(
         self, counts: ArrayLike, n: int, level: ConfidenceLevel, *, total: int | None = None

@@ -22,10 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.survey.estimating.adversarial_shift import ScorePair
 from lapwing.survey.estimating.intervals import ConfidenceLevel
 from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval, ValueUnit
-from lapwing.survey.estimating.scores import EstimationTerms, Floats, ReportScores, ScoreLimits, ScoreSums
+from lapwing.survey.estimating.scores import (
+    EstimationTerms,
+    Floats,
+    QuestionCollector,
+    ReportScores,
+    ScoreLimits,
+    ScorePair,
+    ScoreSums,
+)
 from lapwing.survey.questionnaire import NO_ANSWER, DateScale, NumberScale
 from lapwing.survey.randomizers import DuchiResponse, HybridResponse, NumericRandomizer, WindowResponse
 from lapwing.survey.randomizers.randomizer import Messages
@@ -111,36 +118,45 @@ def _pairs(randomizer: NumericRandomizer, messages: Messages) -> list[ScorePair]
     )
 
 
-def mean_table(
-    randomizer: NumericRandomizer,
-    sums: ScoreSums,
-    scale: ValueRange,
-    terms: EstimationTerms,
-    *,
-    weight: ScorePair = (1.0, 1.0),
-) -> EstimateTable:
-    """Return the mean of those who answered.
-
-    `weight` is the least and the greatest score of being in the group.
-    """
-    now = sums.moments(0)
-    true = [(0.0, 1.0), (1.0, 1.0)] + ([(0.0, 0.0)] if randomizer.none or weight[0] < 1 else [])
-    sent = [(s * w, d * w) for s, d in score_corners(randomizer) for w in weight]
-    shift = terms.shift.ratio((now.top, now.bottom), sent, true)
-    limits = ScoreLimits(0.0, 1.0, *(max(side) - min(side) for side in zip(*sent, strict=True)))
-    mean = scale.scaled(sums.estimate(0, "mean", terms, limits, shift))
-    note = "Of those who answered." * randomizer.none
-    return EstimateTable("mean", scale.unit, (mean,), note, scale.origin)
+MOST_COUNTED_MESSAGES = 1 << 22  # of a square wave, counted one by one
 
 
-def no_answer_table(
-    randomizer: NumericRandomizer, sums: ScoreSums, terms: EstimationTerms
-) -> EstimateTable:
-    """Return the share of "no answer"."""
-    silent = [1 - answered for _, answered in score_corners(randomizer)]
-    limits = ScoreLimits(0.0, 1.0, max(silent) - min(silent), 0.0)
-    shift = terms.shift.mean((min(silent), max(silent)), (0.0, 1.0))
-    return EstimateTable("share", "share", (sums.estimate(0, NO_ANSWER, terms, limits, shift),))
+class NumberCollector(QuestionCollector):
+    """The collector of the mean of a number or date."""
+
+    def __init__(self, randomizer: NumericRandomizer, coding: NumberScale | DateScale) -> None:
+        self._randomizer, self._coding = randomizer, coding
+        self._mean, self._silent = ScoreSums(1), ScoreSums(1)
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages."""
+        self._mean.add(number_scores(self._randomizer, messages).times(weight))
+        if self._randomizer.none and weight is None:
+            self._silent.add(no_answer_scores(self._randomizer, messages))
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the mean, and over all the share of "no answer" where it is possible."""
+        mean = self._mean_of_answers(terms, weight or (1.0, 1.0))
+        if not self._randomizer.none or weight is not None:
+            return (mean,)
+        return mean, self._no_answer(terms)
+
+    def _mean_of_answers(self, terms: EstimationTerms, weight: ScorePair) -> EstimateTable:
+        """Return the mean of those who answered."""
+        none, scale, now = self._randomizer.none, ValueRange.of(self._coding), self._mean.moments(0)
+        true = [(0.0, 1.0), (1.0, 1.0)] + ([(0.0, 0.0)] if none or weight[0] < 1 else [])
+        sent = [(s * w, d * w) for s, d in score_corners(self._randomizer) for w in weight]
+        shift = terms.shift.ratio((now.top, now.bottom), sent, true)
+        limits = ScoreLimits(0.0, 1.0, *(max(side) - min(side) for side in zip(*sent, strict=True)))
+        mean = scale.scaled(self._mean.estimate(0, "mean", terms, limits, shift))
+        return EstimateTable("mean", scale.unit, (mean,), "Of those who answered." * none, scale.origin)
+
+    def _no_answer(self, terms: EstimationTerms) -> EstimateTable:
+        """Return the share of "no answer"."""
+        silent = [1 - answered for _, answered in score_corners(self._randomizer)]
+        limits = ScoreLimits(0.0, 1.0, max(silent) - min(silent), 0.0)
+        shift = terms.shift.mean((min(silent), max(silent)), (0.0, 1.0))
+        return EstimateTable("share", "share", (self._silent.estimate(0, NO_ANSWER, terms, limits, shift),))
 
 
 MOST_BINS, LEAST_BINS = 40, 5
@@ -237,8 +253,7 @@ class LinearEstimators:
         They have the least variance if all answers are equally likely.
         """
         over, gram = self._inverse
-        found: Floats = over.T @ np.linalg.solve(gram, functions)
-        return found
+        return over.T @ np.linalg.solve(gram, functions)
 
     def mean_and_error(self, weights: Floats) -> tuple[Floats, Floats]:
         """Return the mean of weights over the reports, and its standard error for the population."""
@@ -365,11 +380,8 @@ def distribution_tables(
 
 
 def _label(coding: NumberScale | DateScale, first: int, end: int) -> str:
-    return (
-        coding.text_of(first)
-        if end - first == 1
-        else f"{coding.text_of(first)} to {coding.text_of(end - 1)}"
-    )
+    low, high = coding.text_of(first), coding.text_of(end - 1)
+    return low if end - first == 1 else f"{low} to {high}"
 
 
 def _quantiles(
@@ -388,3 +400,26 @@ def _quantiles(
         found.append(EstimatedValue(f"{100 * part:g} %", value, value, interval, interval))
     note = "So many percent of those who answered are at or below."
     return EstimateTable("quantiles", scale.unit, tuple(found), note, scale.origin)
+
+
+class WaveCollector(NumberCollector):
+    """The collector of the mean and the distribution of a number or date."""
+
+    def __init__(self, window: WindowResponse, coding: NumberScale | DateScale) -> None:
+        super().__init__(window, coding)
+        self._window = window
+        size = window.messages if window.messages <= MOST_COUNTED_MESSAGES else 0
+        self._counts = np.zeros(size, dtype=np.int64)
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages."""
+        super().add(messages, weight)
+        if len(self._counts):
+            self._counts += np.bincount(messages, minlength=len(self._counts))
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the mean, the histogram and the quantiles."""
+        found = super().tables(terms, weight)
+        if not len(self._counts):
+            return found
+        return (*found, *distribution_tables(self._window, self._counts, self._coding, terms.level))

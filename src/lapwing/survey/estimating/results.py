@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, timedelta
 from fractions import Fraction
+from itertools import product
 from typing import Any, Literal
 
 IntervalKind = Literal["respondents", "population"]
@@ -87,8 +88,7 @@ class EstimateTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers, with the date from which days are counted."""
-        found: dict[str, Any] = _plain(self)
-        return found
+        return dict(_plain(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +108,10 @@ class QuestionEstimates:
     def rows(self) -> Iterator[EstimateRow]:
         """Yield two rows for each number with intervals: for these respondents, and for the population."""
         for table in self.tables:
-            for estimate in table.estimates:
-                for kind in INTERVAL_KINDS:
-                    interval = estimate.interval(kind)
-                    if interval is not None:
-                        yield EstimateRow(
-                            self.question,
-                            table.title,
-                            self.group,
-                            estimate.label,
-                            estimate.value,
-                            interval.low,
-                            interval.high,
-                            kind,
-                        )
+            of = self.question, table.title, self.group
+            for one, kind in product(table.estimates, INTERVAL_KINDS):
+                if (interval := one.interval(kind)) is not None:
+                    yield EstimateRow(*of, one.label, one.value, interval.low, interval.high, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +145,7 @@ class SurveyEstimates:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        found: dict[str, Any] = _plain(self)
-        return found
+        return dict(_plain(self))
 
 
 Progress = Callable[[int, int], None]  # reports done, reports in all

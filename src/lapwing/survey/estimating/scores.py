@@ -19,11 +19,23 @@ Claim    with F the values of f, the score (Σ F(v) over supported v - outside �
          report has expectation f(x) if x is the answer.
 Because  option v is supported with chance `inside` if x = v, else with `outside`.
 Test     tests/survey/estimating/test_scores_functions.py::test_scores_have_the_function_as_expectation
+
+The adversarial shift (failure case P2) is how far a declared fraction of respondents can move an estimate.
+An adversary sends the possible message that moves the estimate most; impossible messages are refused. The
+*honest value* is the estimate that the reports would give if every adversary had answered truthfully. Down
+and up say how far the adversaries may have moved the estimate away from it.
+
+Claim    the honest value lies in [found - up, found + down].
+Because  with a fraction η of adversaries who score s instead of the truth x, a mean's honest value is
+         found - η (s - x); for a ratio that holds of top and bottom. A mean reaches both ends.
+Test     tests/survey/estimating/test_scores_adversaries.py::test_the_honest_ratio_is_always_within_reach
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -31,9 +43,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.survey.estimating.adversarial_shift import AdversarialShift, ScorePair
-from lapwing.survey.estimating.intervals import ConfidenceLevel, RatioMoments
-from lapwing.survey.estimating.results import EstimatedValue, Interval, ValueUnit
+from lapwing.survey.estimating.intervals import (
+    ConfidenceLevel,
+    RatioMoments,
+    SupportChance,
+    support_chance_of,
+)
+from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval, ValueUnit
 from lapwing.survey.questionnaire import OneOf, Question, Ranked, Several
 from lapwing.survey.randomizers import (
     BitwiseResponse,
@@ -47,6 +63,54 @@ from lapwing.survey.randomizers import (
 from lapwing.survey.randomizers.randomizer import Messages
 
 Floats = NDArray[np.float64]
+ScorePair = tuple[float, float]  # top and bottom of a ratio
+
+
+@dataclass(frozen=True, slots=True)
+class AdversarialShift:
+    """The shift by a fraction of all respondents.
+
+    Where a device draws one of `ways` questions or levels at random, adversaries choose theirs.
+    """
+
+    fraction: float
+    ways: int = 1
+
+    @property
+    def among(self) -> float:
+        """The fraction of adversaries among the reports to one question, if all choose that question."""
+        honest = (1 - self.fraction) / self.ways
+        return self.fraction / (self.fraction + honest) if self.fraction else 0.0
+
+    def of(self, ways: int) -> AdversarialShift:
+        """Return the shift where a report also draws one of `ways` more."""
+        return AdversarialShift(self.fraction, self.ways * ways)
+
+    def share(self, coin: SupportChance) -> ScorePair:
+        """Return the shift of a share, down and up. Exact: a report supports the option, or does not."""
+        return self.mean(coin.scores, (0.0, 1.0))
+
+    def mean(self, scores: ScorePair, values: ScorePair) -> ScorePair:
+        """Return the shift of a mean, down and up, from the least and greatest score and value. Exact."""
+        return self.among * (values[1] - scores[0]), self.among * (scores[1] - values[0])
+
+    def ratio(self, now: ScorePair, sent: Iterable[ScorePair], true: Iterable[ScorePair]) -> ScorePair:
+        """Return bounds of the shift of a ratio as it was found, down and up.
+
+        `sent` are the corners of possible scores (top, bottom), `true` those of possible true values. The
+        honest top and bottom lie in a polygon, and over it a ratio is extreme at a corner. Where the honest
+        bottom may be 0 there is no bound.
+        """
+        top, bottom = now
+        if not bottom > 0:
+            return math.inf, math.inf
+        found, eta = top / bottom, self.among
+        true = list(true)
+        corners = [(top - eta * (s - x), bottom - eta * (d - g)) for s, d in sent for x, g in true]
+        if any(below <= 0 for _, below in corners):
+            return math.inf, math.inf
+        honest = [above / below for above, below in corners]
+        return max(max(honest) - found, 0.0), max(found - min(honest), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +234,21 @@ class ScoreSums:
         )
 
 
+class QuestionCollector(ABC):
+    """The sums of one question: it takes messages, block by block, and makes the tables."""
+
+    @abstractmethod
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages. `weight` has the scores of being in a group; None: everybody is in."""
+
+    @abstractmethod
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the tables of all messages.
+
+        `weight` is the least and the greatest score of being in the group; None: everybody is in.
+        """
+
+
 CELLS = 1 << 22  # of a table of reports by options, at once
 
 
@@ -203,15 +282,11 @@ class AnswerFunctions:
 
 def option_scores(oracle: FrequencyOracle, messages: Messages, option: int) -> Floats:
     """Return the scores of holding an option."""
-    inside, outside = float(oracle.inside), float(oracle.outside)
-    supports = oracle.membership(messages, option).astype(np.float64)
-    found: Floats = (supports - outside) / (inside - outside)
-    return found
+    return support_chance_of(oracle).share(oracle.membership(messages, option), 1)
 
 
 def function_scores(oracle: FrequencyOracle, messages: Messages, values: Floats) -> Floats:
     """Return the scores of functions of the options, computed in blocks of reports."""
-    inside, outside = float(oracle.inside), float(oracle.outside)
     found = np.empty((len(messages), values.shape[1]))
     used = np.flatnonzero(values.any(axis=1))
     block = max(CELLS // max(len(used), 1), 64)
@@ -221,14 +296,14 @@ def function_scores(oracle: FrequencyOracle, messages: Messages, values: Floats)
         for line, option in enumerate(used.tolist()):
             supports[line] = oracle.membership(part, option)
         found[start : start + block] = supports.T @ values[used]
-    found -= outside * values.sum(axis=0)
-    found /= inside - outside
+    coin = support_chance_of(oracle)
+    found -= coin.outside * values.sum(axis=0)
+    found /= coin.gap
     return found
 
 
 def score_extremes(oracle: FrequencyOracle, values: Floats) -> tuple[Floats, Floats]:
     """Return the least and greatest score of any possible message, exactly, for each function."""
-    inside, outside = float(oracle.inside), float(oracle.outside)
     match oracle:
         case KaryResponse():
             low, high = values.min(axis=0), values.max(axis=0)
@@ -237,15 +312,15 @@ def score_extremes(oracle: FrequencyOracle, values: Floats) -> tuple[Floats, Flo
             low, high = rising[: oracle.chosen].sum(axis=0), rising[-oracle.chosen :].sum(axis=0)
         case BitwiseResponse() | UnaryEncoding():
             low, high = np.minimum(values, 0).sum(axis=0), np.maximum(values, 0).sum(axis=0)
-        case (
-            HadamardResponse() | ProjectiveResponse()
-        ):  # few enough options for functions: so all messages can be tried
+        case HadamardResponse() | ProjectiveResponse():
+            # Few enough options for functions: so all messages can be tried.
             every = function_scores(oracle, np.arange(oracle.messages), values)
             return every.min(axis=0), every.max(axis=0)
         case _:
             raise BadParameter("randomizer", "does not count options")
-    base = outside * values.sum(axis=0)
-    return (low - base) / (inside - outside), (high - base) / (inside - outside)
+    coin = support_chance_of(oracle)
+    base = coin.outside * values.sum(axis=0)
+    return (low - base) / coin.gap, (high - base) / coin.gap
 
 
 def share_functions(question: Question, *, of: str = "all") -> AnswerFunctions:

@@ -16,23 +16,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.survey.estimating.adversarial_shift import ScorePair
-from lapwing.survey.estimating.intervals import (
-    ConfidenceLevel,
-    SupportChance,
-    least_count,
-    support_chance_of,
-)
+from lapwing.errors import BadParameter
+from lapwing.survey.designing import RandomizedQuestion
+from lapwing.survey.estimating.intervals import SupportChance, least_count, support_chance_of
 from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval
-from lapwing.survey.estimating.scores import EstimationTerms
-from lapwing.survey.questionnaire import ALPHABET, LETTER_BITS, NO_ANSWER, spell
-from lapwing.survey.randomizers import HadamardResponse, PrefixResponse
-from lapwing.survey.randomizers.hadamard import walsh_transform
+from lapwing.survey.estimating.scores import (
+    AnswerFunctions,
+    EstimationTerms,
+    Floats,
+    QuestionCollector,
+    ScoreLimits,
+    ScorePair,
+    ScoreSums,
+    question_functions,
+    score_extremes,
+    share_functions,
+)
+from lapwing.survey.questionnaire import ALPHABET, LETTER_BITS, NO_ANSWER, OneOf, Ranked, spell
+from lapwing.survey.randomizers import FrequencyOracle, HadamardResponse, PrefixResponse
+from lapwing.survey.randomizers.index_oracles import walsh_transform
 from lapwing.survey.randomizers.prefixes import InnerRandomizer
 from lapwing.survey.randomizers.randomizer import Messages
 
@@ -49,40 +56,142 @@ def nearest_shares(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return nearest
 
 
-@dataclass(frozen=True, slots=True)
-class SupportCounts:
-    """The number of reports, of n, that support each option, and the chance that they do.
+def estimated_shares(
+    coin: SupportChance,
+    counts: NDArray[np.int64],
+    n: int,
+    labels: Sequence[str],
+    terms: EstimationTerms,
+    *,
+    whole: bool = False,
+) -> tuple[EstimatedValue, ...]:
+    """Return unbiased shares with their intervals, from the number of reports, of n, that support each.
 
-    `total` is the number of respondents. Where it is more than n, their devices drew who answers this
-    question, and the interval for all of them includes that drawing.
+    `terms.total` is the number of respondents. Where it is more than n, their devices drew who answers this
+    question, and the interval for all of them includes that drawing. `whole`: the shares together are 1.
+    """
+    level, shift = terms.level, terms.shift.share(coin)
+    shares = coin.share(counts, n)
+    fitted = nearest_shares(shares) if whole else np.clip(shares, 0.0, 1.0)
+    there = (*coin.for_population(counts, n, level), np.sqrt(coin.variance(shares, n)))
+    noise = np.sqrt(coin.noise_variance(shares, n, total=terms.total))
+    here = (*coin.for_respondents(counts, n, level, total=terms.total), noise)
+    respondents, population = (
+        [Interval(*ends) for ends in np.stack(found, axis=1).tolist()] for found in (here, there)
+    )
+    columns = zip(labels, shares.tolist(), fitted.tolist(), respondents, population, strict=True)
+    return tuple(EstimatedValue(*column, shift) for column in columns)
+
+
+MOST_RATIO_OPTIONS = 64  # options whose shares among those who answered are computed
+
+
+def as_oracle(part: RandomizedQuestion) -> FrequencyOracle:
+    """Return the frequency oracle of a question. Raise `BadParameter` if it has none."""
+    if not isinstance(part.randomizer, FrequencyOracle):
+        raise BadParameter("by", f'"{part.question.name}" has no options to group by')
+    return part.randomizer
+
+
+class FunctionCollector(QuestionCollector):
+    """The collector of functions of the answers.
+
+    `weight` has the scores of being in a group. Without it, everybody is in.
     """
 
-    counts: NDArray[np.int64]
-    n: int
-    coin: SupportChance
-    total: int
+    def __init__(self, part: RandomizedQuestion, functions: Sequence[AnswerFunctions]) -> None:
+        self._oracle = as_oracle(part)
+        self._sums = [(one, ScoreSums(len(one.labels))) for one in functions]
 
-    def estimates(
-        self, labels: Sequence[str], level: ConfidenceLevel, shift: ScorePair, *, whole: bool
-    ) -> tuple[EstimatedValue, ...]:
-        """Return unbiased shares with their intervals. `whole`: together they are 1."""
-        shares = self.coin.share(self.counts, self.n)
-        fitted = nearest_shares(shares) if whole else np.clip(shares, 0.0, 1.0)
-        there = self.coin.for_population(self.counts, self.n, level)
-        here = self.coin.for_respondents(self.counts, self.n, level, total=self.total)
-        error = np.sqrt(self.coin.variance(shares, self.n))
-        noise = np.sqrt(self.coin.noise_variance(shares, self.n, total=self.total))
-        return tuple(
-            EstimatedValue(
-                label,
-                float(shares[i]),
-                float(fitted[i]),
-                Interval(float(here[0][i]), float(here[1][i]), float(noise[i])),
-                Interval(float(there[0][i]), float(there[1][i]), float(error[i])),
-                shift,
-            )
-            for i, label in enumerate(labels)
-        )
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages."""
+        for functions, sums in self._sums:
+            sums.add(functions.scores(self._oracle, messages).times(weight))
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return a table of each function's means."""
+        return tuple(function_table(self._oracle, f, sums, terms, weight=weight) for f, sums in self._sums)
+
+
+class ShareCollector(FunctionCollector):
+    """The collector of choices, ratings, rankings and sets."""
+
+    def __init__(self, part: RandomizedQuestion) -> None:
+        functions = list(question_functions(part.question))
+        few = part.question.counts_options and as_oracle(part).options <= MOST_RATIO_OPTIONS
+        if few and part.question.no_answer:
+            functions.append(share_functions(part.question, of="answered"))
+        super().__init__(part, functions)
+        self._question = part.question
+        self._counts = np.zeros(self._oracle.options, dtype=np.int64)
+        self._n = 0
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages."""
+        super().add(messages, weight)
+        self._n += len(messages)
+        self._counts += self._oracle.counts(messages)
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the shares, and the tables of the question's functions."""
+        found = super().tables(terms, weight)
+        coding = self._question.coding
+        if self._question.counts_options:
+            return self._shares(self._question.labels, self._counts, terms), *found
+        if isinstance(coding, Ranked) and coding.no_answer:
+            return self._shares((NO_ANSWER,), self._counts[-1:], terms), *found
+        return found
+
+    def _shares(
+        self, labels: tuple[str, ...], counts: NDArray[np.int64], terms: EstimationTerms
+    ) -> EstimateTable:
+        coin, whole = support_chance_of(self._oracle), isinstance(self._question.coding, OneOf)
+        shares = estimated_shares(coin, counts, self._n, labels, terms, whole=whole)
+        return EstimateTable("share", "share", shares)
+
+
+def function_table(
+    oracle: FrequencyOracle,
+    functions: AnswerFunctions,
+    sums: ScoreSums,
+    terms: EstimationTerms,
+    *,
+    weight: ScorePair | None = None,
+    of_all: bool = False,
+) -> EstimateTable:
+    """Return the means of functions of the answers, over those in a group or, with `of_all`, over all.
+
+    `weight` is the least and the greatest score of being in the group; None: everybody is in.
+    """
+    least, most = score_extremes(oracle, functions.values)
+    bottom = (1.0, 1.0) if of_all else _products(_bottom(oracle, functions), weight)
+    estimates = []
+    for column, label in enumerate(functions.labels):
+        ends = _products((float(least[column]), float(most[column])), weight)
+        if bottom == (1.0, 1.0):
+            shift = terms.shift.mean(ends, (functions.low, functions.high))
+        else:
+            now = sums.moments(column)
+            true = [(functions.low, 1.0), (functions.high, 1.0), (0.0, 0.0)]
+            shift = terms.shift.ratio((now.top, now.bottom), [(t, b) for t in ends for b in bottom], true)
+        limits = ScoreLimits(functions.low, functions.high, ends[1] - ends[0], bottom[1] - bottom[0])
+        estimates.append(sums.estimate(column, label, terms, limits, shift))
+    return EstimateTable(functions.title, functions.unit, tuple(estimates), functions.note)
+
+
+def _bottom(oracle: FrequencyOracle, functions: AnswerFunctions) -> ScorePair:
+    """Return the least and greatest score of having answered."""
+    if functions.of == "all" or functions.none is None:
+        return 1.0, 1.0
+    scores = support_chance_of(oracle).scores
+    return 1 - scores[1], 1 - scores[0]
+
+
+def _products(ends: ScorePair, weight: ScorePair | None) -> ScorePair:
+    if weight is None:
+        return ends
+    found = [a * b for a in ends for b in weight]
+    return min(found), max(found)
 
 
 MOST_KEPT_PREFIXES = 64  # beginnings that are followed
@@ -106,7 +215,7 @@ def frequent_word_tables(
         return ()
     inner, n = randomizer.inner[last], len(reports)
     coin = support_chance_of(inner)
-    shift = terms.shift.of(len(randomizer.levels)).share(coin)
+    terms = replace(terms, shift=terms.shift.of(len(randomizer.levels)))
     candidates = candidate_words(randomizer, messages)
     tested = candidates[candidates > 0]
     counts = support_counts(inner, reports, tested)
@@ -114,19 +223,15 @@ def frequent_word_tables(
     order = np.argsort(-counts, kind="stable")
     shown = order[counts[order] >= enough]
     words = [spell(int(word), randomizer.letters) for word in tested[shown]]
-    together = terms.level.split(max(len(tested), 1))
-    found = SupportCounts(counts[shown], n, coin, terms.total).estimates(
-        words, together, shift, whole=False
-    )
+    together = replace(terms, level=terms.level.split(max(len(tested), 1)))
+    found = estimated_shares(coin, counts[shown], n, words, together)
     note = (
         f"{len(tested):,} candidates were tested on the {n:,} reports of the last level, which had no part "
         f"in choosing them. With {float(terms.level.confidence):.4g} confidence all intervals hold "
         "together, and with the same confidence somebody wrote each word shown."
     )
     none = support_counts(inner, reports, np.array([0]))
-    silent = SupportCounts(none, n, coin, terms.total).estimates(
-        [NO_ANSWER], terms.level, shift, whole=False
-    )
+    silent = estimated_shares(coin, none, n, [NO_ANSWER], terms)
     return EstimateTable("words", "share", found, note), EstimateTable("share", "share", silent)
 
 
@@ -206,3 +311,19 @@ def _by_parity(reports: NDArray[np.int64], among: WordNumbers) -> WordNumbers:
         mine = place == number
         counted[mine] = (len(reports) + sums[low[mine]].round().astype(np.int64)) // 2
     return counted
+
+
+class WordCollector(QuestionCollector):
+    """The collector of frequent words. It keeps all messages: the candidates are known only at the end."""
+
+    def __init__(self, randomizer: PrefixResponse) -> None:
+        self._randomizer = randomizer
+        self._messages: list[Messages] = []
+
+    def add(self, messages: Messages, weight: Floats | None = None) -> None:
+        """Add a block of messages. Words have no groups."""
+        self._messages.append(messages.copy())
+
+    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
+        """Return the frequent words, and the share of "no answer"."""
+        return frequent_word_tables(self._randomizer, np.concatenate(self._messages), terms)

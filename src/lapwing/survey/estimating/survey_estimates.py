@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +11,8 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Number, exact
 from lapwing.errors import BadParameter, BadValue
 from lapwing.survey.designing import Design, MessagesByQuestion, RandomizedQuestion
-from lapwing.survey.estimating.adversarial_shift import AdversarialShift, ScorePair
 from lapwing.survey.estimating.intervals import ConfidenceLevel, support_chance_of
-from lapwing.survey.estimating.number_estimates import (
-    ValueRange,
-    distribution_tables,
-    mean_table,
-    no_answer_scores,
-    no_answer_table,
-    number_scores,
-)
+from lapwing.survey.estimating.number_estimates import NumberCollector, WaveCollector
 from lapwing.survey.estimating.results import (
     CrossTable,
     EstimateTable,
@@ -30,27 +21,31 @@ from lapwing.survey.estimating.results import (
     SurveyEstimates,
 )
 from lapwing.survey.estimating.scores import (
+    AdversarialShift,
     AnswerFunctions,
     EstimationTerms,
     Floats,
-    ScoreLimits,
+    QuestionCollector,
     ScoreSums,
     option_scores,
     question_functions,
-    score_extremes,
     share_functions,
 )
-from lapwing.survey.estimating.share_estimates import SupportCounts, frequent_word_tables, nearest_shares
-from lapwing.survey.questionnaire import NO_ANSWER, DateScale, NumberScale, OneOf, Ranked, Several
-from lapwing.survey.randomizers import FrequencyOracle, NumericRandomizer, PrefixResponse, WindowResponse
-from lapwing.survey.randomizers.randomizer import Messages
+from lapwing.survey.estimating.share_estimates import (
+    FunctionCollector,
+    ShareCollector,
+    WordCollector,
+    as_oracle,
+    function_table,
+    nearest_shares,
+)
+from lapwing.survey.questionnaire import DateScale, NumberScale, OneOf, Ranked, Several
+from lapwing.survey.randomizers import NumericRandomizer, PrefixResponse, WindowResponse
 
 BLOCK_BYTES = 1 << 25
 BLOCK_REPORTS = 1 << 17
 MOST_GROUPS = 64
 MOST_CELLS = 4096
-MOST_RATIO_OPTIONS = 64  # options whose shares among those who answered are computed
-MOST_COUNTED_MESSAGES = 1 << 22  # of a square wave, counted one by one
 
 
 def estimate(
@@ -99,9 +94,7 @@ def estimate(
     if not 0 <= fraction < 1:
         raise BadParameter("liars", "must be a fraction from 0 up to, but not, 1")
     shift = AdversarialShift(float(fraction), 1 if design.asks_all else len(design.parts))
-    readers: list[_QuestionReader | _GroupReader] = [
-        _QuestionReader(place, part) for place, part in enumerate(design.parts)
-    ]
+    readers = [_QuestionReader(place, part) for place, part in enumerate(design.parts)]
     if by is not None:
         readers += _groups(design, design.survey.place(by))
     pairs = [_CrossReader(design, design.survey.place(a), design.survey.place(b)) for a, b in cross]
@@ -122,224 +115,59 @@ def estimate(
     return SurveyEstimates(design.survey.name, len(reports), level.confidence, fraction, answers, crosses)
 
 
-def as_oracle(part: RandomizedQuestion) -> FrequencyOracle:
-    """Return the frequency oracle of a question. Raise `BadParameter` if it has none."""
-    if not isinstance(part.randomizer, FrequencyOracle):
-        raise BadParameter("by", f'"{part.question.name}" has no options to group by')
-    return part.randomizer
-
-
-def as_number(part: RandomizedQuestion) -> NumericRandomizer:
-    """Return the randomizer of a question for a number or date."""
-    assert isinstance(part.randomizer, NumericRandomizer)
-    return part.randomizer
-
-
-class QuestionCollector(ABC):
-    """The sums of one question: it takes messages, block by block, and makes the tables."""
-
-    @abstractmethod
-    def add(self, messages: Messages) -> None:
-        """Add a block of messages."""
-
-    @abstractmethod
-    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
-        """Return the tables of all messages."""
-
-
-def collector_for(part: RandomizedQuestion) -> QuestionCollector:
+def collector_for(part: RandomizedQuestion, *, is_grouped: bool) -> QuestionCollector:
     """Return the collector that a question needs."""
     coding, randomizer = part.question.coding, part.randomizer
     if isinstance(randomizer, PrefixResponse):
         return WordCollector(randomizer)
     if isinstance(coding, NumberScale | DateScale):
-        if part.question.about == "distribution" and isinstance(randomizer, WindowResponse):
+        if (
+            part.question.about == "distribution"
+            and isinstance(randomizer, WindowResponse)
+            and not is_grouped
+        ):
             return WaveCollector(randomizer, coding)
-        return NumberCollector(as_number(part), coding)
-    return ShareCollector(part)
+        assert isinstance(randomizer, NumericRandomizer)
+        return NumberCollector(randomizer, coding)
+    return FunctionCollector(part, _group_functions(part)) if is_grouped else ShareCollector(part)
 
 
-class FunctionCollector(QuestionCollector):
-    """The collector of functions of the answers.
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The respondents who hold an option of a question."""
 
-    `weight` has the scores of being in a group. Without it, everybody is in.
-    """
+    place: int
+    part: RandomizedQuestion
+    option: int
 
-    def __init__(self, part: RandomizedQuestion, functions: Sequence[AnswerFunctions]) -> None:
-        self._oracle = as_oracle(part)
-        self._sums = [(one, ScoreSums(len(one.labels))) for one in functions]
+    @property
+    def name(self) -> str:
+        return f"{self.part.question.name}: {self.part.question.labels[self.option]}"
 
-    def add(self, messages: Messages, weight: Floats | None = None) -> None:
-        """Add a block of messages."""
-        for functions, sums in self._sums:
-            sums.add(functions.scores(self._oracle, messages).times(weight))
-
-    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
-        """Return a table of each function's means."""
-        return tuple(function_table(self._oracle, f, sums, terms, weight=weight) for f, sums in self._sums)
-
-
-class ShareCollector(FunctionCollector):
-    """The collector of choices, ratings, rankings and sets."""
-
-    def __init__(self, part: RandomizedQuestion) -> None:
-        functions = list(question_functions(part.question))
-        few = part.question.counts_options and as_oracle(part).options <= MOST_RATIO_OPTIONS
-        if few and part.question.no_answer:
-            functions.append(share_functions(part.question, of="answered"))
-        super().__init__(part, functions)
-        self._question = part.question
-        self._counts = np.zeros(self._oracle.options, dtype=np.int64)
-        self._n = 0
-
-    def add(self, messages: Messages, weight: Floats | None = None) -> None:
-        """Add a block of messages."""
-        super().add(messages, weight)
-        self._n += len(messages)
-        self._counts += self._oracle.counts(messages)
-
-    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
-        """Return the shares, and the tables of the question's functions."""
-        found = super().tables(terms, weight)
-        coding = self._question.coding
-        if self._question.counts_options:
-            return self._shares(self._question.labels, self._counts, terms), *found
-        if isinstance(coding, Ranked) and coding.no_answer:
-            return self._shares((NO_ANSWER,), self._counts[-1:], terms), *found
-        return found
-
-    def _shares(
-        self, labels: tuple[str, ...], counts: NDArray[np.int64], terms: EstimationTerms
-    ) -> EstimateTable:
-        chance = support_chance_of(self._oracle)
-        whole = isinstance(self._question.coding, OneOf)
-        counted = SupportCounts(counts, self._n, chance, terms.total)
-        shares = counted.estimates(labels, terms.level, terms.shift.share(chance), whole=whole)
-        return EstimateTable("share", "share", shares)
-
-
-def function_table(
-    oracle: FrequencyOracle,
-    functions: AnswerFunctions,
-    sums: ScoreSums,
-    terms: EstimationTerms,
-    *,
-    weight: ScorePair | None = None,
-    of_all: bool = False,
-) -> EstimateTable:
-    """Return the means of functions of the answers, over those in a group or, with `of_all`, over all.
-
-    `weight` is the least and the greatest score of being in the group; None: everybody is in.
-    """
-    least, most = score_extremes(oracle, functions.values)
-    bottom = (1.0, 1.0) if of_all else _products(_bottom(oracle, functions), weight)
-    estimates = []
-    for column, label in enumerate(functions.labels):
-        ends = _products((float(least[column]), float(most[column])), weight)
-        if bottom == (1.0, 1.0):
-            shift = terms.shift.mean(ends, (functions.low, functions.high))
-        else:
-            now = sums.moments(column)
-            true = [(functions.low, 1.0), (functions.high, 1.0), (0.0, 0.0)]
-            shift = terms.shift.ratio((now.top, now.bottom), [(t, b) for t in ends for b in bottom], true)
-        limits = ScoreLimits(functions.low, functions.high, ends[1] - ends[0], bottom[1] - bottom[0])
-        estimates.append(sums.estimate(column, label, terms, limits, shift))
-    return EstimateTable(functions.title, functions.unit, tuple(estimates), functions.note)
-
-
-def _bottom(oracle: FrequencyOracle, functions: AnswerFunctions) -> ScorePair:
-    """Return the least and greatest score of having answered."""
-    if functions.of == "all" or functions.none is None:
-        return 1.0, 1.0
-    scores = support_chance_of(oracle).scores
-    return 1 - scores[1], 1 - scores[0]
-
-
-def _products(ends: ScorePair, weight: ScorePair | None) -> ScorePair:
-    if weight is None:
-        return ends
-    found = [a * b for a in ends for b in weight]
-    return min(found), max(found)
-
-
-class NumberCollector(QuestionCollector):
-    """The collector of the mean of a number or date."""
-
-    def __init__(self, randomizer: NumericRandomizer, coding: NumberScale | DateScale) -> None:
-        self._randomizer, self._coding = randomizer, coding
-        self._mean, self._silent = ScoreSums(1), ScoreSums(1)
-
-    def add(self, messages: Messages, weight: Floats | None = None) -> None:
-        """Add a block of messages. `weight` has the scores of being in a group."""
-        self._mean.add(number_scores(self._randomizer, messages).times(weight))
-        if self._randomizer.none and weight is None:
-            self._silent.add(no_answer_scores(self._randomizer, messages))
-
-    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
-        """Return the mean, and over all the share of "no answer" where it is possible."""
-        scale = ValueRange.of(self._coding)
-        mean = mean_table(self._randomizer, self._mean, scale, terms, weight=weight or (1.0, 1.0))
-        if not self._randomizer.none or weight is not None:
-            return (mean,)
-        return mean, no_answer_table(self._randomizer, self._silent, terms)
-
-
-class WaveCollector(NumberCollector):
-    """The collector of the mean and the distribution of a number or date."""
-
-    def __init__(self, window: WindowResponse, coding: NumberScale | DateScale) -> None:
-        super().__init__(window, coding)
-        self._window = window
-        size = window.messages if window.messages <= MOST_COUNTED_MESSAGES else 0
-        self._counts = np.zeros(size, dtype=np.int64)
-
-    def add(self, messages: Messages, weight: Floats | None = None) -> None:
-        """Add a block of messages."""
-        super().add(messages, weight)
-        if len(self._counts):
-            self._counts += np.bincount(messages, minlength=len(self._counts))
-
-    def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
-        """Return the mean, the histogram and the quantiles."""
-        found = super().tables(terms, weight)
-        if not len(self._counts):
-            return found
-        return (*found, *distribution_tables(self._window, self._counts, self._coding, terms.level))
-
-
-class WordCollector(QuestionCollector):
-    """The collector of frequent words. It keeps all messages: the candidates are known only at the end."""
-
-    def __init__(self, randomizer: PrefixResponse) -> None:
-        self._randomizer = randomizer
-        self._messages: list[Messages] = []
-
-    def add(self, messages: Messages) -> None:
-        """Add a block of messages."""
-        self._messages.append(messages.copy())
-
-    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
-        """Return the frequent words, and the share of "no answer"."""
-        return frequent_word_tables(self._randomizer, np.concatenate(self._messages), terms)
+    def scores(self, messages: MessagesByQuestion) -> Floats:
+        return option_scores(as_oracle(self.part), messages[self.place][1], self.option)
 
 
 class _QuestionReader:
-    """One question, over all who were asked."""
+    """One question, over all who were asked, or within a group of them."""
 
-    def __init__(self, place: int, part: RandomizedQuestion) -> None:
-        self._place, self._question = place, part.question
+    def __init__(self, place: int, part: RandomizedQuestion, group: _Group | None = None) -> None:
+        self._place, self._question, self._group = place, part.question, group
         self._n = 0
-        self._collector = collector_for(part)
+        self._collector = collector_for(part, is_grouped=group is not None)
 
     def add(self, messages: MessagesByQuestion) -> None:
         rows, sent = messages[self._place]
         self._n += len(rows)
         if len(rows):
-            self._collector.add(sent)
+            self._collector.add(sent, None if self._group is None else self._group.scores(messages))
 
     def answer(self, terms: EstimationTerms) -> QuestionEstimates:
-        tables = self._collector.tables(terms) if self._n else ()
-        return QuestionEstimates(self._question.name, self._question.text, self._n, tables)
+        weight = name = None
+        if self._group is not None:
+            weight, name = support_chance_of(as_oracle(self._group.part)).scores, self._group.name
+        tables = self._collector.tables(terms, weight) if self._n else ()
+        return QuestionEstimates(self._question.name, self._question.text, self._n, tables, name)
 
 
 def _require_all_asked(design: Design, name: str) -> None:
@@ -360,13 +188,14 @@ def _group_options(part: RandomizedQuestion, name: str) -> int:
     return len(part.question.labels)
 
 
-def _groups(design: Design, place: int) -> Iterator[_GroupReader]:
+def _groups(design: Design, place: int) -> Iterator[_QuestionReader]:
     _require_all_asked(design, "by")
     for option in range(_group_options(design.parts[place], "by")):
+        group = _Group(place, design.parts[place], option)
         for other, part in enumerate(design.parts):
             is_number = isinstance(part.question.coding, NumberScale | DateScale)
             if other != place and (is_number or _group_functions(part)):
-                yield _GroupReader(design, place, option, other)
+                yield _QuestionReader(other, part, group)
 
 
 def _group_functions(part: RandomizedQuestion) -> list[AnswerFunctions]:
@@ -375,32 +204,6 @@ def _group_functions(part: RandomizedQuestion) -> list[AnswerFunctions]:
     if part.question.counts_options and as_oracle(part).options <= MOST_GROUPS:
         return [share_functions(part.question), *found]
     return found if isinstance(part.question.coding, Ranked | Several) else []
-
-
-class _GroupReader:
-    """One question, within the respondents who hold an option of another one."""
-
-    def __init__(self, design: Design, by: int, option: int, place: int) -> None:
-        self._by, self._option, self._place = by, option, place
-        part, group = design.parts[place], design.parts[by]
-        self._question, self._group = part.question, as_oracle(group)
-        self._name = f"{group.question.name}: {group.question.labels[option]}"
-        self._n = 0
-        self._collector: NumberCollector | FunctionCollector
-        if isinstance(part.question.coding, NumberScale | DateScale):
-            self._collector = NumberCollector(as_number(part), part.question.coding)
-        else:
-            self._collector = FunctionCollector(part, _group_functions(part))
-
-    def add(self, messages: MessagesByQuestion) -> None:
-        sent = messages[self._place][1]
-        self._n += len(sent)
-        weight = option_scores(self._group, messages[self._by][1], self._option)
-        self._collector.add(sent, weight)
-
-    def answer(self, terms: EstimationTerms) -> QuestionEstimates:
-        tables = self._collector.tables(terms, support_chance_of(self._group).scores)
-        return QuestionEstimates(self._question.name, self._question.text, self._n, tables, self._name)
 
 
 class _CrossReader:

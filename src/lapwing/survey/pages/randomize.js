@@ -1,8 +1,8 @@
 // Randomizes one answer: a recipe and an answer in, one message (Uint8Array) out.
 //
-// The same algorithm as survey/randomize.py, draw by draw. All numbers are BigInt: nothing is rounded, so
-// every message has exactly the probability that the page states. The only randomness is
-// crypto.getRandomValues. The order of the draws is part of the format (tests/survey/vectors.json).
+// The same algorithm as the `draw` methods in survey/randomizers, draw by draw. All numbers are BigInt:
+// nothing is rounded, so every message has exactly the probability that the page states. The only randomness
+// is crypto.getRandomValues. The order of the draws is part of the format (tests/survey/vectors.json).
 
 import { bitLength, checkedRecipe, inputs, messages, size } from "./recipes.js";
 
@@ -123,7 +123,7 @@ const product = (one, other) => one.reduce((sum, x, j) => sum + x * other[j], 0n
 /** The number of the first point with `after` coordinates after the leading 1. */
 const firstPoint = (q, after) => (q ** BigInt(after) - 1n) / (q - 1n);
 
-/** Returns the vector of a point, numbered as in survey/randomizers/projective.py. */
+/** Returns the vector of a point, numbered as in survey/randomizers/index_oracles.py. */
 function vectorOf(q, t, number) {
   let after = 0;
   while (after + 1 < t && firstPoint(q, after + 1) <= number) after++;

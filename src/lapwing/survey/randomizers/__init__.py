@@ -1,13 +1,13 @@
 """Randomizers: one answer in, one message of a fixed size out, with exact odds.
 
-A file has one family: the claim, why it holds, the law, the sampler and the estimate from messages.
+A file has one family: the claim, why it holds, the law, its statement in words, the draw on a device, the
+sampler and the estimate from messages.
 """
 
 from __future__ import annotations
 
-from lapwing.survey.randomizers.bitwise import BitwiseResponse, UnaryEncoding
-from lapwing.survey.randomizers.choice import KaryResponse
-from lapwing.survey.randomizers.hadamard import HadamardResponse
+from lapwing.survey.randomizers.index_oracles import HadamardResponse, KaryResponse, ProjectiveResponse
+from lapwing.survey.randomizers.mask_oracles import BitwiseResponse, SubsetSelection, UnaryEncoding
 from lapwing.survey.randomizers.numbers import (
     DuchiResponse,
     HybridResponse,
@@ -16,7 +16,6 @@ from lapwing.survey.randomizers.numbers import (
     WindowResponse,
 )
 from lapwing.survey.randomizers.prefixes import PrefixResponse
-from lapwing.survey.randomizers.projective import ProjectiveResponse
 from lapwing.survey.randomizers.randomizer import (
     ODDS,
     FrequencyOracle,
@@ -26,7 +25,6 @@ from lapwing.survey.randomizers.randomizer import (
     Recipe,
 )
 from lapwing.survey.randomizers.recipes import KINDS, from_recipe
-from lapwing.survey.randomizers.subset import SubsetSelection
 
 __all__ = [
     "KINDS",

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
+from lapwing.core.chances import percent
 from lapwing.core.exact import Number, set_fields, whole
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers.choice import KaryResponse
+from lapwing.survey.randomize import CoinSource
+from lapwing.survey.randomizers.index_oracles import KaryResponse
 from lapwing.survey.randomizers.randomizer import (
     ODDS,
     IndexMessages,
@@ -109,6 +111,25 @@ class WindowResponse(IndexMessages, NumericRandomizer):
         far = noise.uniform_int(0, self.messages - self.width, len(starts))
         far += np.where(far >= starts, self.width, 0)
         return np.where(noise.bernoulli(self.truth, len(starts)), near, far)
+
+    def stated_odds(self) -> str:
+        """Return the odds of the window."""
+        return f"On your device, {self.odds_clause()}"
+
+    def odds_clause(self) -> str:
+        """Return the odds of the window, as a sentence without its beginning."""
+        return (
+            f"one of {self.messages:,} numbers is sent; with a chance of {percent(self.truth)} it is one "
+            f"of the {self.width:,} around your own answer, all alike, else any other."
+        )
+
+    def draw(self, answer: int, source: CoinSource) -> int:
+        """Draw the number that is sent."""
+        [start] = self.start(np.array([answer])).tolist()
+        if source.odds(self.favoured):
+            return int(start + source.below(self.width))
+        outside = source.below(self.messages - self.width)
+        return int(outside + self.width * (outside >= start))
 
     def probability(self, answer: int, message: bytes) -> Fraction:
         """Return one of two levels: the message is in the window, or not."""
@@ -234,11 +255,6 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
         return Fraction(1, self.messages)
 
     @property
-    def both(self) -> Fraction:
-        """Two ends favour no message both."""
-        return Fraction(0)
-
-    @property
     def messages(self) -> int:
         """The number of ends."""
         return 2 + self.none
@@ -255,16 +271,33 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
         ends = np.where(true > self.steps, 2, upper.astype(np.int64))
         return self.ends.sample(ends)
 
+    def stated_odds(self) -> str:
+        """Return the odds of the ends."""
+        return f"On your device, {self.odds_clause()}"
+
+    def odds_clause(self) -> str:
+        """Return the odds of the ends, as a sentence without its beginning."""
+        truth, other = percent(self.ends.inside), percent(self.ends.outside)
+        none = f' Whoever does not answer sends "none" with {truth}.' if self.none else ""
+        words = '"low", "high" or "none"' if self.none else '"low" or "high"'
+        return (
+            f'only {words} is sent. "High" has a chance of {other} for the lowest answer, '
+            f"{truth} for the highest, and in between it rises evenly.{none}"
+        )
+
+    def draw(self, answer: int, source: CoinSource) -> int:
+        """Draw the true end, then the one that is sent."""
+        end = 2 if answer > self.steps else int(source.below(self.steps) < answer)
+        return self.ends.draw(end, source)
+
     def probability(self, answer: int, message: bytes) -> Fraction:
         """Return the mixture over the ends."""
         true = checked_answer(answer, self.inputs)
         sent = int(self.decode(row_of(message, self.size))[0])
         upper = Fraction(true, self.steps)
-        law = (
-            [Fraction(0), Fraction(0), Fraction(1)]
-            if true > self.steps
-            else [1 - upper, upper, Fraction(0)]
-        )
+        law = (Fraction(0), Fraction(0), Fraction(1))
+        if true <= self.steps:
+            law = (1 - upper, upper, Fraction(0))
         ends = self.ends
         return ends.outside + law[sent] * (ends.inside - ends.outside)
 
@@ -347,6 +380,14 @@ class HybridResponse(PartedRandomizer, NumericRandomizer):
     def chance(self, first: int) -> Fraction:
         """Return the probability of the window (1) or of Duchi's method (0)."""
         return Fraction(self.odds if first else ODDS - self.odds, ODDS)
+
+    def stated_odds(self) -> str:
+        """Return the odds of the two ways, and those of each."""
+        wide = f"With a chance of {percent(self.chance(1))}, {self.window.odds_clause()}"
+        return f"Your device first chooses one of two ways. {wide} Otherwise, {self.duchi.odds_clause()}"
+
+    def _draw_part(self, source: CoinSource) -> int:
+        return int(source.odds(self.odds))
 
     def _draw_parts(self, count: int) -> NDArray[np.bool_]:
         return noise.bernoulli(self.chance(1), count)

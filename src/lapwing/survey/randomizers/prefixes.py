@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
+from lapwing.core.chances import percent
 from lapwing.core.exact import Number, whole
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers.hadamard import HadamardResponse
-from lapwing.survey.randomizers.projective import ProjectiveResponse
+from lapwing.survey.randomize import CoinSource
+from lapwing.survey.randomizers.index_oracles import HadamardResponse, ProjectiveResponse
+from lapwing.survey.randomizers.mask_oracles import SubsetSelection
 from lapwing.survey.randomizers.randomizer import PartedRandomizer
-from lapwing.survey.randomizers.subset import SubsetSelection
 
 LETTER_BITS = 5
 MOST_LETTERS = 12  # 60 bits
@@ -82,6 +83,22 @@ class PrefixResponse(PartedRandomizer):
         """Return the probability of a level: the same for all."""
         del first
         return Fraction(1, len(self.levels))
+
+    def stated_odds(self) -> str:
+        """Return the levels, and the odds of their code numbers."""
+        *first, last = map(str, self.levels)
+        lengths = f"{', '.join(first)} or {last}" if first else last
+        inside = [inner.inside for inner in self.inner]
+        least, most = percent(min(inside)), percent(max(inside))
+        chance = least if least == most else f"{least} to {most}"
+        return (
+            f"Your device chooses by chance whether to look at the first {lengths} letters of your word, "
+            "and looks at no others. Then it sends a code number, which stands for many beginnings at "
+            f"once. It stands for yours with a chance of {chance}."
+        )
+
+    def _draw_part(self, source: CoinSource) -> int:
+        return source.below(len(self.levels))
 
     def _draw_parts(self, count: int) -> NDArray[np.int64]:
         return noise.uniform_int(0, len(self.levels), count)

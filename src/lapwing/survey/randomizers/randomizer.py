@@ -20,7 +20,6 @@ T is the greatest whole number for which that ratio is at most e^ε. Ball arithm
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -31,10 +30,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
+from lapwing.core.chances import percent
 from lapwing.core.exact import ball, log_up, lower, precision, set_fields, whole
 from lapwing.core.losses import Pure, checked_epsilon
 from lapwing.core.random_stream import RandomStream
 from lapwing.errors import BadParameter, BadValue
+from lapwing.survey.randomize import CoinSource
 
 ODDS = 1 << 48
 Messages = NDArray[Any]
@@ -95,6 +96,27 @@ class Randomizer(ABC):
         """Draw one message for each answer, with exactly the law of the recipe. For simulation."""
 
     @abstractmethod
+    def stated_odds(self) -> str:
+        """Return the possible messages and their odds, as the public part of a survey states them.
+
+        The text comes from whole numbers. It belongs to the survey's digest, so it never changes.
+        """
+
+    def randomize(self, answer: int, source: CoinSource) -> bytes:
+        """Draw the message for an answer, as a device does. All messages of a randomizer have one size.
+
+        Raises `BadValue` if the answer is not a possible one.
+        """
+        if isinstance(answer, bool) or not isinstance(answer, int) or not 0 <= answer < self.inputs:
+            raise BadValue("an answer must be a whole number that this question knows")
+        sent = self.draw(answer, source)
+        return sent if isinstance(sent, bytes) else sent.to_bytes(self.size, "big")
+
+    @abstractmethod
+    def draw(self, answer: int, source: CoinSource) -> int | bytes:
+        """Draw the message for a possible answer: bytes, or a number that is sent big endian."""
+
+    @abstractmethod
     def encode(self, messages: Messages) -> NDArray[np.uint8]:
         """Return messages as they are sent: an array of shape (n, size)."""
 
@@ -131,6 +153,10 @@ class PartedRandomizer(Randomizer):
         """Return the probability that this part is drawn."""
 
     @abstractmethod
+    def _draw_part(self, source: CoinSource) -> int:
+        """Draw the first byte of a message on a device."""
+
+    @abstractmethod
     def _draw_parts(self, count: int) -> NDArray[Any]:
         """Draw the first bytes of messages."""
 
@@ -143,6 +169,12 @@ class PartedRandomizer(Randomizer):
     def size(self) -> int:
         """The bytes of the part's number and the longest message."""
         return 1 + max(part.size for part in self.parts.values())
+
+    def draw(self, answer: int, source: CoinSource) -> bytes:
+        """Draw the part, then its message."""
+        first = self._draw_part(source)
+        [true] = self.part_answers(np.array([answer]), first).tolist()
+        return (bytes([first]) + self.parts[first].randomize(true, source)).ljust(self.size, b"\0")
 
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Draw one row for each answer."""
@@ -247,6 +279,14 @@ class FrequencyOracle(StatedRandomizer):
     def outside(self) -> Fraction:
         """The probability of a message in A(v), for a respondent who does not hold v."""
 
+    def stated_odds(self) -> str:
+        """Return the odds of a code number that supports many options."""
+        return (
+            "Your device sends a code number, which stands for many options at once. It stands for your "
+            f"own answer with a chance of {percent(self.inside)}, for any other one with "
+            f"{percent(self.outside)}."
+        )
+
     @abstractmethod
     def counts(self, messages: Messages) -> NDArray[np.int64]:
         """Count the messages that support each option."""
@@ -341,9 +381,9 @@ class TwoLevel(StatedRandomizer):
         """|A| / |Y|."""
 
     @property
-    @abstractmethod
     def both(self) -> Fraction:
-        """The share of all messages that two answers both favour: for no two of them less."""
+        """The share of all messages that two answers both favour: for no two of them less. Here: none."""
+        return Fraction(0)
 
     @property
     @abstractmethod
@@ -466,12 +506,6 @@ def greatest_favoured(epsilon: Fraction, share: Fraction) -> int:
     if favoured <= share * ODDS:
         raise BadParameter("epsilon", "is so small here that coins of 48 bits cannot favour any message")
     return favoured
-
-
-def worst_ratio(randomizers: Sequence[Randomizer], *, asks_all: bool) -> Fraction:
-    """Return the greatest ratio of a whole report's probabilities under two sets of answers: exact."""
-    ratios = [randomizer.ratio for randomizer in randomizers]
-    return math.prod(ratios, start=Fraction(1)) if asks_all else max(ratios)
 
 
 def count_in_blocks(

@@ -10,14 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers.bitwise import BitwiseResponse, UnaryEncoding
-from lapwing.survey.randomizers.choice import KaryResponse
-from lapwing.survey.randomizers.hadamard import HadamardResponse
+from lapwing.survey.randomizers.index_oracles import HadamardResponse, KaryResponse, ProjectiveResponse
+from lapwing.survey.randomizers.mask_oracles import BitwiseResponse, SubsetSelection, UnaryEncoding
 from lapwing.survey.randomizers.numbers import DuchiResponse, HybridResponse, WindowResponse
 from lapwing.survey.randomizers.prefixes import MOST_LETTERS, PrefixResponse
-from lapwing.survey.randomizers.projective import ProjectiveResponse
 from lapwing.survey.randomizers.randomizer import Randomizer
-from lapwing.survey.randomizers.subset import SubsetSelection
 
 _PLAIN: dict[str, type[Randomizer]] = {
     made.kind: made

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.survey.estimating import estimate
-from lapwing.survey.estimating.adversarial_shift import AdversarialShift
 from lapwing.survey.estimating.intervals import SupportChance
 from lapwing.survey.estimating.number_estimates import score_corners
+from lapwing.survey.estimating.scores import AdversarialShift
+from lapwing.survey.estimating.survey_estimates import estimate
 from lapwing.survey.randomizers import HybridResponse
 from support.estimated import by_name, designed
 

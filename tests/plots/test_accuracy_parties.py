@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from lapwing.errors import BadParameter
 from lapwing.plots import save
-from lapwing.plots.parties import MeasuredErrors, parties
+from lapwing.plots.accuracy import MeasuredErrors, parties
 from support.doc_pictures import draw_pictures
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"

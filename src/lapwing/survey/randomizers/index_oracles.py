@@ -1,6 +1,9 @@
-"""Projective-geometry response: a point that is orthogonal to the true one more often than to others.
+"""Frequency oracles whose message is a number: randomized response, Hadamard, and projective geometry.
 
-After Feldman, Nelson, Nguyen and Talwar (2022): the variance of subset selection, in a short message.
+`KaryResponse` sends the true option with a fixed probability, else one of the others. `HadamardResponse`
+sends a random parity check that the true answer passes more often than other answers. `ProjectiveResponse`
+sends a point that is orthogonal to the true one more often than to others. It is the one of Feldman,
+Nelson, Nguyen and Talwar (2022): the variance of subset selection, in a short message.
 
 A point of a projective space over a prime field is a vector of t coordinates in 0 .. q - 1, not all 0, up
 to a factor. It is scaled so that its first coordinate that is not 0 is 1. With m coordinates after that 1,
@@ -17,18 +20,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import ClassVar
+from functools import lru_cache
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from flint import fmpz
 from numpy.typing import NDArray
 
 from lapwing.core import noise
-from lapwing.core.exact import Number, exp_up, whole
+from lapwing.core.chances import percent
+from lapwing.core.exact import Number, Real, exp_up, whole
+from lapwing.core.exact_sampling import Inversion, rational
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
+from lapwing.survey.randomize import CoinSource
 from lapwing.survey.randomizers.randomizer import (
     MOST_MESSAGES,
+    NOISE_STREAM,
+    ODDS,
     PAIRS,
     IndexMessages,
     TwoLevelOracle,
@@ -37,6 +46,214 @@ from lapwing.survey.randomizers.randomizer import (
     count_in_blocks,
     greatest_favoured,
 )
+
+MOST_CHOICE_OPTIONS = 1 << 31
+CHUNK = 1 << 16
+MOST_TABLE_OPTIONS = 1 << 11  # with more options a table would be too large
+LEAST_TABLE_ANSWERS = 1 << 12  # with fewer answers a table is not worth building
+
+
+@dataclass(frozen=True, slots=True)
+class KaryResponse(IndexMessages, TwoLevelOracle):
+    """k-ary randomized response: the true option with T chances in 2^48, else a uniform other one.
+
+    Claim    two levels: the ratio is T (k - 1) / (2^48 - T).
+    Because  A(v) is the option v itself, out of k messages.
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
+    """
+
+    kind: ClassVar[str] = "choice"
+    options: int
+    favoured: int
+    epsilon: Fraction | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        self._settle(options=2)
+        if self.options > MOST_CHOICE_OPTIONS:
+            raise BadParameter("options", "must be at most 2^31")
+        self._settle_odds()
+
+    @classmethod
+    def for_epsilon(cls, epsilon: Number, *, options: int) -> KaryResponse:
+        """Make the most truthful one within ε."""
+        asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
+        return cls(k, greatest_favoured(asked, Fraction(1, k)), asked)
+
+    @classmethod
+    def two_coins(cls) -> KaryResponse:
+        """Make the textbook's two coins: 3/4 truth, ε = ln 3.
+
+        Heads: the truth. Tails: a second coin answers yes or no.
+        """
+        return cls(2, 3 * ODDS // 4)
+
+    @property
+    def messages(self) -> int:
+        """The number of options."""
+        return self.options
+
+    @property
+    def share(self) -> Fraction:
+        """One message of k."""
+        return Fraction(1, self.options)
+
+    def stated_odds(self) -> str:
+        """Return the odds of the own option and of the others. Two coins are explained."""
+        others = "the other one" if self.options == 2 else f"each of the other {self.options - 1:,}"
+        text = (
+            f"Your device sends your own answer with a chance of {percent(self.inside)}, and {others} "
+            f"with {percent(self.outside)}."
+        )
+        if self.options == 2 and self.inside == Fraction(3, 4):
+            text += " It is as if you threw a coin: heads, the truth; tails, a second coin answers for you."
+        return text
+
+    def draw(self, answer: int, source: CoinSource) -> int:
+        """Draw the option that is sent."""
+        if source.odds(self.favoured):
+            return answer
+        other = source.below(self.options - 1)
+        return other + (other >= answer)
+
+    def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Draw one option for each answer."""
+        true = checked_answers(answers, self.options)
+        if self.options > MOST_TABLE_OPTIONS or len(true) < LEAST_TABLE_ANSWERS:
+            told = noise.bernoulli(self.truth, len(true))
+            moved = np.where(told, 0, noise.uniform_int(1, self.options, len(true)))
+            return (true + moved) % self.options
+        sent = np.empty(len(true), dtype=np.int64)
+        table = _distance_table(self.options, self.favoured)
+        for start in range(0, len(true), CHUNK):
+            part = sent[start : start + CHUNK]
+            np.add(true[start : start + CHUNK], table.draw_guided(NOISE_STREAM, len(part)), out=part)
+            np.subtract(part, self.options, out=part, where=part >= self.options)
+        return sent
+
+    def counts(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count how often each option was sent."""
+        return np.bincount(messages, minlength=self.options).astype(np.int64, copy=False)
+
+    def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
+        """Return for each message whether it is this option."""
+        chosen: NDArray[np.bool_] = messages == checked_answer(answer, self.options)
+        return chosen
+
+
+@lru_cache(maxsize=32)
+def _distance_table(options: int, favoured: int) -> Inversion:
+    """Return the law of (message - answer) mod k: 0 with T / 2^48, else uniform."""
+    total = ODDS * (options - 1)
+
+    def cdf(step: int) -> Real:
+        return rational(Fraction(favoured * (options - 1) + step * (ODDS - favoured), total))
+
+    return Inversion(cdf, options)
+
+
+_Value = TypeVar("_Value", np.int64, np.float64)
+MOST_PARITY_BITS = 62
+MOST_TRANSFORMED_BITS = 26  # with more bits the transform of all options would be too large
+HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class HadamardResponse(IndexMessages, TwoLevelOracle):
+    """A number y of b bits. With T chances in 2^48 an even number of bits is set in y & (v + 1).
+
+    Claim    two levels: the ratio is T / (2^48 - T).
+    Because  A(v) are the y with even parity on v + 1, which is not 0: exactly half of all.
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
+
+    Two such sets share a quarter of all messages, so another answer supports v half of the time.
+    """
+
+    kind: ClassVar[str] = "hadamard"
+    bits: int
+    options: int
+    favoured: int
+    epsilon: Fraction | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        self._settle(bits=1, options=1)
+        if self.bits > MOST_PARITY_BITS:
+            raise BadParameter("bits", "must be at most 62")
+        if self.options >= 1 << self.bits:
+            raise BadParameter("options", "must be below 2^bits")
+        self._settle_odds()
+
+    @classmethod
+    def for_epsilon(cls, epsilon: Number, *, options: int) -> HadamardResponse:
+        """Make the most truthful one within ε, with the shortest message."""
+        asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
+        return cls(k.bit_length(), k, greatest_favoured(asked, HALF), asked)
+
+    @property
+    def messages(self) -> int:
+        """The number of possible numbers y."""
+        return 1 << self.bits
+
+    @property
+    def share(self) -> Fraction:
+        """Half of all messages."""
+        return HALF
+
+    @property
+    def both(self) -> Fraction:
+        """A quarter of all messages have even parity on two options."""
+        return HALF / 2
+
+    def draw(self, answer: int, source: CoinSource) -> int:
+        """Draw the number that is sent."""
+        odd = not source.odds(self.favoured)
+        row = answer + 1
+        drawn = source.below(1 << self.bits)
+        # One bit more or less changes the parity.
+        return drawn ^ (row & -row) if (drawn & row).bit_count() % 2 != odd else drawn
+
+    def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Draw one number for each answer."""
+        rows = checked_answers(answers, self.options) + 1
+        sent = noise.uniform_int(0, 1 << self.bits, len(rows))
+        odd = np.bitwise_count(sent & rows) & 1 == 1
+        wrong = odd == noise.bernoulli(self.truth, len(rows))
+        # Flipping one bit of `rows` maps the numbers of one parity one to one to those of the other.
+        return np.where(wrong, sent ^ (rows & -rows), sent)
+
+    def counts(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count the messages with even parity on each option, by one fast Hadamard transform."""
+        if self.bits > MOST_TRANSFORMED_BITS:
+            raise BadParameter("options", "are too many to count all: name those that are of interest")
+        sent = np.bincount(messages, minlength=self.messages).astype(np.int64, copy=False)
+        differences = walsh_transform(sent)
+        return (len(messages) + differences[1 : self.options + 1]) // 2
+
+    def counts_of(
+        self, messages: NDArray[np.int64], answers: Sequence[int] | NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Count for these options: compare each with every distinct message."""
+        rows = checked_answers(answers, self.options) + 1
+        kinds, weights = np.unique(messages, return_counts=True)
+        return count_in_blocks(
+            rows, weights, lambda some: np.bitwise_count(some[:, np.newaxis] & kinds) & 1 == 0
+        )
+
+    def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
+        """Return for each message whether it has even parity on this option."""
+        row = checked_answer(answer, self.options) + 1
+        even: NDArray[np.bool_] = np.bitwise_count(messages & row) & 1 == 0
+        return even
+
+
+def walsh_transform(values: NDArray[_Value]) -> NDArray[_Value]:
+    """Return Σ values(y) (-1)^parity(y & v) for every v. The length must be a power of 2."""
+    found, half = values, 1
+    while half < len(found):
+        pairs = found.reshape(-1, 2, half)
+        found = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).reshape(-1)
+        half *= 2
+    return found
+
 
 Vectors = NDArray[np.int64]  # one row a vector
 MOST_PRIME = (1 << 31) - 1  # products of two coordinates fit 64-bit integers
@@ -47,17 +264,10 @@ def is_prime(number: int) -> bool:
     return bool(fmpz(number).is_prime())
 
 
-def next_prime(number: int) -> int:
-    """Return the least prime at or above a number."""
+def next_prime(number: int, step: int = 1) -> int:
+    """Return the first prime at or above a number; with a step of -1, at or below it (2 or more)."""
     while not is_prime(number):
-        number += 1
-    return number
-
-
-def previous_prime(number: int) -> int:
-    """Return the greatest prime at or below a number, which must be 2 or more."""
-    while not is_prime(number):
-        number -= 1
+        number += step
     return number
 
 
@@ -192,6 +402,21 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
         """The share of all points that are orthogonal to two given points."""
         return Fraction(points_in(self.prime, self.dimension - 2), self.messages)
 
+    def draw(self, answer: int, source: CoinSource) -> int:
+        """Draw the number of the point that is sent."""
+        is_orthogonal = source.odds(self.favoured)
+        q, t = self.prime, self.dimension
+        [point] = self._vectors(np.array([answer])).tolist()
+        last = max(j for j in range(t) if point[j])
+        inverse = pow(point[last], -1, q)
+        while True:
+            vector = [source.below(q) for _ in range(t)]
+            if is_orthogonal:
+                rest = sum(point[j] * vector[j] for j in range(last))
+                vector[last] = -rest * inverse % q
+            if any(vector) and (not sum(map(int.__mul__, point, vector)) % q) == is_orthogonal:
+                return int(numbers_of(np.array([vector]), q)[0])
+
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Draw one point for each answer."""
         true = self._vectors(checked_answers(answers, self.options))
@@ -276,7 +501,7 @@ def _spaces(near: int, options: int) -> Iterator[tuple[int, int]]:
     The variance is least for a prime near e^ε + 1. The primes next to it are tried with
     their least dimension, and each dimension with its least prime, which has the shortest messages.
     """
-    tried = {previous_prime(min(near + 1, MOST_PRIME)), next_prime(min(near + 1, MOST_PRIME))}
+    tried = {next_prime(min(near + 1, MOST_PRIME), step) for step in (-1, 1)}
     found = {
         (prime, next(t for t in range(2, MOST_DIMENSION + 3) if points_in(prime, t) >= options))
         for prime in tried

@@ -9,7 +9,7 @@ import pytest
 
 from lapwing.core.conversions import largest_rho
 from lapwing.errors import BadParameter
-from lapwing.plots.publish import release_error
+from lapwing.plots.accuracy import release_error
 
 DELTA = Fraction(1, 10**6)
 

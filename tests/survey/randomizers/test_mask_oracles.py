@@ -13,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.survey.randomizers import ODDS, KaryResponse, SubsetSelection
-from lapwing.survey.randomizers.masks import (
+from lapwing.survey.randomizers.mask_oracles import (
+    CELLS,
+    _Byte,
     contains_option,
     count_options,
+    draw_subsets,
+    insert_option,
     mask_size,
     random_masks,
     set_option,
 )
-from lapwing.survey.randomizers.subset import CELLS, _Byte, draw_subsets, insert_option
 from support.laws import decimal, follows
 from support.streams import SeededStream
 
@@ -121,7 +124,7 @@ def test_both_ways_to_draw_sets_have_one_law(
     sets = SubsetSelection.for_epsilon(1, options=options, chosen=chosen)
     people, true = 40_000, options - 2
     for worth in (0, 1 << 60):
-        monkeypatch.setattr("lapwing.survey.randomizers.subset.LEAST_TABLE_SETS", worth)
+        monkeypatch.setattr("lapwing.survey.randomizers.mask_oracles.LEAST_TABLE_SETS", worth)
         masks = sets.decode(sets.sample(np.full(people, true)))
         counts = sets.counts(masks)
         low, high = (float(p) for p in (sets.outside, sets.inside))
@@ -133,7 +136,7 @@ def test_both_ways_to_draw_sets_have_one_law(
 
 def test_mended_sets_are_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(15))
-    monkeypatch.setattr("lapwing.survey.randomizers.subset.LEAST_TABLE_SETS", 1 << 60)
+    monkeypatch.setattr("lapwing.survey.randomizers.mask_oracles.LEAST_TABLE_SETS", 1 << 60)
     for options, chosen in ((10, 4), (9, 6)):
         sets = SubsetSelection.for_epsilon(1, options=options, chosen=chosen)
         masks = sets.sample(np.full(200_000, 8))
@@ -145,7 +148,7 @@ def test_mended_sets_are_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_choices_beyond_the_table_have_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(16))
-    monkeypatch.setattr("lapwing.survey.randomizers.choice.MOST_TABLE_OPTIONS", 1)
+    monkeypatch.setattr("lapwing.survey.randomizers.index_oracles.MOST_TABLE_OPTIONS", 1)
     choice = KaryResponse.for_epsilon(1, options=7)
     law = [decimal(choice.inside if v == 5 else choice.outside) for v in range(7)]
     follows(choice.sample(np.full(200_000, 5)), law)

@@ -13,8 +13,7 @@ from lapwing.lazy import lazy_names
 if TYPE_CHECKING:
     from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
     from lapwing.learn.pipelines.model_card import card_text, model_card
-    from lapwing.learn.pipelines.pipeline import Pipeline
-    from lapwing.learn.pipelines.pipeline_file import load_pipeline
+    from lapwing.learn.pipelines.pipeline import Pipeline, load_pipeline
     from lapwing.learn.pipelines.run_files import load_model, log_to_mlflow, write_outputs
     from lapwing.learn.pipelines.training import train
     from lapwing.learn.search import Search
@@ -31,7 +30,7 @@ _HOMES = {
     "Stream": "stream",
     "card_text": "pipelines.model_card",
     "load_model": "pipelines.run_files",
-    "load_pipeline": "pipelines.pipeline_file",
+    "load_pipeline": "pipelines.pipeline",
     "log_to_mlflow": "pipelines.run_files",
     "model_card": "pipelines.model_card",
     "train": "pipelines.training",

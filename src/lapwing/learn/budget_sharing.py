@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, PlainValidator
@@ -101,11 +100,6 @@ class SharingRule:
         return f"{self.rule} over {self.versions} appends" if self.rule == UNLOCK else self.rule
 
 
-def sharing_file(policy: Policy) -> Path:
-    """Return the path of the file that holds the rule, if there is one."""
-    return policy.path.with_name(f"{policy.path.stem}.stream.toml")
-
-
 def _labels(found: object) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found) or not found:
         raise ValueError('must be a list of names, such as ["durations", "tips"]')
@@ -131,7 +125,7 @@ class StreamFile(FileTable):
 
 def load_sharing_rule(policy: Policy) -> SharingRule:
     """Read the curator's rule. Without a file, the rule is first come."""
-    path = sharing_file(policy)
+    path = policy.path.with_name(f"{policy.path.stem}.stream.toml")
     if not path.exists():
         return SharingRule()
     values, mistakes = read_toml(path, what="stream file", example=path.name, draft="a text editor")
@@ -194,11 +188,9 @@ def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: s
             f"shares = {were} beside the list, and every pipeline on it has that much, newcomers too "
             "(the stream's own account bounds them all); or take the newcomers off the list",
         )
-    found = {block.label: block for block in ledger.blocks(label)}
+    blocks = frozenset(block.label for block in ledger.blocks(label)) - {policy_ledger.EVERYBODY_ELSE}
     everyone = ledger.look_at(own, (policy_ledger.EVERYBODY_ELSE,))[0][1].taken(own.terms)
-    return PipelineShare(
-        label, own.terms, frozenset(found) - {policy_ledger.EVERYBODY_ELSE}, everyone, is_open=True
-    )
+    return PipelineShare(label, own.terms, blocks, everyone, is_open=True)
 
 
 def open_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: str) -> str | None:
@@ -220,8 +212,7 @@ def open_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: s
             slices=whole.slices,
             rule=whole.rule,
         )
-    wanted = [block.label for block in ledger.blocks(whole.label)]
-    missing = [name for name in wanted if name not in share.blocks and name != policy_ledger.EVERYBODY_ELSE]
-    if missing:
+    known = {*share.blocks, policy_ledger.EVERYBODY_ELSE}
+    if missing := [block.label for block in ledger.blocks(whole.label) if block.label not in known]:
         ledger.open_blocks(share.label, missing)
     return share.label

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -30,7 +30,7 @@ from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
 from lapwing.learn.table_input import Floats, Wholes
 from lapwing.learn.trainers.columns import Category, Column, Real
-from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth
+from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth, codes_of
 from lapwing.sql.policy import EPOCH
 from lapwing.sql.row_questions import CodedColumn, PrivateRows, RowQuestion
 
@@ -147,15 +147,10 @@ def code_range(name: str, kind: Kind) -> tuple[int, int]:
 
     Raises BadParameter if the column has neither bounds nor declared values.
     """
-    match kind:
-        case Numeric(_, int(first), int(last)) | Moment(_, first, last) | Period(_, first, last):
-            return first, last
-        case Choice(values):
-            return 0, len(values) - 1
-        case Truth():
-            return 0, 1
-        case _:
-            raise BadParameter(name, "has neither bounds nor declared values")
+    codes = codes_of(kind)
+    if codes is None:
+        raise BadParameter(name, "has neither bounds nor declared values")
+    return codes[0], codes[-1]
 
 
 def code_of(kind: Kind, value: Any) -> int | None:  # noqa: PLR0911 (a case for each kind)
@@ -174,13 +169,9 @@ def code_of(kind: Kind, value: Any) -> int | None:  # noqa: PLR0911 (a case for 
             except BadParameter:
                 return {math.inf: last, -math.inf: first}.get(value) if isinstance(value, float) else None
             return min(max(math.floor(number / step + Fraction(1, 2)), first), last)
-        case Moment(seconds, first, last, start):
-            since = _seconds(value)
-            return None if since is None else min(max((since - start) // seconds, first), last)
-        case Period(months, first, last):
-            since = _seconds(value)
-            if since is None:
-                return None
+        case Moment(seconds, first, last, start) if (since := _seconds(value)) is not None:
+            return min(max((since - start) // seconds, first), last)
+        case Period(months, first, last) if (since := _seconds(value)) is not None:
             day = date.fromordinal(EPOCH.toordinal() + since // SECONDS["day"])
             return min(max(((day.year - EPOCH.year) * 12 + day.month - 1) // months, first), last)
         case _:
@@ -238,16 +229,11 @@ class Features:
         for name in (({label} if label else set()) | set(declared)) - set(kinds):
             raise BadParameter("features", f"the question has no column {name[:60]!r}")
         label_kind = kinds.pop(label) if label else None
-        columns = tuple(
-            Feature(
-                name,
-                kind,
-                missing=_code(name, kind, declared.get(name)),
-                indicator=indicators and name not in declared and not isinstance(kind, Choice),
-            )
-            for name, kind in kinds.items()
-        )
-        return cls(columns, label or "", label_kind)
+        columns = []
+        for name, kind in kinds.items():
+            shows_missing = indicators and name not in declared and not isinstance(kind, Choice)
+            columns.append(Feature(name, kind, _code(name, kind, declared.get(name)), shows_missing))
+        return cls(tuple(columns), label or "", label_kind)
 
     # The matrix: numbers between -1 and 1
 
@@ -407,20 +393,16 @@ def _code(name: str, kind: Kind, value: Any) -> int | None:
     return code
 
 
+_WORDS: dict[type, str] = {
+    Numeric: "number", Choice: "choice", Moment: "moment", Period: "period", Truth: "truth",
+}  # fmt: skip
+
+
 def _kind_to(kind: Kind) -> list[Any]:
-    match kind:
-        case Numeric(step, first, last):
-            return ["number", str(step), first, last]
-        case Choice(values):
-            return ["choice", *values]
-        case Moment(seconds, first, last, start):
-            return ["moment", seconds, first, last, start]
-        case Period(months, first, last):
-            return ["period", months, first, last]
-        case Truth():
-            return ["truth"]
-        case _:
-            raise BadParameter("features", "have neither bounds nor declared values")
+    if type(kind) not in _WORDS:
+        raise BadParameter("features", "have neither bounds nor declared values")
+    values = kind.values if isinstance(kind, Choice) else astuple(kind)
+    return [_WORDS[type(kind)], *(str(one) if isinstance(one, Fraction) else one for one in values)]
 
 
 def _kind_of(found: Sequence[Any]) -> Kind:

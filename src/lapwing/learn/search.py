@@ -256,10 +256,8 @@ class EveryCandidate(SearchStrategy):
 
     def price(self, candidates: Sequence[Loss], score: Score) -> Loss:
         """Return the worse of two losses: that of all trainings, and that of the choice."""
-        if self.choice.sensitivity < score.sensitivity:
-            raise BadParameter(
-                "choice", f"must have a sensitivity of {score.sensitivity}, as the score has"
-            )
+        if self.choice.sensitivity < (needed := score.sensitivity):
+            raise BadParameter("choice", f"must have a sensitivity of {needed}, as the score has")
         return ParallelComposition((sequential_loss(candidates), self.choice.loss))
 
     def find(self, candidates: Sequence[Loss], score: Score, attempt: TryCandidate) -> SearchResult:
@@ -295,9 +293,8 @@ class RandomRuns(SearchStrategy):
     padded: bool
 
     def __init__(self, runs: RunCountLaw, *, noise: Number, delta: Number, padded: bool) -> None:
-        object.__setattr__(self, "runs", runs)
-        object.__setattr__(self, "padded", padded)
-        set_fields(self, noise=positive(noise, "noise"), delta=checked_delta(delta))
+        spread, spare = positive(noise, "noise"), checked_delta(delta)
+        set_fields(self, runs=runs, padded=padded, noise=spread, delta=spare)
         if not isinstance(runs, RunCountLaw):
             raise BadParameter("runs", "must be NegativeBinomialRuns or PoissonRuns")
 
@@ -491,15 +488,12 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
     def _settings(self, n_features: int) -> dict[str, str | int]:
         """Return the public parameters, for the receipt."""
         own = self.estimator.get_params(deep=False)
-        text = repr(
-            [
-                type(self.estimator).__qualname__,
-                sorted((name, repr(value)) for name, value in own.items() if name != _PAYER),
-                [sorted((name, repr(value)) for name, value in one.items()) for one in self.candidates],
-                repr(self.strategy),
-                self.score_by.most,
-            ]
+        fixed, *varied = (
+            sorted((name, repr(value)) for name, value in one.items() if name != _PAYER)
+            for one in (own, *self.candidates)
         )
+        kind, strategy = type(self.estimator).__qualname__, repr(self.strategy)
+        text = repr([kind, fixed, varied, strategy, self.score_by.most])
         return {
             "way": type(self.strategy).__name__,
             "candidates": len(self.candidates),

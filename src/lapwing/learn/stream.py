@@ -19,7 +19,7 @@ from pathlib import Path
 from lapwing.core.losses import Loss
 from lapwing.engines.engine import ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.learn import arrivals, new_files
+from lapwing.learn import arrivals
 from lapwing.learn.budget_sharing import (
     PipelineShare,
     SharingRule,
@@ -157,13 +157,13 @@ class Stream(AbstractContextManager["Stream"]):
                 goes back.
         """
         policy, day = self.policy, today or datetime.now(UTC).date()
-        to = new_files.table_for_file(policy, table) if file is not None or table is not None else None
+        to = arrivals.table_for_file(policy, table) if file is not None or table is not None else None
         with arrivals.append_lock(policy):
             note, known = arrivals.read_arrival_note(policy), self._known()
             reached = arrivals.checked_through(self._blocks, through, note, is_known=known is not None)
-            new_files.require_unchanged_files(policy, 0 if known is None else known.version)
-            place = new_files.take_file(to, Path(file)) if to is not None and file is not None else None
-            new_files.require_readable_files(policy)
+            arrivals.require_unchanged_files(policy, 0 if known is None else known.version)
+            place = arrivals.take_file(to, Path(file)) if to is not None and file is not None else None
+            arrivals.require_readable_files(policy)
             self.dataset.prepare(progress, today=day, again=True)  # an empty append counts, too
             by_time = self._blocks.by == "row"
             labels = arrivals.arrived_periods(self._blocks, reached, day) if by_time else self.blocks()

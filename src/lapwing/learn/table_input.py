@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum
 from fractions import Fraction
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lapwing.core.noise import permutation
 from lapwing.errors import BadValue
@@ -26,6 +27,16 @@ Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
 NUMBERS = "biuf"  # type kinds of numpy
 UNKNOWN = -1
+Values = ArrayLike | Sequence[Any]
+_UNSURE = 2.0**-48
+
+
+class Rounding(Enum):
+    """The direction in which a number may be rounded."""
+
+    UP = "up"
+    DOWN = "down"
+    NEAREST = "either, by at most one half"
 
 
 def plain_array(values: Any) -> NDArray[Any] | None:
@@ -111,6 +122,58 @@ def one_row_each(units: Wholes | None, rows: int) -> Wholes:
         return np.arange(rows, dtype=np.int64)
     order = permutation(rows)
     return order[np.unique(units[order], return_index=True)[1]]
+
+
+def value_rows(values: Values, kinds: str, wanted: str) -> NDArray[Any]:
+    """Return one cell per row. The type of an array is checked, never its values; lists have no type."""
+    cells = read_column(values, wanted)
+    if cells.size and cells.dtype.kind not in kinds + "O":
+        raise BadValue(wanted)
+    return cells if cells.size else np.zeros(0, object)
+
+
+def real_rows(values: Values) -> Floats:
+    """Return one number per row, and NaN for a cell that is no number."""
+    return read_numbers(value_rows(values, NUMBERS, "there must be one number per row"))
+
+
+def unit_means(wholes: Wholes, units: Wholes, rounding: Rounding) -> Wholes:
+    """Return the mean of each unit's rows, as a whole number."""
+    if not len(wholes):
+        return wholes
+    order = np.argsort(units, kind="stable")
+    starts = np.flatnonzero(np.diff(units[order], prepend=-1))
+    sums = np.add.reduceat(wholes[order], starts)
+    counts = np.diff(starts, append=len(wholes))
+    means: Wholes
+    if rounding is Rounding.UP:
+        means = -(-sums // counts)
+    elif rounding is Rounding.DOWN:
+        means = sums // counts
+    else:
+        means = (2 * sums + counts) // (2 * counts)
+    return means
+
+
+def in_steps(losses: Floats, step: Fraction, most: int, rounding: Rounding) -> Wholes:
+    """Convert losses to whole numbers of steps in 0 .. most, rounded to one side exactly.
+
+    A missing loss counts as the worst case: `most` if rounded up, otherwise 0. Where the float quotient
+    cannot decide (the loss is near a multiple of the step), the exact quotient does.
+    """
+    up = rounding is Rounding.UP
+    known = np.maximum(np.where(np.isnan(losses), np.inf if up else 0.0, losses), 0.0)
+    with np.errstate(over="ignore", under="ignore"):
+        quotients = np.minimum(known / float(step), most + 1.0)
+    found = (np.ceil(quotients) if up else np.floor(quotients)).astype(np.int64)
+    distance = np.abs(quotients - np.rint(quotients))
+    unsure = (distance <= quotients * _UNSURE) & (known > 0) & (quotients < most + 0.5)
+    if unsure.any():
+        distinct, places = np.unique(known[unsure], return_inverse=True)
+        exactly = [Fraction(loss) / step for loss in distinct.tolist()]
+        settled = [math.ceil(q) if up else math.floor(q) for q in exactly]
+        found[unsure] = np.array(settled, dtype=np.int64)[places]
+    return np.clip(found, 0, most)
 
 
 def _number(cell: Any) -> float:

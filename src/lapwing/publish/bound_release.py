@@ -6,6 +6,12 @@ Claim    whether a release is refused depends on its file, the policy and public
 Because  the question is bound like SQL; cells follow from declared kinds; facts come from the file and from
          public tables. No private row is read here.
 Test     tests/publish/test_bound_release.py, tests/publish/census/test_census_release.py
+
+`SyntheticPrice` divides the ρ of a synthetic table, and tells whether it is enough for its steps.
+
+Claim    a ρ that is too small for the method or for its check is refused before anything is reserved.
+Because  the least noise of every first step follows from ρ, the number of columns and K.
+Test     tests/publish/test_bound_release_price.py
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,16 +33,68 @@ from lapwing.errors import BadParameter
 from lapwing.ledger import Spending, Target
 from lapwing.ledger.spending import refusal
 from lapwing.publish.measured.published_column import PublishedColumn, domain_of, published_column
-from lapwing.publish.methods import BYTES_OF_A_CELL, require_small_candidates
-from lapwing.publish.models.domain import Clique, Domain
+from lapwing.publish.methods import (
+    BYTES_OF_A_CELL,
+    MOST_SIGMA,
+    SPARE,
+    first_sigma,
+    require_small_candidates,
+    smallest_sigma,
+)
+from lapwing.publish.models.domain import Clique, Domain, tree_cells
 from lapwing.publish.models.graphical_model import BeliefPropagation
-from lapwing.publish.models.junction_tree import tree_cells
 from lapwing.publish.release_file import CENSUS, MOST_COLUMNS, MOST_RHO, ReleasePlanFile
-from lapwing.publish.synthetic_price import SyntheticPrice
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.binding.public_tables import code_of
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.row_questions import RowQuestion
+
+STEPS_AT_MOST = 4096  # of one release; each is rounded up in the ledger
+LEDGER_UNIT = Fraction(1, 10**9)
+LEAST_RHO = 2 * STEPS_AT_MOST * LEDGER_UNIT
+CHECKED_MARGINALS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticPrice:
+    """The ρ of a release, the ρ of its method, and the ρ of its check.
+
+    Ledgers round each step up by at most one unit. That much is kept aside.
+    """
+
+    rho: Fraction
+    method: Fraction
+    check: Fraction
+
+    @classmethod
+    def of(cls, file: ReleasePlanFile, domain: Domain, rows_per_unit: int, rho: Fraction) -> SyntheticPrice:
+        """Divide ρ. Raises BadParameter if it, or the share of the check, is too small."""
+        if rho <= LEAST_RHO:
+            raise BadParameter(
+                "epsilon",
+                f"is too small: it gives ρ {float(rho):.3g}, and a synthetic table needs more than "
+                f"{float(LEAST_RHO):g}",
+            )
+        usable = rho - STEPS_AT_MOST * LEDGER_UNIT
+        price = cls(rho, usable * (1 - file.check), usable * file.check)
+        sigmas = {"epsilon": first_sigma(file.method, price.method, len(domain.columns), rows_per_unit)}
+        if price.check:
+            each = price.check * (1 - SPARE) / len(checkable(domain)[:CHECKED_MARGINALS])
+            sigmas["check"] = smallest_sigma(each, rows_per_unit)
+        for name, sigma in sigmas.items():
+            if sigma > MOST_SIGMA:
+                raise BadParameter(
+                    name,
+                    f"is too small: with {rows_per_unit:,} rows of a person, each count would have a noise "
+                    f"of {float(sigma):.2g} rows. Give a larger one, or lower rows_per_unit in the policy",
+                )
+        return price
+
+
+def checkable(domain: Domain) -> list[Clique]:
+    """Return the marginals that a check may measure: all pairs, or the only column."""
+    return [*combinations(domain.columns, 2)] or [domain.columns]
+
 
 FORM = "lapwing release 1"
 RHO_UNITS = 10**9

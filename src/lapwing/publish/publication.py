@@ -23,15 +23,20 @@ from lapwing.core.exact import short, short_down, short_up
 from lapwing.errors import BadFile, BadParameter, KeyReused, OverBudget, WorkEnded
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.request_status import RequestState, RequestStatus
-from lapwing.publish.bound_release import BoundRelease, bind_release
-from lapwing.publish.bundle.bundle_contents import write_census_bundle, write_synthetic_bundle
+from lapwing.publish.bound_release import BoundRelease, SyntheticPrice, bind_release
+from lapwing.publish.bundle.bundle_contents import (
+    fact_lines,
+    note_lines,
+    unit_name,
+    write_census_bundle,
+    write_synthetic_bundle,
+)
 from lapwing.publish.bundle.manifest import (
     changed_files,
     read_manifest,
     require_new_folder,
     signature_findings,
 )
-from lapwing.publish.bundle.privacy_page import fact_lines, note_lines, unit_name
 from lapwing.publish.census.census_release import (
     BoundCensus,
     bind_census,
@@ -42,7 +47,6 @@ from lapwing.publish.census.census_release import (
 )
 from lapwing.publish.methods import MEAN_OF_NOISE, first_sigma
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
-from lapwing.publish.synthetic_price import SyntheticPrice
 from lapwing.publish.synthetic_release import publish_table
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset

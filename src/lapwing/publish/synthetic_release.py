@@ -32,18 +32,19 @@ from lapwing.errors import BadParameter
 from lapwing.ledger.gate import Gate, Release, Work
 from lapwing.ledger.request_status import RequestState
 from lapwing.publish import methods
-from lapwing.publish.bound_release import BoundRelease
-from lapwing.publish.data_dictionary import dictionary_digest
+from lapwing.publish.bound_release import CHECKED_MARGINALS, BoundRelease, SyntheticPrice, checkable
 from lapwing.publish.measured.journal import Journal, JournalStep, held
-from lapwing.publish.measured.private_marginals import Charge, PrivateMarginals, noisy_marginal, step_loss
-from lapwing.publish.measured.published_column import coded_rows
+from lapwing.publish.measured.private_marginals import (
+    Charge,
+    MarginalSource,
+    PrivateMarginals,
+    noisy_marginal,
+    step_loss,
+)
+from lapwing.publish.measured.published_column import coded_rows, dictionary_digest
 from lapwing.publish.methods import Measured, Progress, affordable, fit_measured, smallest_sigma
 from lapwing.publish.models.domain import Clique
-from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.models.graphical_model import Floats, GraphicalModel
-from lapwing.publish.models.marginal_source import MarginalSource
-from lapwing.publish.models.row_sampler import sample_rows
-from lapwing.publish.synthetic_price import CHECKED_MARGINALS, SyntheticPrice, checkable
+from lapwing.publish.models.graphical_model import Floats, GraphicalModel, NoisyMarginal, sample_rows
 from lapwing.sql import row_questions
 
 ANSWER_FORM = "lapwing synthetic table 1"
@@ -81,11 +82,7 @@ class SyntheticTable:
 
 
 def publish_table(
-    bound: BoundRelease,
-    rho: Fraction,
-    journal: Path,
-    *,
-    progress: Progress | None = None,
+    bound: BoundRelease, rho: Fraction, journal: Path, *, progress: Progress | None = None
 ) -> SyntheticTable:
     """Measure, or read what was measured before under this name, and invent rows.
 

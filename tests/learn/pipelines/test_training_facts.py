@@ -23,8 +23,7 @@ from lapwing.learn.pipelines.attempt import (
     attempt_work,
 )
 from lapwing.learn.pipelines.model_card import card_text, model_card
-from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, load_pipeline
 from lapwing.learn.pipelines.run_files import load_model, write_outputs
 from lapwing.learn.pipelines.training import RunState, check_pipeline, run_folder, train
 from lapwing.learn.stream import Stream

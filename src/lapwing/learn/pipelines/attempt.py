@@ -20,7 +20,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -32,7 +32,7 @@ from lapwing.learn.pipelines.components import Learner, fit_on_rows
 from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, attempt_blocks
 from lapwing.learn.stream import Stream
 from lapwing.learn.unit_split import in_test_half
-from lapwing.learn.validation import (
+from lapwing.learn.validators import (
     ValidationRelease,
     ValidationResult,
     ValidationVerdict,
@@ -105,14 +105,10 @@ class ModelWork(AttemptWork):
     @property
     def parameters(self) -> dict[str, str | int]:
         """The declared parameters, those of calibration included."""
-        part = self._pipeline.calibration
-        if part is None:
-            return super().parameters
-        paid: dict[str, str | int] = {
-            "calibration: epsilon": str(part.epsilon),
-            "calibration: bins": part.bins,
-        }
-        return {**super().parameters, **paid}
+        found, part = super().parameters, self._pipeline.calibration
+        if part is not None:
+            found |= {"calibration: epsilon": str(part.epsilon), "calibration: bins": part.bins}
+        return found
 
     def done(self, read: PrivateRows) -> bytes:
         """Train, validate and calibrate."""
@@ -180,10 +176,8 @@ def stored_attempt(
     said = {
         "form": ATTEMPT_FORM,
         "released": released.to_bytes().decode(),
+        **asdict(judged),
         "verdict": judged.verdict.value,
-        "estimate": judged.estimate,
-        "bound": judged.bound,
-        "words": judged.words,
         "model": None if model is None else model.decode(),
         "calibration": None if calibration is None else calibration.decode(),
         "features": None if features is None else features.to_json(),
@@ -355,17 +349,9 @@ def attempt_from_ledger(found: RequestStatus, blocks: Sequence[str], *, is_repla
             None if answer[name] is None else answer[name].encode() for name in ("model", "calibration")
         )
         features = answer["features"]
+    number, paid = int(said["attempt"]), (Fraction(said["epsilon"]), Fraction(said["delta"]))
     return AttemptResult(
-        number=int(said["attempt"]),
-        blocks=tuple(blocks),
-        epsilon=Fraction(said["epsilon"]),
-        delta=Fraction(said["delta"]),
-        judged=judged,
-        model=model,
-        receipt=found.receipt,
-        is_replay=is_replay,
-        calibration=calibration,
-        features=features,
+        number, tuple(blocks), *paid, judged, model, found.receipt, is_replay, calibration, features
     )
 
 

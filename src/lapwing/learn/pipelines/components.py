@@ -43,20 +43,18 @@ from lapwing.learn.trainers import (
     NaiveBayes,
     Real,
 )
-from lapwing.learn.validation import (
-    ClassLosses,
-    ValidationRelease,
-    ValidationResult,
-    ValidationRows,
-    Validator,
-)
 from lapwing.learn.validators import (
     AccuracyValidator,
     BestInClass,
+    ClassLosses,
     HistogramValidator,
     LossValidator,
     MeanValidator,
     StatisticValidator,
+    ValidationRelease,
+    ValidationResult,
+    ValidationRows,
+    Validator,
 )
 from lapwing.sql.expression import Numeric
 from lapwing.sql.row_questions import PrivateRows
@@ -260,10 +258,8 @@ TRAINER_OPTIONS: Mapping[str, tuple[str, ...]] = {
     HISTOGRAM: ("bins",),
 }
 LEAST_BINS, MOST_COLUMN_BINS = 2, 1000
-MOST_ITERATIONS = {
-    "steps": 100_000,
-    "passes": 1_000,
-}  # of trainers other than networks: more would take days
+# Of trainers other than networks: more would take days.
+MOST_ITERATIONS = {"steps": 100_000, "passes": 1_000}
 BINS = 16
 MOST_UNITS = 1 << 22  # the price of a network's steps holds up to this many units
 ERROR = "error"  # the error of a statistic, beside the losses of models
@@ -336,28 +332,26 @@ class TrainerSettings:
         """
         common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "payer": payer}
         settings: dict[str, Any] = {name: one for name, one in self.settings.items() if name != "bins"}
-        if self.needs_size and size is None:
-            raise BadParameter("units_per_block", f"is needed by {self.kind}")
+        common["columns"] = features.declared
+        if self.needs_size:
+            if size is None:
+                raise BadParameter("units_per_block", f"is needed by {self.kind}")
+            common["size"] = size
         if self.kind == NETWORK:
-            if size is not None and size > MOST_UNITS:
+            if common["size"] > MOST_UNITS:
                 raise BadParameter("units_per_block", f"and blocks come to more than {MOST_UNITS:,} units")
             classes = features.classes if features.has_classes else None
             target = None if features.has_classes else Real(*features.target_bounds)
             own = network.NetworkSettings.of(settings)
-            return network.Network(
-                own, **common, columns=features.declared, classes=classes, target=target, size=size or 1
-            )
+            return network.Network(own, **common, classes=classes, target=target)
         if self.kind == LINEAR:
-            low, high = features.target_bounds
-            return LinearRegression(**common, columns=features.declared, target=Real(low, high), **settings)
+            return LinearRegression(**common, target=Real(*features.target_bounds), **settings)
         if self.kind == LOGISTIC:
-            return LogisticRegression(
-                **common, columns=features.declared, classes=features.classes, size=size or 1, **settings
-            )
+            return LogisticRegression(**common, classes=features.classes, **settings)
         bins = int(str(self.settings.get("bins", BINS)))
-        columns = tuple(_cut(column, bins) for column in features.declared)
+        common["columns"] = tuple(_cut(column, bins) for column in features.declared)
         make: Callable[..., Learner] = NaiveBayes if self.kind == BAYES else AdditiveTrees
-        return make(**common, columns=columns, classes=features.classes, **settings)
+        return make(**common, classes=features.classes, **settings)
 
     def loaded(self, features: Features, *, epsilon: Fraction, delta: Fraction, model: bytes) -> Learner:
         """Create a trainer that holds a stored model."""
@@ -456,14 +450,10 @@ class ValidatorSettings:
         if self.is_accuracy:
             return AccuracyValidator(target=self.target, eta=eta, epsilon=epsilon)
         assert self.bound is not None
-        best = None if net is None else BestInClass(models=net.models, epsilon=epsilon / 2)
+        each, step = epsilon if net is None else epsilon / 2, self.step or self.bound / 1000
+        best = None if net is None else BestInClass(models=net.models, epsilon=each)
         return LossValidator(
-            target=self.target,
-            bound=self.bound,
-            step=self.step or self.bound / 1000,
-            eta=eta,
-            epsilon=epsilon if best is None else epsilon / 2,
-            best=best,
+            target=self.target, bound=self.bound, step=step, eta=eta, epsilon=each, best=best
         )
 
     def values(self, model: Learner, features: Features, rows: PrivateRows) -> ValidationRows:

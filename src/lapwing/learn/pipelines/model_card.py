@@ -18,7 +18,7 @@ from lapwing.learn.pipelines.calibration import calibration_lines
 from lapwing.learn.pipelines.components import MEAN, statistic_lines
 from lapwing.learn.pipelines.training import RunState, TrainingOutcome
 from lapwing.learn.stream_blocks import blocks_text
-from lapwing.learn.validation import ValidationVerdict, eta_share
+from lapwing.learn.validators import ValidationVerdict, eta_share
 from lapwing.ledger.accountant.guarantee import guarantee_in_periods_text
 from lapwing.sql.policy import Policy
 

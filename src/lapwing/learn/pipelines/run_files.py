@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
 from lapwing.learn.features import Features
-from lapwing.learn.pipelines.calibration import CONFIDENCE, is_informative
-from lapwing.learn.pipelines.components import Learner, TrainerSettings
+from lapwing.learn.pipelines.components import STATISTIC_KINDS, Learner, TrainerSettings
 from lapwing.learn.pipelines.model_card import card_text, model_card
 from lapwing.learn.pipelines.training import (
     CARD,
@@ -30,6 +29,9 @@ from lapwing.learn.pipelines.training import (
 from lapwing.plots.learn import ShownAttempt, ShownBin, attempts_picture, calibration_picture
 from lapwing.plots.style import save
 from lapwing.sql.policy import Policy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _FORM = "lapwing model 1"
 MOST_BYTES = 1 << 26
@@ -130,9 +132,8 @@ def _model(found: Any) -> TrainedModel:
         model=json.dumps(found["model"]).encode(),
     )
     model = TrainedModel(str(found["pipeline"]), features, trainer)
-    model.predict(
-        {column.name: [None] for column in features.columns}
-    )  # fails if the numbers do not fit together
+    # This fails if the numbers do not fit together.
+    model.predict({column.name: [None] for column in features.columns})
     return model
 
 
@@ -189,16 +190,12 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
     written = {name.partition(".")[0] if name != CARD_TEXT else "card_text": place / name for name in names}
     with suppress(MissingExtra):  # pictures are an extra
         if outcome.attempts:
-            attempts = attempts_picture(
-                outcome.pipeline.name,
-                attempts_to_plot(outcome),
-                what=outcome.pipeline.validator.measure,
-                target=float(outcome.pipeline.validator.target),
-            )
-            save(attempts, place / PICTURE)
+            what, target = card["validated"]["what"], card["validated"]["target"]
+            drawn = attempts_picture(card["pipeline"], attempts_to_plot(card), what=what, target=target)
+            save(drawn, place / PICTURE)
             written["picture"] = place / PICTURE
-        if (bins := bins_to_plot(outcome)) is not None:
-            save(calibration_picture(outcome.pipeline.name, bins, **_axes(outcome)), place / CALIBRATION)
+        if "calibration" in card:
+            save(_calibration_drawn(card), place / CALIBRATION)
             written["calibration"] = place / CALIBRATION
     return written
 
@@ -217,40 +214,29 @@ def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def attempts_to_plot(outcome: TrainingOutcome) -> list[ShownAttempt]:
+def attempts_to_plot(card: dict[str, Any]) -> list[ShownAttempt]:
     """Return the attempts as they are drawn. The estimate of a mean is left out: it is no error."""
-    is_statistic = outcome.pipeline.trainer.is_statistic
-    return [
-        ShownAttempt(
-            one.number,
-            None if one.judged is None or is_statistic else one.judged.estimate,
-            None if one.judged is None else one.judged.bound,
-            "crashed" if one.judged is None else one.judged.verdict.value,
-            len(one.blocks),
-            float(one.epsilon),
+    shows_estimates, found = card["trainer"]["kind"] not in STATISTIC_KINDS, []
+    for one in card["attempts"]:
+        estimate, blocks = one["estimate"] if shows_estimates else None, len(one["blocks"])
+        found.append(
+            ShownAttempt(one["attempt"], estimate, one["bound"], one["verdict"], blocks, one["epsilon"])
         )
-        for one in outcome.attempts
-    ]
+    return found
 
 
-def bins_to_plot(outcome: TrainingOutcome) -> list[ShownBin] | None:
-    """Return the calibration of an accepted model as it is drawn; None if it was not computed."""
-    done, part = outcome.accepted, outcome.pipeline.calibration
-    if done is None or part is None or done.calibration is None:
-        return None
-    bins = part.of(outcome.features).bins(done.calibration)
-    return [
-        ShownBin(
-            one.low, one.high, one.mean if is_informative(one, bins) else None, one.at_least, one.at_most
-        )
-        for one in bins
-    ]
-
-
-def _axes(outcome: TrainingOutcome) -> dict[str, Any]:
-    assert outcome.pipeline.calibration is not None
-    predicted, compared = outcome.pipeline.calibration.of(outcome.features).axes
-    return {"predicted": predicted, "compared": compared, "confidence": float(CONFIDENCE)}
+def _calibration_drawn(card: dict[str, Any]) -> Figure:
+    """Draw the calibration. A mean is shown only if its interval is narrower than the scale."""
+    told = card["calibration"]
+    scale, bins = told["bins"][-1]["to"] - told["bins"][0]["from"], []
+    for one in told["bins"]:
+        low, high = one["at_least"], one["at_most"]
+        mean = one["mean"] if high - low < scale else None
+        bins.append(ShownBin(one["from"], one["to"], mean, low, high))
+    return calibration_picture(
+        card["pipeline"], bins, predicted=told["predicted"], compared=told["compared_with"],
+        confidence=told["each_interval_holds_with_probability"],
+    )  # fmt: skip
 
 
 _FROM_VALIDATION = ("what", "target", "bound", "eta", "test_share")

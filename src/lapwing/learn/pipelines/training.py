@@ -31,7 +31,7 @@ from lapwing.learn.pipelines.attempt import AttemptResult, AttemptRunner, attemp
 from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
 from lapwing.learn.stream import Stream
 from lapwing.learn.stream_blocks import blocks_text
-from lapwing.learn.validation import ValidationVerdict
+from lapwing.learn.validators import ValidationVerdict
 from lapwing.ledger.gate import Gate, ReleaseStep
 from lapwing.sql import row_questions
 from lapwing.storage.private_file import PUBLIC, replaced_private_file

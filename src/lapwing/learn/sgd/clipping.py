@@ -97,9 +97,7 @@ def _tried(find: FindGradients, page: GradientPage) -> list[ParameterGradients] 
 def _failing(again: Callable[[Tensor], list[ParameterGradients] | None], units: Tensor) -> Tensor:
     """Return the units that fail by themselves. Their page was found to fail."""
     places = units.nonzero().flatten()
-    if len(places) == 0:
-        return units
-    if len(places) == 1:
+    if len(places) <= 1:
         return units.clone()
     fails = torch.zeros_like(units)
     for part in places.tensor_split(2):

@@ -235,12 +235,9 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
                 break
         else:
             low = place
-        if (
-            before is not None
-            and abs(place - before[0]) > 1e-9
-            and (off - before[1]) / (place - before[0]) < -0.1
-        ):
-            slope = (off - before[1]) / (place - before[0])
+        if before is not None and abs(place - before[0]) > 1e-9:
+            secant = (off - before[1]) / (place - before[0])
+            slope = secant if secant < -0.1 else slope
         before = (place, off)
         aim = place - (off + _NEAR_ENOUGH / 2) / slope
         place = aim if low < aim < high else (low + high) / 2

@@ -34,8 +34,13 @@ from lapwing.learn.trainers.columns import (
     class_codes,
     code_matrix,
 )
-from lapwing.learn.trainers.estimator import Classifier, ModelNumbers, ScoredClassifier
-from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
+from lapwing.learn.trainers.estimator import (
+    Classifier,
+    ModelNumbers,
+    PricedReleases,
+    ReleaseGroup,
+    ScoredClassifier,
+)
 from lapwing.learn.trainers.whole_vectors import FAR, FINE, REACH, score_count, score_errors
 
 COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good as on real ones
@@ -156,46 +161,41 @@ class AdditiveTrees(CodedClassifier, ScoredClassifier):
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
         (columns, rows), classes = self._coded(table), checked_classes(self.classes)
-        boosting = Boosting(run, columns, float(self.stride))
-        truth, outputs = class_codes(classes, target), score_count(len(classes))
-        return {"curves": boosting.curves(rows, truth, outputs).tolist()}
+        truth = class_codes(classes, target)
+        return {"curves": boost(run, columns, rows, truth, float(self.stride)).tolist()}
 
 
-class Boosting:
-    """Trees in turn, each fitted to the errors of the earlier ones. The mean of the later half is kept."""
+def boost(
+    run: PricedReleases, columns: Sequence[Column], rows: Wholes, truth: Wholes, stride: float
+) -> Floats:
+    """Return the number that each value of each column adds to each score.
 
-    def __init__(self, run: PricedReleases, columns: Sequence[Category | Binned], stride: float) -> None:
-        self._run, self._columns, self._stride = run, columns, stride
-        self._starts = column_starts(columns)
+    Trees follow in turn, each fitted to the errors of the earlier ones. The mean of the later half is kept.
+    """
+    starts, widths = column_starts(columns), [column.width for column in columns]
+    leaves, passes = sum(widths), run.parts[1].count // len(columns)
+    outputs = run.parts[1].dimension // max(widths)
+    counts = run.release(0, COUNT * count_values(rows, starts, 0 * truth, (leaves, 1))) / COUNT
+    scores = np.zeros((len(rows), outputs), dtype=np.int64)  # whole steps: adding them up is exact
+    curves = np.zeros((leaves, outputs), dtype=np.int64)
+    mean = np.zeros((leaves, outputs))
+    for passed in range(passes):
+        for leaf, first, width in zip(rows.T, starts, widths, strict=True):
+            own = slice(first, first + width)
+            moved = _tree(run, leaf, score_errors(scores, truth), counts[own], stride)
+            curves[own] += moved
+            scores += np.where(leaf[:, None] == UNKNOWN, 0, moved[np.maximum(leaf, 0)])
+        mean += curves * (passed >= passes // 2)
+    return mean / (passes - passes // 2) / FINE
 
-    def curves(self, rows: Wholes, truth: Wholes, outputs: int) -> Floats:
-        """Return the number that each value of each column adds to each score."""
-        leaves = sum(column.width for column in self._columns)
-        passes = self._run.parts[1].count // len(self._columns)
-        counts = (
-            self._run.release(0, COUNT * count_values(rows, self._starts, 0 * truth, (leaves, 1))) / COUNT
-        )
-        scores = np.zeros((len(rows), outputs), dtype=np.int64)  # whole steps: adding them up is exact
-        curves = np.zeros((leaves, outputs), dtype=np.int64)
-        mean = np.zeros((leaves, outputs))
-        for passed in range(passes):
-            for at, column in enumerate(self._columns):
-                first = self._starts[at]
-                moved = self._tree(rows[:, at], scores, truth, counts[first : first + column.width])
-                curves[first : first + column.width] += moved
-                scores += np.where(rows[:, at, None] == UNKNOWN, 0, moved[np.maximum(rows[:, at], 0)])
-            mean += curves * (passed >= passes // 2)
-        return mean / (passes - passes // 2) / FINE
 
-    def _tree(self, leaf: Wholes, scores: Wholes, truth: Wholes, counts: Floats) -> Wholes:
-        """Return the number that each leaf adds to the scores, in steps of a score."""
-        part, width = self._run.parts[1], len(counts)
-        sums = leaf_error_sums(leaf, score_errors(scores, truth), part.dimension // scores.shape[1])
-        noisy = self._run.release(1, sums.ravel()).reshape(sums.shape)[:width] / REACH
-        noise = float(self._run.sigmas[1]) / REACH
-        steepness = _CURVE * np.maximum(counts, 0.0) + noise
-        moved = np.rint(-self._stride * FINE * noisy / steepness[:, None])
-        return np.clip(moved, -FAR * FINE, FAR * FINE).astype(np.int64)
+def _tree(run: PricedReleases, leaf: Wholes, wrong: Wholes, counts: Floats, stride: float) -> Wholes:
+    """Return the number that each leaf adds to the scores, in steps of a score."""
+    sums = leaf_error_sums(leaf, wrong, run.parts[1].dimension // wrong.shape[1])
+    noisy = run.release(1, sums.ravel()).reshape(sums.shape)[: len(counts)] / REACH
+    steepness = _CURVE * np.maximum(counts, 0.0) + float(run.sigmas[1]) / REACH
+    moved = np.rint(-stride * FINE * noisy / steepness[:, None])
+    return np.clip(moved, -FAR * FINE, FAR * FINE).astype(np.int64)
 
 
 def leaf_error_sums(leaf: Wholes, wrong: Wholes, leaves: int) -> Wholes:

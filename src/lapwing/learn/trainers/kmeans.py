@@ -20,8 +20,7 @@ from lapwing.core.exact import whole
 from lapwing.core.noise import uniform_int
 from lapwing.learn.table_input import Floats, Wholes
 from lapwing.learn.trainers.columns import ONE
-from lapwing.learn.trainers.estimator import ModelNumbers, Trainer
-from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
+from lapwing.learn.trainers.estimator import ModelNumbers, PricedReleases, ReleaseGroup, Trainer
 from lapwing.learn.trainers.whole_vectors import whole_squared_lengths
 
 _TRIES = 50

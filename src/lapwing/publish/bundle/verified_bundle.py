@@ -38,21 +38,26 @@ from lapwing.publish.bundle.bundle_contents import (
     BOUNDS,
     CHARGE_PROOF,
     DICTIONARY,
+    DIGITS,
     MEASUREMENTS,
     MICRODATA,
+    NEIGHBOURS,
     RELEASE_FILE,
     ROWS,
     SPINE,
     TABLES,
+    exact_text,
+    fact_lines,
+    level_table,
+    shown_queries,
+    steps_of,
 )
-from lapwing.publish.bundle.data_tables import DIGITS, level_table, shown_queries
 from lapwing.publish.bundle.manifest import (
     changed_files,
     privacy_numbers,
     read_manifest,
     signature_findings,
 )
-from lapwing.publish.bundle.privacy_page import NEIGHBOURS, exact_text, fact_lines, steps_of
 from lapwing.publish.census.census_release import (
     NUMBERS,
     empty_nodes,
@@ -62,11 +67,10 @@ from lapwing.publish.census.census_release import (
     read_levels,
     spine_digest,
 )
-from lapwing.publish.census.least_squares import SpineEstimate, estimate_spine
-from lapwing.publish.census.spine import Spine, spine_of
+from lapwing.publish.census.least_squares import Spine, SpineEstimate, estimate_spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
-from lapwing.publish.data_dictionary import ColumnCells, columns_of
-from lapwing.publish.models.fitting import NoisyMarginal, estimated_total
+from lapwing.publish.measured.published_column import ColumnCells, columns_of
+from lapwing.publish.models.graphical_model import NoisyMarginal, estimated_total
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
 from lapwing.publish.synthetic_release import row_count
 

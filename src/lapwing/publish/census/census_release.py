@@ -36,19 +36,19 @@ from lapwing.publish.census.least_squares import (
     LevelMeasurement,
     Query,
     Sizes,
+    Spine,
     SpineEstimate,
     answer_variance,
     cells_of,
     estimate_spine,
     own_variances,
+    spine_of,
     subsets,
     tree_variances,
 )
-from lapwing.publish.census.spine import Spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
-from lapwing.publish.data_dictionary import dictionary_digest
 from lapwing.publish.measured.private_marginals import measuring
-from lapwing.publish.measured.published_column import coded_rows
+from lapwing.publish.measured.published_column import coded_rows, dictionary_digest
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
 from lapwing.sql import row_questions
 from lapwing.sql.binding.public_tables import PublicTable, code_of
@@ -176,8 +176,7 @@ def _queries(release: BoundRelease, shares: Mapping[str, Fraction], level: str) 
             query = query_of(name, names)
         except KeyError:
             raise BadParameter(
-                f"census.shares.{level}",
-                f'"{name[:60]}" is neither "total", "cells" nor published columns',
+                f"census.shares.{level}", f'"{name[:60]}" is neither "total", "cells" nor published columns'
             ) from None
         if share:
             found[query] = found.get(query, Fraction(0)) + share

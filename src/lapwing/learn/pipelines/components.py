@@ -30,32 +30,13 @@ from numpy.typing import NDArray
 from lapwing.core.exact import inside_unit, positive, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
+from lapwing.learn import trainers, validators
 from lapwing.learn.features import Features, kind_step
 from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
 from lapwing.learn.table_input import Floats
-from lapwing.learn.trainers import (
-    AdditiveTrees,
-    Binned,
-    Column,
-    LinearRegression,
-    LogisticRegression,
-    NaiveBayes,
-    Real,
-)
-from lapwing.learn.validators import (
-    AccuracyValidator,
-    BestInClass,
-    ClassLosses,
-    HistogramValidator,
-    LossValidator,
-    MeanValidator,
-    StatisticValidator,
-    ValidationRelease,
-    ValidationResult,
-    ValidationRows,
-    Validator,
-)
+from lapwing.learn.trainers import Real
+from lapwing.learn.validators import ClassLosses, ValidationRelease, ValidationResult, ValidationRows
 from lapwing.sql.expression import Numeric
 from lapwing.sql.row_questions import PrivateRows
 
@@ -196,13 +177,17 @@ class PipelineStatistic:
     def _step(self) -> Fraction:
         return kind_step(self.features.label_feature.kind)
 
-    def validator(self, *, target: Fraction, eta: Fraction, epsilon: Fraction) -> StatisticValidator:
+    def validator(
+        self, *, target: Fraction, eta: Fraction, epsilon: Fraction
+    ) -> validators.StatisticValidator:
         """Return the validator of its error."""
         if self.kind == HISTOGRAM:
             bins = self.bins or self.ends[1] + 1
-            return HistogramValidator(target=target, eta=eta, epsilon=epsilon, bins=bins)
+            return validators.HistogramValidator(target=target, eta=eta, epsilon=epsilon, bins=bins)
         low, high = (code * self._step for code in self.ends)
-        return MeanValidator(target=target, eta=eta, epsilon=epsilon, low=low, high=high, step=self._step)
+        return validators.MeanValidator(
+            target=target, eta=eta, epsilon=epsilon, low=low, high=high, step=self._step
+        )
 
     def values(self, rows: PrivateRows) -> ValidationRows:
         """Return the number or bin of each row, for the validator. It is private."""
@@ -216,10 +201,13 @@ class PipelineStatistic:
         return ValidationRows(np.where(column.known, places, -1), units=rows.units)
 
     def to_json(
-        self, validator: Validator, released: ValidationRelease, judged: ValidationResult
+        self,
+        validator: validators.Validator,
+        released: ValidationRelease,
+        judged: ValidationResult,
     ) -> dict[str, Any]:
         """Return the released statistic as plain values. It is public."""
-        if isinstance(validator, HistogramValidator):
+        if isinstance(validator, validators.HistogramValidator):
             shares = validator.shares(released) or ()
             shown = [{**one, "share": share} for one, share in zip(self._parts(), shares, strict=True)]
             return {"kind": self.kind, "of": self.features.label, "bins": shown}
@@ -345,12 +333,12 @@ class TrainerSettings:
             own = network.NetworkSettings.of(settings)
             return network.Network(own, **common, classes=classes, target=target)
         if self.kind == LINEAR:
-            return LinearRegression(**common, target=Real(*features.target_bounds), **settings)
+            return trainers.LinearRegression(**common, target=Real(*features.target_bounds), **settings)
         if self.kind == LOGISTIC:
-            return LogisticRegression(**common, classes=features.classes, **settings)
+            return trainers.LogisticRegression(**common, classes=features.classes, **settings)
         bins = int(str(self.settings.get("bins", BINS)))
         common["columns"] = tuple(_cut(column, bins) for column in features.declared)
-        make: Callable[..., Learner] = NaiveBayes if self.kind == BAYES else AdditiveTrees
+        make: Callable[..., Learner] = trainers.NaiveBayes if self.kind == BAYES else trainers.AdditiveTrees
         return make(**common, classes=features.classes, **settings)
 
     def loaded(self, features: Features, *, epsilon: Fraction, delta: Fraction, model: bytes) -> Learner:
@@ -368,11 +356,11 @@ def _require_whole(settings: Mapping[str, Setting], name: str, least: int, most:
         raise BadParameter(name, f"must be a whole number from {least} to {most:,}")
 
 
-def _cut(column: Column, bins: int) -> Column:
+def _cut(column: trainers.Column, bins: int) -> trainers.Column:
     if not isinstance(column, Real):
         return column
     low, width = column.low, column.high - column.low
-    return Binned([float(low + width * k / bins) for k in range(1, bins)])
+    return trainers.Binned([float(low + width * k / bins) for k in range(1, bins)])
 
 
 def fit_on_rows(
@@ -445,14 +433,14 @@ class ValidatorSettings:
         """Return the net of lines; None if there is none."""
         return LineNet(features, self.levels) if self.levels else None
 
-    def create(self, *, epsilon: Fraction, eta: Fraction, net: LineNet | None) -> Validator:
+    def create(self, *, epsilon: Fraction, eta: Fraction, net: LineNet | None) -> validators.Validator:
         """Create a validator that costs ε. With a net, each of the two tests costs half of it."""
         if self.is_accuracy:
-            return AccuracyValidator(target=self.target, eta=eta, epsilon=epsilon)
+            return validators.AccuracyValidator(target=self.target, eta=eta, epsilon=epsilon)
         assert self.bound is not None
         each, step = epsilon if net is None else epsilon / 2, self.step or self.bound / 1000
-        best = None if net is None else BestInClass(models=net.models, epsilon=each)
-        return LossValidator(
+        best = None if net is None else validators.BestInClass(models=net.models, epsilon=each)
+        return validators.LossValidator(
             target=self.target, bound=self.bound, step=step, eta=eta, epsilon=each, best=best
         )
 

@@ -250,9 +250,8 @@ class Network:
     payer: Payer
 
     def __post_init__(self) -> None:
-        inputs = sum(column.width for column in self.columns)
         outputs = 1 if self.classes is None else len(checked_classes(self.classes))
-        self._shapes = self.settings.shapes(inputs, outputs)
+        self._shapes = self.settings.shapes(sum(column.width for column in self.columns), outputs)
         self._forward: NetworkForward | None = None
 
     def price(self, n_features: int) -> Loss:
@@ -315,8 +314,7 @@ class Network:
 
     def _rows(self, X: Any) -> Wholes:  # noqa: N803
         """Scale rows to -1 … 1, in steps of 1 / ONE."""
-        table = checked_table(X)
-        return feature_matrix(checked_columns(self.columns, table.shape[1]), table)
+        return feature_matrix(self.columns, checked_table(X))
 
     def _outputs(self, X: Any) -> Floats:  # noqa: N803
         if self._forward is None:

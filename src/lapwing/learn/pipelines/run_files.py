@@ -23,12 +23,11 @@ from lapwing.learn.pipelines.training import (
     TrainingOutcome,
     require_same_owner,
     run_folder,
-    write_accepted,
-    write_whole_file,
 )
 from lapwing.plots.learn import ShownAttempt, ShownBin, attempts_picture, calibration_picture
 from lapwing.plots.style import save
 from lapwing.sql.policy import Policy
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -198,6 +197,26 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
             save(_calibration_drawn(card), place / CALIBRATION)
             written["calibration"] = place / CALIBRATION
     return written
+
+
+def write_accepted(path: Path, text: str) -> None:
+    """Write an accepted model once. Raise BadParameter if a file of another receipt is there."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["receipt"]
+    except FileNotFoundError:
+        write_whole_file(path, text)
+        return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        before = None
+    if before != json.loads(text)["receipt"]:
+        raise BadParameter("folder", f"{path} is there, and is not of this run. Move it away")
+
+
+def write_whole_file(path: Path, text: str) -> None:
+    """Write a file completely or not at all, also through a crash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_private_file(path, mode=PUBLIC) as file:
+        file.write(text.encode())
 
 
 def statistic_record(card: dict[str, Any]) -> dict[str, Any]:

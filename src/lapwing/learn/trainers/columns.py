@@ -156,11 +156,12 @@ def checked_coded_columns(columns: Column | Sequence[Column], count: int) -> tup
     return coded
 
 
-def feature_matrix(columns: Sequence[Column], table: NDArray[Any]) -> Wholes:
+def feature_matrix(columns: Column | Sequence[Column], table: NDArray[Any]) -> Wholes:
     """Return all features of all rows. A column adds at most ONE² to a row's squared length."""
+    declared = checked_columns(columns, table.shape[1])
     if not len(table):
-        return np.zeros((0, sum(column.width for column in columns)), dtype=np.int64)
-    return np.hstack([column.features(table[:, at]) for at, column in enumerate(columns)])
+        return np.zeros((0, sum(column.width for column in declared)), dtype=np.int64)
+    return np.hstack([column.features(table[:, at]) for at, column in enumerate(declared)])
 
 
 def code_matrix(columns: Sequence[Category | Binned], table: NDArray[Any]) -> Wholes:

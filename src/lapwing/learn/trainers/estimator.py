@@ -270,7 +270,7 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _features(self, table: NDArray[Any]) -> Wholes:
         """Return the features of a table, as its columns are declared."""
-        return feature_matrix(checked_columns(self.columns, table.shape[1]), table)
+        return feature_matrix(self.columns, table)
 
     def _rows(self, X: Any) -> Wholes:  # noqa: N803
         """Return the features of the rows to predict for."""

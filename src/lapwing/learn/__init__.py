@@ -21,21 +21,13 @@ if TYPE_CHECKING:
     from lapwing.learn.stream import Stream
 
 _HOMES = {
-    "EACH_ROW": "payer",
-    "LedgerPayer": "payer",
-    "Pipeline": "pipelines.pipeline",
-    "PrivateTrainer": "sgd",
-    "PublicData": "payer",
-    "Search": "search",
-    "Stream": "stream",
-    "card_text": "pipelines.model_card",
-    "load_model": "pipelines.run_files",
-    "load_pipeline": "pipelines.pipeline",
-    "log_to_mlflow": "pipelines.run_files",
-    "model_card": "pipelines.model_card",
-    "train": "pipelines.training",
+    "EACH_ROW": "payer", "LedgerPayer": "payer", "PublicData": "payer",
+    "Pipeline": "pipelines.pipeline", "load_pipeline": "pipelines.pipeline", "train": "pipelines.training",
+    "card_text": "pipelines.model_card", "model_card": "pipelines.model_card",
+    "load_model": "pipelines.run_files", "log_to_mlflow": "pipelines.run_files",
     "write_outputs": "pipelines.run_files",
-}
+    "PrivateTrainer": "sgd", "Search": "search", "Stream": "stream",
+}  # fmt: skip
 __all__ = [
     "EACH_ROW", "LedgerPayer", "Pipeline", "PrivateTrainer", "PublicData", "Search", "Stream", "card_text",
     "load_model", "load_pipeline", "log_to_mlflow", "model_card", "train", "write_outputs",

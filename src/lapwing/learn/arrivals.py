@@ -145,7 +145,8 @@ def record_arrivals(
 ) -> list[str]:
     """Write a new note in which these blocks have arrived, and return those that are new."""
     before = note or ArrivalNote()
-    files, day = _files_digest(policy), str(today)
+    files = hashlib.sha256(repr(sorted(files_of(policy).items())).encode()).hexdigest()
+    day = str(today)
     by_files = all(table.source.form in FILES for table in private_tables(policy))
     has_new_data = before.appends == 0 or (files != before.files if by_files else day > before.day)
     if not by_files and not has_new_data:
@@ -156,11 +157,6 @@ def record_arrivals(
     with replaced_private_file(stream_folder(policy) / ARRIVALS_FILE) as file:
         file.write(json.dumps(asdict(after), indent=1).encode())
     return new
-
-
-def _files_digest(policy: Policy) -> str:
-    """Return a digest of the source files as they are now."""
-    return hashlib.sha256(repr(sorted(files_of(policy).items())).encode()).hexdigest()
 
 
 _ESCAPED = re.compile(r"\[([*?\[])\]")

@@ -422,8 +422,8 @@ class Repetition:
         if not found:
             raise BadParameter("delta", "must be above 0: this base is not purely private")
         loss = min(found, key=lambda one: one.epsilon)
-        object.__setattr__(self, "loss", loss)
-        object.__setattr__(self, "most", self.runs.most(cut / (1 + exp_up(loss.epsilon))) if cut else None)
+        most = self.runs.most(cut / (1 + exp_up(loss.epsilon))) if cut else None
+        set_fields(self, loss=loss, most=most)
 
     def draw(self) -> int:
         """Draw a number of runs. It is private."""

@@ -343,7 +343,6 @@ def _pipeline(path: Path) -> ReportSubject:
 
 
 def _release(path: Path) -> ReportSubject:
-    from lapwing.publish.bundle.bundle_contents import fact_lines  # noqa: PLC0415
     from lapwing.publish.release_file import load_release  # noqa: PLC0415
 
     file = load_release(path)
@@ -351,7 +350,7 @@ def _release(path: Path) -> ReportSubject:
         file.policy,
         {
             "mechanisms": [said(f"Method: {file.method}.")],
-            "not_protected": [said(f"Public fact: {line}.") for line in fact_lines(file)],
+            "not_protected": [said(f"Public fact: {line}.") for line in file.facts],
         },
         kind="release",
         name=file.name,

@@ -74,17 +74,9 @@ from lapwing.core.exact import inside_unit, set_fields, whole
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.learn.features import Features
-from lapwing.learn.pipelines import network
+from lapwing.learn.pipelines import components, network
 from lapwing.learn.pipelines.calibration import MOST_CALIBRATION_BINS, CalibrationSettings
-from lapwing.learn.pipelines.components import (
-    CLASS_LOSSES,
-    ERROR,
-    NETWORK,
-    NUMBER_LOSSES,
-    TRAINER_OPTIONS,
-    TrainerSettings,
-    ValidatorSettings,
-)
+from lapwing.learn.pipelines.components import TRAINER_OPTIONS, TrainerSettings, ValidatorSettings
 from lapwing.sql.row_questions import RowQuestion
 
 
@@ -404,9 +396,9 @@ class TrainerTable(FileTable):
         for name in self.model_fields_set - {"kind", *own}:
             self.wrong(name, f"is no setting of {self.kind}")
         given = {name: getattr(self, name) for name in own if self.has(name)}
-        if self.kind == NETWORK:
+        if self.kind == components.NETWORK:
             self.require(**network.REQUIRED_SETTINGS)
-        check = network.checked_setting if self.kind == NETWORK else _positive
+        check = network.checked_setting if self.kind == components.NETWORK else _positive
         checked = [value is not None and self.attempt(partial(check, name, value), name) is not None
                    for name, value in given.items()]  # fmt: skip
         if not all(checked):
@@ -432,10 +424,10 @@ class RejectTable(FileTable):
 class ValidatorTable(FileTable):
     """The table [validator]."""
 
-    kind: Annotated[Text, one_of(("loss", "accuracy", ERROR))] | None = needed(
+    kind: Annotated[Text, one_of(("loss", "accuracy", components.ERROR))] | None = needed(
         'kind = "loss", "accuracy" or (of a statistic) "error"'
     )
-    loss: Annotated[Text, one_of((*NUMBER_LOSSES, *CLASS_LOSSES))] | None = None
+    loss: Annotated[Text, one_of((*components.NUMBER_LOSSES, *components.CLASS_LOSSES))] | None = None
     bound: Number | None = None
     step: Number | None = None
     target: Number | None = needed("target = 7: the number that must be shown to be reached")
@@ -443,10 +435,10 @@ class ValidatorTable(FileTable):
 
     def settings(self, reject: RejectTable | None) -> ValidatorSettings | None:
         """Return the target that must be shown; None if something is wrong, which is noted."""
-        if self.kind == ERROR and reject is not None:
+        if self.kind == components.ERROR and reject is not None:
             reject.wrong("levels", "is for models. Remove [reject]")
         for name in ("loss", "bound", "step"):
-            if self.kind in ("accuracy", ERROR) and self.has(name):
+            if self.kind in ("accuracy", components.ERROR) and self.has(name):
                 self.wrong(name, 'belongs to kind = "loss". Remove it')
         must: dict[str, Any] = {"target": self.target, "eta": self.eta}
         if self.kind == "loss":
@@ -456,8 +448,8 @@ class ValidatorTable(FileTable):
             return None
         levels = 0 if reject is None else reject.levels or 0
         try:
-            if self.kind == ERROR:
-                return ValidatorSettings(**must, loss=ERROR)
+            if self.kind == components.ERROR:
+                return ValidatorSettings(**must, loss=components.ERROR)
             return ValidatorSettings(**must, step=self.step, levels=levels)
         except BadParameter as error:
             self.wrong(error.name if error.name in self.by_key() else "target", error.why)

@@ -44,11 +44,11 @@ from lapwing.core.exact import Number, positive, whole
 from lapwing.core.noise import bernoulli
 from lapwing.errors import BadParameter
 from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.trainers import whole_vectors
 from lapwing.learn.trainers.columns import (
     ONE,
     Real,
     checked_classes,
-    checked_columns,
     class_codes,
     radius_in_steps,
 )
@@ -61,15 +61,7 @@ from lapwing.learn.trainers.estimator import (
     checked_rate,
     noise_ratio,
 )
-from lapwing.learn.trainers.whole_vectors import (
-    FINE,
-    REACH,
-    exact_cross_sum,
-    exact_products,
-    score_count,
-    score_errors,
-    shorten,
-)
+from lapwing.learn.trainers.whole_vectors import FINE, REACH, score_count, score_errors, shorten
 
 
 def moments_release(squared_length: int, wide: int) -> ReleaseGroup:
@@ -81,7 +73,7 @@ def moments_release(squared_length: int, wide: int) -> ReleaseGroup:
 def upper_half(rows: Wholes) -> Wholes:
     """Return Σ x_i x_j for i <= j, exactly."""
     held = rows.astype(np.float64)
-    return exact_cross_sum(held, held, ONE * ONE)[np.triu_indices(rows.shape[1])]
+    return whole_vectors.exact_cross_sum(held, held, ONE * ONE)[np.triu_indices(rows.shape[1])]
 
 
 def noisy_moments(run: PricedReleases, rows: Wholes) -> Floats:
@@ -138,11 +130,14 @@ class LinearRegression(RegressorMixin, MomentsTrainer):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
         """Return the expected number, within the declared bounds."""
-        found = exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE + self.intercept_
+        found = (
+            whole_vectors.exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE
+            + self.intercept_
+        )
         return self.target.value(np.clip(found, -1, 1))
 
     def _price(self, columns: int) -> PricedReleases:
-        checked_columns(self.columns, columns)
+        self._width(columns)  # refuses wrong columns
         if not isinstance(self.target, Real):
             raise BadParameter("target", "must be Real(low, high): the bounds of y")
         return self._priced_moments(columns, 2)
@@ -177,7 +172,7 @@ class PCA(TransformerMixin, MomentsTrainer):  # type: ignore[misc]
         """Return coordinates along the directions, measured from the mean."""
         rows = self._rows(X)
         middle = [math.fsum(self.mean_ * component) for component in self.components_]
-        found: Floats = exact_products(rows, self.components_.T, ONE) / ONE - np.array(middle)
+        found: Floats = whole_vectors.exact_products(rows, self.components_.T, ONE) / ONE - np.array(middle)
         return found
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
@@ -239,7 +234,9 @@ class LogisticRegression(ScoredClassifier):
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         rows = _centred(self._rows(X), self.centre_, self._radius())
-        return (exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_) / LIMIT
+        return (
+            whole_vectors.exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_
+        ) / LIMIT
 
     def _radius(self) -> int:
         return radius_in_steps(self.radius)
@@ -317,4 +314,6 @@ def gradient_sum(rows: Floats, truth: Wholes, weights: Floats) -> Wholes:
     steps = np.rint(weights * _WEIGHT)
     products = rows @ steps  # exact: no partial sum reaches 2^53
     scores = np.floor(products / (LIMIT * _WEIGHT // FINE)).astype(np.int64)
-    return exact_cross_sum(rows, score_errors(scores, truth).astype(np.float64), REACH * LIMIT)
+    return whole_vectors.exact_cross_sum(
+        rows, score_errors(scores, truth).astype(np.float64), REACH * LIMIT
+    )

@@ -31,17 +31,7 @@ from lapwing.publish.bundle.manifest import write_bundle
 from lapwing.publish.bundle.utility_report import census_report, half_width, synthetic_report
 from lapwing.publish.census.census_release import ALL, NUMBERS, BoundCensus, CensusTables
 from lapwing.publish.census.least_squares import Query, Spine, SpineEstimate, subsets
-from lapwing.publish.measured.private_marginals import choosing_cost, measuring_cost
-from lapwing.publish.measured.published_column import (
-    ColumnCells,
-    PublishedColumn,
-    columns_of,
-    dictionary_bytes,
-    dictionary_of,
-    dictionary_text,
-    shown_value,
-)
-from lapwing.publish.release_file import ReleasePlanFile
+from lapwing.publish.measured import private_marginals, published_column
 from lapwing.publish.synthetic_release import SyntheticTable
 from lapwing.sql.expression import Numeric
 
@@ -58,7 +48,7 @@ def files_of(name: str, table: pa.Table) -> dict[str, bytes]:
     return {f"{name}.csv": text.getvalue(), f"{name}.parquet": binary.getvalue()}
 
 
-def rows_table(columns: Sequence[PublishedColumn], rows: Wholes) -> pa.Table:
+def rows_table(columns: Sequence[published_column.PublishedColumn], rows: Wholes) -> pa.Table:
     """Return rows of cells as a table of values; within a bin, each value has the same chance."""
     return pa.table(
         {
@@ -68,7 +58,7 @@ def rows_table(columns: Sequence[PublishedColumn], rows: Wholes) -> pa.Table:
     )
 
 
-def _arrow_type(column: PublishedColumn) -> pa.DataType:
+def _arrow_type(column: published_column.PublishedColumn) -> pa.DataType:
     values = [value for cell in range(column.bins) for value in column.ends(cell)]
     return pa.array(values).type
 
@@ -93,7 +83,7 @@ def shown_queries(columns: int, measured: Iterable[Query]) -> list[Query]:
 def level_table(
     spine: Spine,
     level: int,
-    columns: Sequence[ColumnCells],
+    columns: Sequence[published_column.ColumnCells],
     queries: Sequence[Query],
     *,
     estimate: SpineEstimate,
@@ -125,7 +115,9 @@ def level_table(
     return pa.concat_tables(parts)
 
 
-def microdata_table(spine: Spine, columns: Sequence[PublishedColumn], wholes: Wholes) -> pa.Table:
+def microdata_table(
+    spine: Spine, columns: Sequence[published_column.PublishedColumn], wholes: Wholes
+) -> pa.Table:
     """Return one row for each counted row of the smallest areas' whole tables."""
     counts, sizes = wholes.ravel(), tuple(column.size for column in columns)
     found = np.repeat(np.arange(counts.size), counts)
@@ -152,30 +144,24 @@ def steps_of(answer: Mapping[str, Any]) -> list[StepCost]:
     """Return the steps of a stored answer, with the ρ that follows from σ, ε and K. Lost steps count."""
     rows = int(answer["rows_per_unit"])
     if "levels" in answer:
-        return [
-            StepCost(
-                f"{level['level']}: {query['query']}",
-                f"σ {_short(query['sigma'])}",
-                measuring_cost(exact_text(query["sigma"]), rows),
-            )
-            for level in answer["levels"]
-            for query in level["queries"]
-        ]
-    return [
-        _step(one, rows, " (to check the rows)" if name == "check" else "")
-        for name in ("steps", "check")
-        for one in answer[name]
-    ]
+        queries = [(level["level"], query) for level in answer["levels"] for query in level["queries"]]
+        return [_measured(f"{level}: {query['query']}", query["sigma"], rows) for level, query in queries]
+    uses = {"steps": "", "check": " (to check the rows)"}
+    return [_step(one, rows, use) for name, use in uses.items() for one in answer[name]]
+
+
+def _measured(what: str, sigma: str, rows: int) -> StepCost:
+    cost = private_marginals.measuring_cost(exact_text(sigma), rows)
+    return StepCost(what, f"σ {_short(sigma)}", cost)
 
 
 def _step(one: Mapping[str, Any], rows: int, use: str) -> StepCost:
     step, lost = one["step"], "" if one["result"] else ", lost in a crash"
     if "measure" in step:
-        what = f"measure {' × '.join(step['measure'])}{use}{lost}"
-        cost = measuring_cost(exact_text(step["sigma"]), rows)
-        return StepCost(what, f"σ {_short(step['sigma'])}", cost)
+        return _measured(f"measure {' × '.join(step['measure'])}{use}{lost}", step["sigma"], rows)
     what = f"choose one of {step['choose']:,} marginals{lost}"
-    return StepCost(what, f"ε {_short(step['epsilon'])}", choosing_cost(exact_text(step["epsilon"])))
+    cost = private_marginals.choosing_cost(exact_text(step["epsilon"]))
+    return StepCost(what, f"ε {_short(step['epsilon'])}", cost)
 
 
 def exact_text(text: object) -> Fraction:
@@ -187,20 +173,6 @@ def exact_text(text: object) -> Fraction:
 
 def _short(number: str) -> str:
     return f"{float(Fraction(number)):.4g}"
-
-
-def fact_lines(file: ReleasePlanFile) -> list[str]:
-    """Return the public facts that the tables keep. They are not protected."""
-    lines = [
-        "No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items())
-        for rule in file.impossible
-    ]
-    census = file.census
-    for level, totals in ((census and census.totals) or {}).items():
-        lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
-    if census is not None and census.empty is not None:
-        lines.append(f'Areas with {census.empty} = true in the public table "{census.spine}" are empty')
-    return lines
 
 
 def note_lines(bound: BoundRelease) -> list[str]:
@@ -221,7 +193,7 @@ def privacy_text(
 ) -> str:
     """Return the page in Markdown."""
     rho, rows, delta = Fraction(answer["rho"]), bound.rows_per_unit, bound.file.delta
-    steps, facts = steps_of(answer), fact_lines(bound.file)
+    steps, facts = steps_of(answer), bound.file.facts
     spent = sum((step.rho for step in steps), Fraction(0))
     lines = [
         f"# Privacy of {bound.file.name}",
@@ -297,7 +269,8 @@ def write_synthetic_bundle(folder: Path, bound: BoundRelease, table: SyntheticTa
 def write_census_bundle(folder: Path, census: BoundCensus, tables: CensusTables) -> dict[str, Any]:
     """Write the bundle of a census. Return its manifest."""
     bound, rho = census.release, Fraction(json.loads(tables.release.answer)["rho"])
-    columns = columns_of(dictionary_of(bound.columns, bound.rows_per_unit))
+    described = published_column.dictionary_of(bound.columns, bound.rows_per_unit)
+    columns = published_column.columns_of(described)
     queries = shown_queries(len(columns), {query for level in census.shares for query in level})
     files: dict[str, bytes] = {}
     if tables.wholes[-1].sum() <= MOST_MICRODATA:
@@ -331,11 +304,11 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
             "rho": str(rho),
             "epsilon": short_up(zcdp_to_epsilon(rho, bound.file.delta), 9),
             "delta": str(bound.file.delta),
-            "facts": fact_lines(bound.file),
+            "facts": bound.file.facts,
         },
     }
-    files[DICTIONARY] = dictionary_bytes(bound.columns, bound.rows_per_unit)
-    files["dictionary.md"] = dictionary_text(json.loads(files[DICTIONARY])).encode()
+    files[DICTIONARY] = published_column.dictionary_bytes(bound.columns, bound.rows_per_unit)
+    files["dictionary.md"] = published_column.dictionary_text(json.loads(files[DICTIONARY])).encode()
     files[MEASUREMENTS] = release.answer
     files["privacy.md"] = privacy_text(bound, answer, unit, about).encode()
     files[RELEASE_FILE] = bound.file.text

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter
 from lapwing.publish.models.domain import Domain
+from lapwing.sql.binding.public_tables import code_of
 from lapwing.sql.expression import Choice, Kind, Truth, codes_of
 from lapwing.sql.row_questions import CodedColumn, PrivateRows
 
@@ -64,6 +65,13 @@ class PublishedColumn:
         """Return the cell of each value. Values are clamped to the declared bounds."""
         inside = np.clip(column.codes, self.first, self.last)
         return np.where(column.known, (inside - self.first) // self.width, self.bins)
+
+    def cell_of(self, value: object, key: str) -> int:
+        """Return the cell of a declared value. Raises BadParameter, with a key of the release file."""
+        code = code_of(value, self.kind)
+        if not isinstance(code, int) or not self.first <= code <= self.last:
+            raise BadParameter(key, f'is no value of "{self.name}"')
+        return (code - self.first) // self.width
 
     def label(self, cell: int) -> str:
         """Return the value or the bin of a cell, as it is shown."""

@@ -344,6 +344,13 @@ class _Descent:
 
 Wholes = NDArray[np.int64]
 _FINE = 1 << 53
+MOST_ROWS = 20_000_000
+MOST_VALUES = 200_000_000  # rows times columns; making them takes about four times their 8 bytes
+
+
+def row_count(total: float, columns: int) -> int:
+    """Return the number of rows to invent: the estimated total, at least 1, within the limits of memory."""
+    return min(max(1, round(total)), MOST_ROWS, MOST_VALUES // columns)
 
 
 def sample_rows(model: GraphicalModel, count: int) -> Wholes:

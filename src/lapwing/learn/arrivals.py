@@ -41,7 +41,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql.policy import EPOCH, BlockRule, Policy, Table, block_labels, period_of
 from lapwing.sql.row_questions import codes_of_block_labels
 from lapwing.sql.source_location import FORMS
-from lapwing.sql.truncated import prepared_copy, registration
+from lapwing.sql.truncated import registration
 from lapwing.sql.truncated.open_sources import FILES, encodings_of, private_tables
 from lapwing.sql.truncated.prepared_copy import exclusive_lock, files_of, prepared_folder
 from lapwing.storage.private_file import PUBLIC, new_private_file, replaced_private_file, sync_to_disk
@@ -176,11 +176,11 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
             raise BadParameter(
                 "source",
                 "which files were taken in before is not known any more: its note is lost. Restore "
-                f"{prepared_copy.prepared_folder(policy).name} from a backup; or `lapwing prepare` "
+                f"{prepared_folder(policy).name} from a backup; or `lapwing prepare` "
                 "reads all anew",
             )
         return
-    now = prepared_copy.files_of(policy)
+    now = files_of(policy)
     for table in _file_tables(policy):
         before = known.files.get(table.name, ())
         if not set(before) <= set(now[table.name]):
@@ -193,7 +193,7 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
 
 def require_readable_files(policy: Policy) -> None:
     """Raise BadParameter with the name of a new source file that cannot be opened. No row is read."""
-    known, now = registration.last_registration(policy), prepared_copy.files_of(policy)
+    known, now = registration.last_registration(policy), files_of(policy)
     for table in _file_tables(policy):
         before = () if known is None else known.files.get(table.name, ())
         old = {path for path, _, _ in before}
@@ -201,20 +201,16 @@ def require_readable_files(policy: Policy) -> None:
         encodings = encodings_of(dict.fromkeys(new, table.source))
         with closing(DuckDbEngine.open(new, encodings=encodings)) as engine:
             for path in new:
-                _require_opens(engine, table, path)
+                try:
+                    engine.columns(engine.relation_of(table.source.form, path, csv=table.source.csv))
+                except (EngineFailed, OSError, UnicodeDecodeError):
+                    name, form = _ESCAPED.sub(r"\1", path), table.source.form
+                    raise BadParameter("source", f"{name} cannot be read as {form}") from None
 
 
 def _file_tables(policy: Policy) -> list[Table]:
     """Return the private tables in files: nothing says which rows of a database are new."""
     return [table for table in private_tables(policy) if table.source.form in FILES]
-
-
-def _require_opens(engine: DuckDbEngine, table: Table, path: str) -> None:
-    try:
-        engine.columns(engine.relation_of(table.source.form, path, csv=table.source.csv))
-    except (EngineFailed, OSError, UnicodeDecodeError):
-        name = _ESCAPED.sub(r"\1", path)
-        raise BadParameter("source", f"{name} cannot be read as {table.source.form}") from None
 
 
 def table_for_file(policy: Policy, name: str | None) -> Table:

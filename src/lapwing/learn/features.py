@@ -24,11 +24,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Truths, Wholes
 from lapwing.learn.trainers.columns import Category, Column, Real
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth, codes_of
 from lapwing.sql.policy import EPOCH
@@ -63,7 +62,7 @@ class Feature:
             named = [f"{self.name} = {value}" for value in self.kind.values]
         return [*named, *([f"{self.name} is missing"] if self.indicator else [])]
 
-    def codes(self, column: CodedColumn) -> tuple[Wholes, NDArray[np.bool_]]:
+    def codes(self, column: CodedColumn) -> tuple[Wholes, Truths]:
         """Clamp codes to the declared range, and tell which are known or replaced by `missing`."""
         first, last = self.ends
         if self.missing is None:
@@ -270,13 +269,11 @@ class Features:
     @property
     def class_values(self) -> tuple[str | int | bool, ...]:
         """The declared values of the label."""
-        match self.label_kind:
-            case Choice(values):
-                return values
-            case Truth():
-                return (False, True)
-            case _:
-                raise BadParameter("label", "is a number: it has bounds, and no classes")
+        if isinstance(self.label_kind, Choice):
+            return self.label_kind.values
+        if isinstance(self.label_kind, Truth):
+            return (False, True)
+        raise BadParameter("label", "is a number: it has bounds, and no classes")
 
     @property
     def has_classes(self) -> bool:
@@ -296,11 +293,11 @@ class Features:
         low, high = (float(code * kind_step(self.label_kind)) for code in self.label_feature.ends)
         return low, high
 
-    def learnable(self, rows: PrivateRows) -> NDArray[np.bool_]:
+    def learnable(self, rows: PrivateRows) -> Truths:
         """Return a mask of the rows whose label is known. The result is private."""
         return rows.columns[self.label_feature.name].known
 
-    def target(self, rows: PrivateRows) -> NDArray[Any]:
+    def target(self, rows: PrivateRows) -> Cells:
         """Return positions of classes, or numbers; -1 or NaN where the label is unknown.
 
         The result is private.

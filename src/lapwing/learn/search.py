@@ -40,7 +40,6 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Terms
 from lapwing.core.exact import Number, least_where, positive, set_fields, whole
@@ -68,7 +67,7 @@ from lapwing.learn.payer import (
     require_add_remove,
 )
 from lapwing.learn.repetition import Repetition, RunCountLaw
-from lapwing.learn.table_input import checked_units, one_row_each, plain_array
+from lapwing.learn.table_input import Cells, checked_units, one_row_each, plain_array
 from lapwing.learn.trainers.columns import checked_table, checked_target
 
 try:
@@ -76,7 +75,6 @@ try:
 except ImportError:  # pragma: no cover (an extra)
     raise MissingExtra("learn", "Searching for parameters") from None
 
-CellArray = NDArray[Any]
 _PAYER = "payer"
 
 
@@ -101,11 +99,11 @@ class Score:
         """The distance by which one unit moves a score, for a choice that looks at differences only."""
         return Fraction(self.most, 2)
 
-    def total(self, model: Any, rows: CellArray, truth: CellArray) -> int:
+    def total(self, model: Any, rows: Cells, truth: Cells) -> int:
         """Return the sum of the scores of the rows, which are one per unit."""
         return sum(self._of_row(model, rows[k : k + 1], truth[k]) for k in range(len(rows)))
 
-    def _of_row(self, model: Any, row: CellArray, truth: Any) -> int:
+    def _of_row(self, model: Any, row: Cells, truth: Any) -> int:
         try:
             with np.errstate(all="ignore"):
                 worth = float(self.of(truth, model.predict(row)[0]))
@@ -444,10 +442,10 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
     def _find(
         self,
         losses: Sequence[Loss],
-        table: CellArray,
-        target: CellArray,
-        unit_of_row: CellArray,
-        testing: CellArray,
+        table: Cells,
+        target: Cells,
+        unit_of_row: Cells,
+        testing: Cells,
     ) -> SearchResult | None:
         # A unit's half depends on the unit alone, and so does the row with which it tests.
         trains = ~np.isin(unit_of_row, unit_of_row[testing])
@@ -467,12 +465,9 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
         return clone(self.estimator).set_params(**dict(self.candidates[candidate]), payer=payer)
 
     def _losses(self, n_features: int) -> list[Loss]:
-        found: list[Loss] = [
-            self._made(k, self.payer).price(n_features) for k in range(len(self.candidates))
-        ]
-        return found
+        return [self._made(k, self.payer).price(n_features) for k in range(len(self.candidates))]
 
-    def _load(self, stored: bytes, table: CellArray, target: CellArray) -> None:
+    def _load(self, stored: bytes, table: Cells, target: Cells) -> None:
         record = json.loads(stored)
         self.best_index_ = record["candidate"]
         self.best_params_, self.best_estimator_ = None, None
@@ -512,7 +507,7 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
             raise BadParameter("candidates", "must be one or more sets of parameters, none with a payer")
 
 
-def _sides(units: Any, tests: Any, rows: int) -> tuple[CellArray, CellArray]:
+def _sides(units: Any, tests: Any, rows: int) -> tuple[Cells, Cells]:
     """Return the unit of each row, and whether it tests. Only the forms are checked."""
     unit_of_row, testing = checked_units(units, rows), plain_array(tests)
     if testing is None or testing.shape != (rows,) or testing.dtype != np.bool_:

@@ -382,7 +382,9 @@ class LossValidator(Validator):
 
     def release(self, rows: ValidationRows) -> ValidationRelease:
         """Return noisy sums of the steps lost and spared, by the model and by the best of the class."""
-        self._check_class(rows.of_class)
+        declared, came = self.best and self.best.models, rows.of_class and len(rows.of_class.losses)
+        if declared != came:
+            raise BadValue("losses of the class are needed for as many models as `best` declares")
         losses = real_rows(rows.values)
         units = unit_numbers(rows.units, len(losses))
         noisy = self._noise.sample(self._sums(losses, units, Rounding.UP)).tolist()
@@ -393,11 +395,6 @@ class LossValidator(Validator):
     def _sums(self, losses: Floats, units: Wholes, rounding: Rounding) -> tuple[int, int]:
         """Return the sum of the steps that units lose, and of those that they do not."""
         return self._step_sums(unit_means(in_steps(losses, self.step, self._l1, rounding), units, rounding))
-
-    def _check_class(self, of_class: ClassLosses | None) -> None:
-        declared, came = self.best and self.best.models, of_class and len(of_class.losses)
-        if declared != came:
-            raise BadValue("losses of the class are needed for as many models as `best` declares")
 
     def _least(self, of_class: ClassLosses) -> tuple[int, int]:
         """Return the least sum of steps over the class, and how much the sum could have been beyond it.
@@ -421,18 +418,16 @@ class LossValidator(Validator):
         if found.verdict is ValidationVerdict.ACCEPT:
             return found
         if of_class and self.best is not None:
-            floor = self._class_floor(of_class[0], of_class[1], self.best, eta)
+            # All models of the class lose more than the floor, with a probability of at least 1 - eta.
+            reach = noise_quantile(self._noise_of(self.best), eta / 3)
+            floor = (
+                bounds.noisy_mean_floor(*of_class, reach=reach, most=self._l1, risk=eta / 3) * self.bound
+            )
             if floor > self.target:
-                words = f"no model of the class loses less than {bounds.float_down(floor):.6g}"
-                return ValidationResult(
-                    ValidationVerdict.REJECT, self._estimate(*of_class), bounds.float_down(floor), words
-                )
+                least, shown = self._estimate(*of_class), bounds.float_down(floor)
+                words = f"no model of the class loses less than {shown:.6g}"
+                return ValidationResult(ValidationVerdict.REJECT, least, shown, words)
         return found if top < 1 else self._too_few(estimate)
-
-    def _class_floor(self, least: int, spared: int, best: BestInClass, eta: Fraction) -> Fraction:
-        """Return a loss that all models of the class exceed with a probability of at least 1 - eta."""
-        reach = noise_quantile(self._noise_of(best), eta / 3)
-        return self.bound * bounds.noisy_mean_floor(least, spared, reach=reach, most=self._l1, risk=eta / 3)
 
     def _estimate(self, lost: int, spared: int) -> float | None:
         return float(self.bound * bounds.clamped_share(lost, spared)) if lost + spared > 0 else None

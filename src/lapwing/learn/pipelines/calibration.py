@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import set_fields, whole
 from lapwing.core.laplace import Laplace
@@ -24,7 +23,7 @@ from lapwing.core.losses import Loss, checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.learn import confidence_bounds as bounds
 from lapwing.learn.features import Features
-from lapwing.learn.table_input import Wholes, one_row_each
+from lapwing.learn.table_input import Floats, Wholes, one_row_each
 from lapwing.learn.validators import noise_quantile, unit_numbers
 from lapwing.sql.row_questions import PrivateRows
 
@@ -112,7 +111,7 @@ class Calibration:
         np.add.at(found, placed, np.column_stack([steps, self.steps - steps]))
         return found.ravel()
 
-    def _compared(self, model: Any, rows: PrivateRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _compared(self, model: Any, rows: PrivateRows) -> tuple[Floats, Floats]:
         table, truth = self.features.table(rows), self.features.target(rows)
         if not self.features.has_classes:
             low, high = self.features.target_bounds

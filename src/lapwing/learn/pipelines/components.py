@@ -25,7 +25,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import inside_unit, positive, whole
 from lapwing.core.losses import Loss
@@ -34,7 +33,7 @@ from lapwing.learn import trainers, validators
 from lapwing.learn.features import Features, kind_step
 from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
-from lapwing.learn.table_input import Floats
+from lapwing.learn.table_input import Floats, Truths
 from lapwing.learn.trainers import Real
 from lapwing.learn.validators import ClassLosses, ValidationRelease, ValidationResult, ValidationRows
 from lapwing.sql.expression import Numeric
@@ -60,7 +59,7 @@ def row_losses(kind: str, model: Any, features: Features, rows: PrivateRows) -> 
     return np.array([-math.log(share) for share in np.maximum(likely, _SMALLEST).tolist()])
 
 
-def rows_correct(model: Any, features: Features, rows: PrivateRows) -> NDArray[np.bool_]:
+def rows_correct(model: Any, features: Features, rows: PrivateRows) -> Truths:
     """Tell whether each prediction is the true class. The result is private."""
     if not len(rows):
         return np.zeros(0, np.bool_)

@@ -29,13 +29,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import exact, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.learn.payer import Payer, PrepaidPayer, PublicData
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Wholes
 from lapwing.learn.trainers.columns import (
     ONE,
     Column,
@@ -74,7 +73,7 @@ class NetworkForward:
             if weights.shape[0] * (STEPS_IN_ONE if at == 0 else _MOST) * _WEIGHT >= _EXACT:
                 raise BadParameter("layers", "are too wide to be computed exactly")
 
-    def outputs(self, rows: NDArray[np.int64]) -> Floats:
+    def outputs(self, rows: Wholes) -> Floats:
         """Return the outputs for rows in steps of 1 / ONE, from -1 to 1."""
         at = rows * float(STEPS_IN_ONE // ONE)
         for number, (weights, bias, step) in enumerate(self._layers):
@@ -266,7 +265,7 @@ class Network:
     def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Charge all steps, then do them."""
         rows = (self._rows(X) / ONE).astype(np.float32)
-        truth: NDArray[Any]
+        truth: Cells
         if self.target is None:
             assert self.classes is not None
             # An unknown class counts as the first one; pipelines leave such rows out.
@@ -300,12 +299,12 @@ class Network:
         self._forward = NetworkForward(found, self.settings.activation)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: Any) -> Cells:  # noqa: N803
         """Return the most probable class of each row, or the expected number within its bounds."""
         outputs = self._outputs(X)
         if self.target is not None:
             return self.target.value(np.clip(outputs[:, 0], -1, 1))
-        found: NDArray[Any] = np.array(self.classes)[outputs.argmax(axis=1)]
+        found: Cells = np.array(self.classes)[outputs.argmax(axis=1)]
         return found
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803

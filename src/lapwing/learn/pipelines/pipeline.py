@@ -128,7 +128,8 @@ class AttemptSchedule:
             blocks, epsilon = self.first_blocks * doubled, self.most
         else:
             use = self.first_blocks * self.least * doubled
-            blocks = min(self.first_blocks * doubled, self._there(start))
+            there = start if self.most_blocks is None else min(start, self.most_blocks)
+            blocks = min(self.first_blocks * doubled, max(there, self.first_blocks))
             if use > self.most * blocks:  # both data and ε are used up: wait for data
                 blocks = math.ceil(use / self.most)
             epsilon = min(use / blocks, self.most)
@@ -143,10 +144,6 @@ class AttemptSchedule:
             if tried is None:
                 return
             yield tried
-
-    def _there(self, start: int) -> int:
-        most = start if self.most_blocks is None else min(start, self.most_blocks)
-        return max(most, self.first_blocks)
 
 
 def attempt_blocks(order: Sequence[str], start: int, blocks: int) -> list[str] | None:

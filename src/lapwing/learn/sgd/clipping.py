@@ -32,7 +32,12 @@ from torch import Tensor, nn
 from lapwing.core.exact import Number, positive, whole
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.sgd import per_row_gradients, rehearsal
-from lapwing.learn.sgd.per_row_gradients import CannotTrace, GradientPage, LossFunction
+from lapwing.learn.sgd.per_row_gradients import (
+    CannotTrace,
+    GradientPage,
+    LossFunction,
+    module_gradients_by_vmap,
+)
 from lapwing.learn.sgd.randomness import generator_state, restore_generator
 from lapwing.learn.sgd.unit_gradients import ParameterGradients, layer_gradients
 
@@ -225,7 +230,7 @@ class ClippedGradients:
             return self._opacus.parts(page)
         trained = set(self._trained)
         if self._layers is None:
-            return per_row_gradients.module_gradients_by_vmap(self._module, self._loss_fn, trained, page)
+            return module_gradients_by_vmap(self._module, self._loss_fn, trained, page)
         visits = per_row_gradients.trace_layers(self._module, self._loss_fn, self._layers, page)
         parts: list[ParameterGradients] = []
         for name in list(visits):
@@ -239,20 +244,16 @@ class ClippedGradients:
                 layer = self._layers.others[name]
                 found = per_row_gradients.layer_gradients_by_vmap(layer, prefix, trained, visit, self.page)
             parts += [part for part in found if part.name in trained]
-        return parts or per_row_gradients.module_gradients_by_vmap(
-            self._module, self._loss_fn, trained, page
-        )
+        return parts or module_gradients_by_vmap(self._module, self._loss_fn, trained, page)
 
     def rehearse(self, x: Tensor, y: Tensor) -> None:
         """Try the module on made-up rows of the same form. Refuse one that cannot be trained privately.
 
         A module that fails with one backward pass is tried with vmap. `kinds` (of places) is set.
         """
-        if self.rows % rehearsal.TILE:
-            raise BadParameter(
-                "page",
-                f"times unit_rows must be a multiple of {rehearsal.TILE}: at others, floats depend on a row's place",
-            )
+        if self.rows % (tile := rehearsal.TILE):
+            why = f"times unit_rows must be a multiple of {tile}: at others, floats depend on a row's place"
+            raise BadParameter("page", why)
         kept = rehearsal.BufferGuard(self._module, self._loss_fn)
         try:
             self._choose_method(x, y)

@@ -285,7 +285,10 @@ class PrivateTrainer:
         begun: Checkpoint | None,
     ) -> bytes:
         module, form = self.module, _form(rows, targets, self.module)
-        optimizer = self._make_optimizer(module)
+        kind, learning_rate, momentum = self._optimizer
+        optimizer: torch.optim.Optimizer = torch.optim.Adam(gradients.trained, lr=learning_rate)
+        if kind == "sgd":
+            optimizer = torch.optim.SGD(gradients.trained, lr=learning_rate, momentum=momentum)
         if begun is not None:
             optimizer.load_state_dict(begun.optimizer)
         counts = None
@@ -355,13 +358,6 @@ class PrivateTrainer:
 
     def _gradients(self) -> ClippedGradients:
         return self._clipped(self.module, self._loss_fn)
-
-    def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
-        name, rate, momentum = self._optimizer
-        trained = [value for value in module.parameters() if value.requires_grad]
-        if name == "adam":
-            return torch.optim.Adam(trained, lr=rate)
-        return torch.optim.SGD(trained, lr=rate, momentum=momentum)
 
     def _public(self) -> dict[str, str]:
         """Return the public parameters of the run, as texts. Nothing in them depends on data."""

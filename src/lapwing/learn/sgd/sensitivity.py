@@ -226,7 +226,7 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
     before: tuple[float, float] | None = None
     fits: Fraction | None = None
     for _ in range(_MOST_TRIES):
-        tried = max(_rounded_up(math.exp(place)), _LEAST)
+        tried = max(Fraction(math.ceil(math.exp(place) * _DIGITS), _DIGITS), _LEAST)
         found = epsilon(tried)
         place, off = math.log(tried), math.log(found / most)
         if found <= most:
@@ -248,10 +248,6 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
             "epsilon", "is too small for this number of steps: no noise up to 4096 is enough"
         )
     return fits
-
-
-def _rounded_up(noise: float) -> Fraction:
-    return Fraction(math.ceil(noise * _DIGITS), _DIGITS)
 
 
 def _most_steps(fits: Callable[[int], bool]) -> int:

@@ -20,10 +20,9 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import positive, whole
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Wholes
 from lapwing.learn.trainers.columns import (
     UNKNOWN,
     Binned,
@@ -72,7 +71,7 @@ def sum_of_values(rows: Wholes, first: Sequence[int], values: Floats) -> Floats:
 class CodedClassifier(Classifier):
     """A classifier whose columns all have finitely many values."""
 
-    def _coded(self, table: NDArray[Any]) -> tuple[tuple[Category | Binned, ...], Wholes]:
+    def _coded(self, table: Cells) -> tuple[tuple[Category | Binned, ...], Wholes]:
         """Return the declared columns, and the codes of all rows."""
         columns = checked_coded_columns(self.columns, table.shape[1])
         return columns, code_matrix(columns, table)
@@ -106,7 +105,7 @@ class NaiveBayes(CodedClassifier):
         cells = sum(column.width for column in described) * len(classes)
         return self._priced(ReleaseGroup(columns * COUNT**2, cells))
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         (columns, rows), classes = self._coded(table), checked_classes(self.classes)
         shape = run.parts[0].dimension, len(classes)
         exact = count_values(rows, column_starts(columns), class_codes(classes, target), shape)
@@ -159,7 +158,7 @@ class AdditiveTrees(CodedClassifier, ScoredClassifier):
         tree = ReleaseGroup(REACH**2, max(widths) * outputs, passes * columns, 1 - _LOOK)
         return self._priced(look, tree)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         (columns, rows), classes = self._coded(table), checked_classes(self.classes)
         truth = class_codes(classes, target)
         return {"curves": boost(run, columns, rows, truth, float(self.stride)).tolist()}

@@ -34,7 +34,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.conversions import gaussian_sigma
 from lapwing.core.exact import Number, exact, sqrt_up, whole
@@ -43,7 +42,7 @@ from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import GaussianNoise, Loss, SampledGaussian, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.learn.payer import Payer, PickledWithoutPayer, require_add_remove
-from lapwing.learn.table_input import Floats, Wholes, checked_units, one_row_each
+from lapwing.learn.table_input import Cells, Floats, Wholes, checked_units, one_row_each
 from lapwing.learn.trainers.columns import (
     Column,
     checked_classes,
@@ -94,7 +93,7 @@ class PricedReleases:
     parts: tuple[ReleaseGroup, ...]
     sigmas: tuple[Fraction, ...]
 
-    def release(self, part: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    def release(self, part: int, sums: Wholes) -> Wholes:
         """Do one release of a group.
 
         Charge the loss first, and never release more often than was priced.
@@ -235,7 +234,7 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         return price_releases(self.epsilon, self.delta, groups)
 
     @abstractmethod
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         """Return the model as plain numbers, computed from releases of the run.
 
         Each row is one unit. It must not fail.
@@ -246,7 +245,7 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         for name, value in json.loads(stored).items():
             setattr(self, f"{name}_", np.array(value) if isinstance(value, list) else value)
 
-    def _settings(self, table: NDArray[Any]) -> dict[str, str | int]:
+    def _settings(self, table: Cells) -> dict[str, str | int]:
         """Return the public parameters for the receipt: equal requests have equal ones."""
         chosen = {name: value for name, value in self.get_params(deep=False).items() if name != "payer"}
         text = repr(sorted((name, repr(value)) for name, value in chosen.items()))
@@ -257,7 +256,7 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
             "settings": hashlib.sha256(text.encode()).hexdigest(),
         }
 
-    def _table(self, X: Any) -> NDArray[Any]:  # noqa: N803
+    def _table(self, X: Any) -> Cells:  # noqa: N803
         """Return the rows to predict for."""
         check_is_fitted(self)
         table = checked_table(X)
@@ -268,7 +267,7 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         """Return the number of features of a table with this number of columns."""
         return sum(column.width for column in checked_columns(self.columns, columns))
 
-    def _features(self, table: NDArray[Any]) -> Wholes:
+    def _features(self, table: Cells) -> Wholes:
         """Return the features of a table, as its columns are declared."""
         return feature_matrix(self.columns, table)
 
@@ -294,7 +293,7 @@ class Classifier(ClassifierMixin, Trainer):  # type: ignore[misc]
     """A trainer that predicts one of the declared classes, from a few scores for each row."""
 
     classes: Sequence[Hashable]
-    classes_: NDArray[Any] = field(init=False)
+    classes_: Cells = field(init=False)
 
     def _load(self, stored: bytes) -> None:
         super()._load(stored)
@@ -308,11 +307,11 @@ class Classifier(ClassifierMixin, Trainer):  # type: ignore[misc]
         """Return estimated probabilities of the classes."""
         return class_probabilities(self._scores(X))
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: Any) -> Cells:  # noqa: N803
         """Return the most probable class of each row."""
         scores = self._scores(X)
         likeliest = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        found: NDArray[Any] = self.classes_[likeliest]
+        found: Cells = self.classes_[likeliest]
         return found
 
 

@@ -37,13 +37,12 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, TransformerMixin  # type: ignore[import-untyped]
 
 from lapwing.core.exact import Number, positive, whole
 from lapwing.core.noise import bernoulli
 from lapwing.errors import BadParameter
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Truths, Wholes
 from lapwing.learn.trainers import whole_vectors
 from lapwing.learn.trainers.columns import (
     ONE,
@@ -61,7 +60,7 @@ from lapwing.learn.trainers.estimator import (
     checked_rate,
     noise_ratio,
 )
-from lapwing.learn.trainers.whole_vectors import FINE, REACH, score_count, score_errors, shorten
+from lapwing.learn.trainers.whole_vectors import FINE, REACH, exact_cross_sum, exact_products, score_errors
 
 
 def moments_release(squared_length: int, wide: int) -> ReleaseGroup:
@@ -73,7 +72,7 @@ def moments_release(squared_length: int, wide: int) -> ReleaseGroup:
 def upper_half(rows: Wholes) -> Wholes:
     """Return Σ x_i x_j for i <= j, exactly."""
     held = rows.astype(np.float64)
-    return whole_vectors.exact_cross_sum(held, held, ONE * ONE)[np.triu_indices(rows.shape[1])]
+    return exact_cross_sum(held, held, ONE * ONE)[np.triu_indices(rows.shape[1])]
 
 
 def noisy_moments(run: PricedReleases, rows: Wholes) -> Floats:
@@ -99,12 +98,12 @@ class MomentsTrainer(Trainer):
 
     radius: float | None = None
 
-    def _features(self, table: NDArray[Any]) -> Wholes:
+    def _features(self, table: Cells) -> Wholes:
         rows = super()._features(table)
         if self.radius is None:
             return rows
         limit = radius_in_steps(self.radius)
-        return shorten(rows, limit, limit)
+        return whole_vectors.shorten(rows, limit, limit)
 
     def _priced_moments(self, columns: int, more: int) -> PricedReleases:
         """Price the moments of rows of these columns, with `more` entries beside their features."""
@@ -113,7 +112,7 @@ class MomentsTrainer(Trainer):
             length = min(length, radius_in_steps(self.radius) ** 2)
         return self._priced(moments_release(length + more * ONE * ONE, self._width(columns) + more))
 
-    def _moments(self, run: PricedReleases, table: NDArray[Any], *more: Wholes) -> Floats:
+    def _moments(self, run: PricedReleases, table: Cells, *more: Wholes) -> Floats:
         """Release the moments of (features, 1, more)."""
         constant = np.full((len(table), 1), ONE, dtype=np.int64)
         return noisy_moments(run, np.hstack([self._features(table), constant, *more]))
@@ -130,10 +129,7 @@ class LinearRegression(RegressorMixin, MomentsTrainer):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
         """Return the expected number, within the declared bounds."""
-        found = (
-            whole_vectors.exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE
-            + self.intercept_
-        )
+        found = exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE + self.intercept_
         return self.target.value(np.clip(found, -1, 1))
 
     def _price(self, columns: int) -> PricedReleases:
@@ -142,7 +138,7 @@ class LinearRegression(RegressorMixin, MomentsTrainer):  # type: ignore[misc]
             raise BadParameter("target", "must be Real(low, high): the bounds of y")
         return self._priced_moments(columns, 2)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         moments = self._moments(run, table, self.target.features(target))
         noise = largest_noise_eigenvalue(run, len(moments) - 1)
         weights = ridge_weights(moments[:-1, :-1], moments[:-1, -1], noise)
@@ -172,7 +168,7 @@ class PCA(TransformerMixin, MomentsTrainer):  # type: ignore[misc]
         """Return coordinates along the directions, measured from the mean."""
         rows = self._rows(X)
         middle = [math.fsum(self.mean_ * component) for component in self.components_]
-        found: Floats = whole_vectors.exact_products(rows, self.components_.T, ONE) / ONE - np.array(middle)
+        found: Floats = exact_products(rows, self.components_.T, ONE) / ONE - np.array(middle)
         return found
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
@@ -191,7 +187,7 @@ class PCA(TransformerMixin, MomentsTrainer):  # type: ignore[misc]
             raise BadParameter("n_components", f"must be at most {wide}, the number of features")
         return self._priced_moments(columns, 1)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         moments = self._moments(run, table)
         count = max(float(moments[-1, -1]), 1.0)
         mean = np.clip(moments[:-1, -1] / count, -1, 1)
@@ -234,9 +230,7 @@ class LogisticRegression(ScoredClassifier):
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         rows = _centred(self._rows(X), self.centre_, self._radius())
-        return (
-            whole_vectors.exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_
-        ) / LIMIT
+        return (exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_) / LIMIT
 
     def _radius(self) -> int:
         return radius_in_steps(self.radius)
@@ -249,25 +243,25 @@ class LogisticRegression(ScoredClassifier):
         return steps, max(1.0, signal**0.5) if self.pace is None else float(positive(self.pace, "pace"))
 
     def _price(self, columns: int) -> PricedReleases:
-        wide, outputs = self._width(columns), score_count(len(checked_classes(self.classes)))
+        wide, outputs = self._width(columns), whole_vectors.score_count(len(checked_classes(self.classes)))
         self._radius()
         steps, rate = self._plan()[0], checked_rate(self.rate)
         look = ReleaseGroup(columns * ONE * ONE, wide, share=_LOOK)
         step = ReleaseGroup((REACH * LIMIT) ** 2, (wide + 1) * outputs, steps, 1 - _LOOK, rate)
         return self._priced(look, step)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         rows = self._features(table)
         size, classes = whole(self.size, "size", at_least=1), checked_classes(self.classes)
         centre = shrunken_mean(run.release(0, rows.sum(axis=0)) / size, float(run.sigmas[0]) / size)
         ready, truth = with_constant(rows, centre, self._radius()), class_codes(classes, target)
-        weights = descend(run, ready, truth, score_count(len(classes)), size=size, pace=self._plan()[1])
+        weights = descend(run, ready, truth, size=size, pace=self._plan()[1])
         numbers = {"centre": centre, "weights": weights[:-1], "intercept": weights[-1]}
         return {name: found.tolist() for name, found in numbers.items()}
 
 
 def _centred(rows: Wholes, centre: Wholes, radius: int) -> Wholes:
-    return shorten(rows - centre, radius, _REST)
+    return whole_vectors.shorten(rows - centre, radius, _REST)
 
 
 def with_constant(rows: Wholes, centre: Wholes, radius: int) -> Floats:
@@ -283,18 +277,16 @@ def shrunken_mean(noisy: Floats, sigma: float) -> Wholes:
     return np.clip(np.rint(noisy * max(signal, 0.0)), -ONE, ONE).astype(np.int64)
 
 
-def descend(
-    run: PricedReleases, rows: Floats, truth: Wholes, outputs: int, *, size: int, pace: float
-) -> Floats:
+def descend(run: PricedReleases, rows: Floats, truth: Wholes, *, size: int, pace: float) -> Floats:
     """Return one column of weights for each score, by gradient descent with momentum on noisy sums.
 
     The mean of the second half of the steps is kept.
     """
     rate, steps = run.parts[1].rate, run.parts[1].count
-    at, speed, mean = np.zeros((3, rows.shape[1], outputs))
+    at, speed, mean = np.zeros((3, rows.shape[1], run.parts[1].dimension // rows.shape[1]))
     stride, scale, half = min(_STRIDE, pace), REACH * LIMIT * size * float(rate), steps // 2
     for step in range(steps):
-        drawn: slice | NDArray[np.bool_] = slice(None) if rate == 1 else bernoulli(rate, len(rows))
+        drawn: slice | Truths = slice(None) if rate == 1 else bernoulli(rate, len(rows))
         sums = gradient_sum(rows[drawn], truth[drawn], at)
         noisy = run.release(1, sums.ravel()).reshape(sums.shape)
         speed = (1 - stride / pace) * speed + noisy / scale
@@ -314,6 +306,4 @@ def gradient_sum(rows: Floats, truth: Wholes, weights: Floats) -> Wholes:
     steps = np.rint(weights * _WEIGHT)
     products = rows @ steps  # exact: no partial sum reaches 2^53
     scores = np.floor(products / (LIMIT * _WEIGHT // FINE)).astype(np.int64)
-    return whole_vectors.exact_cross_sum(
-        rows, score_errors(scores, truth).astype(np.float64), REACH * LIMIT
-    )
+    return exact_cross_sum(rows, score_errors(scores, truth).astype(np.float64), REACH * LIMIT)

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-from numpy.typing import NDArray
 
 from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.exact import short, short_up
@@ -30,14 +29,12 @@ from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.bundle.manifest import write_bundle
 from lapwing.publish.bundle.utility_report import census_report, half_width, synthetic_report
 from lapwing.publish.census.census_release import ALL, NUMBERS, BoundCensus, CensusTables
-from lapwing.publish.census.least_squares import Query, Spine, SpineEstimate, subsets
+from lapwing.publish.census.least_squares import Query, Spine, SpineEstimate, Wholes, subsets
 from lapwing.publish.measured import private_marginals, published_column
 from lapwing.publish.synthetic_release import SyntheticTable
 from lapwing.sql.expression import Numeric
 
 DIGITS = 3  # of estimates; intervals are rounded outwards
-Wholes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 def files_of(name: str, table: pa.Table) -> dict[str, bytes]:

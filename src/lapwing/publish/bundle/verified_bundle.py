@@ -39,14 +39,12 @@ from lapwing.publish.bundle.manifest import (
     signature_findings,
 )
 from lapwing.publish.census import census_release
-from lapwing.publish.census.least_squares import Spine, SpineEstimate, estimate_spine, spine_of
+from lapwing.publish.census.least_squares import Spine, SpineEstimate, Wholes, estimate_spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
 from lapwing.publish.measured.published_column import ColumnCells, columns_of
 from lapwing.publish.models.graphical_model import NoisyMarginal, estimated_total, row_count
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
 
-Wholes = NDArray[np.int64]
-Truths = NDArray[np.bool_]
 REQUIRED = {
     files.MEASUREMENTS, files.DICTIONARY, files.RELEASE_FILE, files.CHARGE_PROOF, files.ANSWER_PROOF,
     "dictionary.md", "privacy.md", "report.html", "README.md",
@@ -250,7 +248,7 @@ class _Contents:
     def coded(self, table: pa.Table) -> Wholes:
         return np.column_stack([column.cells(table.column(column.name)) for column in self.columns])
 
-    def impossible(self, cells: Wholes) -> Truths:
+    def impossible(self, cells: Wholes) -> NDArray[np.bool_]:
         """Return which rows have a combination that the release file calls impossible."""
         places = {column.name: place for place, column in enumerate(self.columns)}
         found = np.zeros(len(cells), np.bool_)

@@ -32,14 +32,7 @@ from lapwing.errors import BadParameter
 from lapwing.ledger import ChargedRead, Gate, Release
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.census import least_squares
-from lapwing.publish.census.least_squares import (
-    LevelMeasurement,
-    Query,
-    Sizes,
-    Spine,
-    SpineEstimate,
-    subsets,
-)
+from lapwing.publish.census.least_squares import LevelMeasurement, Query, Sizes, Spine, Wholes
 from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
 from lapwing.publish.measured.private_marginals import measuring
 from lapwing.publish.measured.published_column import coded_rows, dictionary_digest
@@ -55,7 +48,6 @@ SIGMA_STEPS = 1 << 20
 ALL = "all"  # in tables: the sum over all values of a column
 NUMBERS = ("estimate", "low", "high", "whole_number")  # columns of tables
 EMPTY = "empty"  # a column of the table of areas
-Wholes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,12 +259,12 @@ def expected_errors(census: BoundCensus, rho: Fraction) -> list[dict[str, float]
     everything = tuple(range(len(census.sizes)))
     final = {
         effect: least_squares.tree_variances(census.spine, [level[effect] for level in own])[2]
-        for effect in subsets(everything)
+        for effect in least_squares.subsets(everything)
     }
     found = []
     for number in range(len(census.spine.levels)):
         effects, errors = {effect: variances[number] for effect, variances in final.items()}, {}
-        for query in subsets(everything):
+        for query in least_squares.subsets(everything):
             variance = least_squares.answer_variance(census.sizes, effects, query)
             errors[census.query_name(query)] = float(np.mean(np.sqrt(2 / math.pi * variance)))
         found.append(errors)
@@ -392,7 +384,7 @@ def level_tables(census: BoundCensus, rows: row_questions.PrivateRows) -> list[W
 class CensusTables:
     """Estimates with variances, whole tables of all levels, and the release that they come from."""
 
-    estimate: SpineEstimate
+    estimate: least_squares.SpineEstimate
     wholes: Sequence[Wholes]
     release: Release
 

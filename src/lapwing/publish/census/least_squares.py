@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter
 
 Wholes = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +86,6 @@ def spine_of(table: Mapping[str, Sequence[str]]) -> Spine:
     return Spine(levels, tuple(nodes), tuple(parents))
 
 
-Floats = NDArray[np.float64]
 Query = tuple[int, ...]  # positions of the attributes that are not summed; () is the total
 Sizes = tuple[int, ...]  # number of values of each attribute
 
@@ -274,7 +274,7 @@ def _wide(values: Floats, like: Floats) -> Floats:
     return values.reshape(len(values), *(1 for _ in like.shape[1:]))
 
 
-def _add_children(values: Floats, parents: NDArray[np.int64], count: int) -> Floats:
+def _add_children(values: Floats, parents: Wholes, count: int) -> Floats:
     total = np.zeros((count, *values.shape[1:]))
     np.add.at(total, parents, values)
     return total

@@ -33,10 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.publish.census.least_squares import Spine
+from lapwing.publish.census.least_squares import Floats, Spine, Wholes
 
-Floats = NDArray[np.float64]
-Wholes = NDArray[np.int64]
 Truths = NDArray[np.bool_]
 
 NEAR_A_WHOLE = 1e-6

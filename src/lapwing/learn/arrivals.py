@@ -231,7 +231,8 @@ def take_file(table: Table, file: Path) -> Path:
         raise BadParameter("file", f"{file} is a folder: give its files, one at a time")
     if not file.is_file():
         raise BadParameter("file", f"there is no file {file}")
-    if _form(file.name) != table.source.form:
+    forms = [form for suffix, form in FORMS.items() if file.name.lower().endswith(suffix)]
+    if forms[:1] != [table.source.form]:
         raise BadParameter("file", f"must be {table.source.form}, as the files of the source are")
     known = [Path(path) for path in glob.glob(table.source.location, recursive=True)]
     if file.resolve() in {path.resolve() for path in known}:
@@ -276,10 +277,6 @@ def _name(tail: str, wanted: str, digest: str) -> str:
         if fnmatch.fnmatchcase(name, tail) and not name.startswith("."):
             return name
     raise BadParameter("file", f"no name could be made that the source's pattern finds. {PUT_IT_THERE}")
-
-
-def _form(name: str) -> str | None:
-    return next((form for suffix, form in FORMS.items() if name.lower().endswith(suffix)), None)
 
 
 def _require_schema(table: Table, file: Path) -> None:

@@ -259,8 +259,11 @@ def eta_share(eta: Fraction, attempt: int) -> Fraction:
 
 
 @lru_cache(maxsize=1024)
-def noise_quantile(mechanism: Laplace, miss: Fraction) -> int:
-    """Return the least w with P[noise > w] <= miss, exactly. By symmetry it holds below, too."""
+def noise_quantile(mechanism: Laplace | SummedLaplace, miss: Fraction) -> int:
+    """Return the least w with P[noise > w] <= miss, exactly. By symmetry it holds below, too.
+
+    For a sum of noises, it is the least w or nearly so.
+    """
     return mechanism.spread(1 - 2 * miss)
 
 
@@ -563,7 +566,7 @@ class HistogramValidator(StatisticValidator):
             return self._too_few()
         tail = eta / (6 * self.bins)
         own = noise_quantile(self._noise, tail)
-        rest = _reach_of_sum(self._noise.scale, self.bins - 1, tail)
+        rest = noise_quantile(SummedLaplace(self._noise.scale, 1, self.bins - 1), tail)
         sides: list[tuple[Fraction, int, int, Fraction]] = []
         for count, share in zip(counts, shares, strict=True):
             others, shown = sum(counts) - count, Fraction(share)
@@ -577,12 +580,3 @@ class HistogramValidator(StatisticValidator):
                 break
             error = max(error, bounds.share_ceiling(hits, misses, tail) - shown)
         return self._verdict("error", error, None)
-
-
-@lru_cache(maxsize=1024)
-def _reach_of_sum(scale: Fraction, noises: int, miss: Fraction) -> int:
-    """Return a w with P[sum of noises > w] <= miss, the least one or nearly so.
-
-    By symmetry it holds below.
-    """
-    return SummedLaplace(scale, 1, noises).spread(1 - 2 * miss)

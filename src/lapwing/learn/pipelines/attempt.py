@@ -87,13 +87,11 @@ class ModelWork(AttemptWork):
         self._training = self._trainer(PrepaidPayer(self.validator.loss)).price(len(features.declared))
 
     def _trainer(self, payer: PrepaidPayer) -> Learner:
-        return self._pipeline.trainer.create(
-            self._features,
-            epsilon=self._tried.epsilon,
-            delta=self._pipeline.delta,
-            size=self._pipeline.size(self._tried.blocks),
+        pipeline, tried = self._pipeline, self._tried
+        return pipeline.trainer.create(
+            self._features, epsilon=tried.epsilon, delta=pipeline.delta, size=pipeline.size(tried.blocks),
             payer=payer,
-        )
+        )  # fmt: skip
 
     @property
     def loss(self) -> Loss:
@@ -312,12 +310,9 @@ class AttemptRunner:
             request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
         )
         charged = ChargedRead(
-            gate=self.gate,
-            spending=spending,
-            key=self._key(tried),
-            version=version,
+            gate=self.gate, spending=spending, key=self._key(tried), version=version,
             current_version=dataset.version,
-        )
+        )  # fmt: skip
         done = charged.release(lambda: read_rows(dataset, self.question, blocks), work.done)
         found = RequestStatus(RequestState.ANSWERED, done.receipt, done.answer)
         return self._known(found, tried, is_replay=done.is_replay)

@@ -17,7 +17,7 @@ Test     tests/learn/pipelines/test_components_statistics.py
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, product
@@ -71,7 +71,7 @@ def _of_errors(kind: str, errors: Floats) -> Floats:
     return errors if kind == "absolute error" else errors * errors
 
 
-def _line(matrix: Floats, weights: Floats) -> Floats:
+def _line(matrix: Floats, weights: Sequence[float]) -> Floats:
     """Return the predictions of a line, -1 to 1.
 
     It goes column by column: a matrix product may round differently if other rows are present.
@@ -126,15 +126,11 @@ class LineNet:
         truth = self.features.target(rows)
         # Half a part in a million more than the mesh hides, for the rounding of floats.
         reach = float(self.reach) + 1e-6 * (high - low)
-        lines = (
-            (low + high) / 2 + (high - low) / 2 * _line(matrix, weights) for weights in self._weights()
-        )
-        losses = [_of_errors(kind, np.maximum(np.abs(line - truth) - reach, 0.0)) for line in lines]
+        losses = []
+        for weights in product(np.linspace(-1, 1, self.levels), repeat=self.features.width + 1):
+            line = (low + high) / 2 + (high - low) / 2 * _line(matrix, weights)
+            losses.append(_of_errors(kind, np.maximum(np.abs(line - truth) - reach, 0.0)))
         return ClassLosses(losses, units=rows.units)
-
-    def _weights(self) -> list[Floats]:
-        axis = np.linspace(-1, 1, self.levels)
-        return [np.array(point) for point in product(axis, repeat=self.features.width + 1)]
 
 
 MEAN, HISTOGRAM = "mean", "histogram"

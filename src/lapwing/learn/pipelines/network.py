@@ -328,21 +328,12 @@ class Network:
         settings = self.settings
         rate, batch = settings.sampled(self.size)
         return PrivateTrainer(
-            self._module(),
-            _class_losses if self.target is None else _squares,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            clip=settings.clip,
-            rate=rate,
-            expected_batch=batch,
-            payer=payer,
-            learning_rate=settings.learning_rate,
-            steps=settings.steps,
-            unit_rows=settings.unit_rows,
-            optimizer=settings.optimizer,
+            self._module(), _class_losses if self.target is None else _squares,
+            epsilon=self.epsilon, delta=self.delta, payer=payer,
+            clip=settings.clip, rate=rate, expected_batch=batch, unit_rows=settings.unit_rows, page=_PAGE,
+            steps=settings.steps, learning_rate=settings.learning_rate, optimizer=settings.optimizer,
             momentum=settings.momentum,
-            page=_PAGE,
-        )
+        )  # fmt: skip
 
     def _module(self) -> nn.Module:
         import torch  # noqa: PLC0415 (an extra)

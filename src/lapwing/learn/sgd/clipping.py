@@ -283,18 +283,13 @@ class ClippedGradients:
         raise first
 
     def _rehearsal(self, x: Tensor, y: Tensor, *, is_share: bool, seed: int) -> rehearsal.GradientRehearsal:
+        form = rehearsal.RowForm(x, y, self._tokens or 2, self._classes or 2, is_share)
+        by_opacus = self._opacus is not None
         return rehearsal.GradientRehearsal(
-            module=self._module,
-            loss_fn=self._loss_fn,
-            trained=self._trained,
-            parts=self._steady_parts,
-            units=self.page,
-            unit_rows=self.unit_rows,
-            form=rehearsal.RowForm(x, y, self._tokens or 2, self._classes or 2, is_share),
-            seed=seed,
-            drops_in_sums=self._opacus is not None,
-            wrong=per_row_gradients.OPACUS_IS_WRONG if self._opacus is not None else _WRONG,
-        )
+            module=self._module, loss_fn=self._loss_fn, trained=self._trained, parts=self._steady_parts,
+            units=self.page, unit_rows=self.unit_rows, form=form, seed=seed, drops_in_sums=by_opacus,
+            wrong=per_row_gradients.OPACUS_IS_WRONG if by_opacus else _WRONG,
+        )  # fmt: skip
 
     def _steady_parts(self, page: GradientPage) -> list[ParameterGradients]:
         with rehearsal.deterministic_gpu(page.x):

@@ -185,14 +185,9 @@ class PrivateTrainer:
         self._page, self._unit_rows = page, unit_rows
         self._backend, self._tokens, self._classes = backend, tokens, classes
         self._clipped = partial(
-            ClippedGradients,
-            clip=clip,
-            page=page,
-            unit_rows=unit_rows,
-            backend=backend,
-            tokens=tokens,
-            classes=classes,
-        )
+            ClippedGradients, clip=clip, page=page, unit_rows=unit_rows, backend=backend,
+            tokens=tokens, classes=classes,
+        )  # fmt: skip
         self.sensitivity = GradientSensitivity.of(
             clip, parameters=self._gradients().size, page=page, expected_batch=expected_batch
         )

@@ -360,15 +360,8 @@ def _whole_numbers(found: _Contents, spine: Spine) -> list[Wholes]:
     """Return the whole cells of every level: those of the smallest areas as published, others as sums."""
     table, _ = found.table(f"{files.TABLES}/{spine.levels[-1]}")
     shape = len(spine.leaves), int(np.prod(found.sizes))
-    cells = np.asarray(table.column(census_release.NUMBERS[-1]), np.int64)[
-        -shape[0] * shape[1] :
-    ]  # all cells come last
-    leaves, sums = cells.reshape(shape), []
-    for level, nodes in enumerate(spine.nodes):
-        of_level = np.zeros((len(nodes), shape[1]), np.int64)
-        np.add.at(of_level, spine.ancestors(level), leaves)
-        sums.append(of_level)
-    return sums
+    cells = np.asarray(table.column(census_release.NUMBERS[-1]), np.int64)
+    return spine.sums(cells[-shape[0] * shape[1] :].reshape(shape))  # all cells come last
 
 
 def _tabulated(found: _Contents, spine: Spine, people: pa.Table) -> Wholes:

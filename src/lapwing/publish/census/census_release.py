@@ -369,12 +369,7 @@ def level_tables(census: BoundCensus, rows: row_questions.PrivateRows) -> list[W
     counted = (
         np.bincount(leaves * size + flat, minlength=count * size).reshape(count, size).astype(np.int64)
     )
-    tables = []
-    for number, nodes in enumerate(census.spine.nodes):
-        table = np.zeros((len(nodes), size), np.int64)
-        np.add.at(table, census.spine.ancestors(number), counted)
-        tables.append(table.reshape(len(nodes), *census.sizes))
-    return tables
+    return [table.reshape(len(table), *census.sizes) for table in census.spine.sums(counted)]
 
 
 # Tables from a stored answer

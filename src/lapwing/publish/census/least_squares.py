@@ -21,6 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from lapwing.errors import BadParameter
 
 Wholes = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Numbers = TypeVar("Numbers", Floats, Wholes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +55,17 @@ class Spine:
         for number in range(len(self.levels) - 1, level, -1):
             found = self.parents[number][found]
         return found
+
+    def sums(self, leaves: Wholes) -> list[Wholes]:
+        """Return the tables of every level, from one row of cells for each leaf."""
+        return [add_by_parent(leaves, self.ancestors(k), len(nodes)) for k, nodes in enumerate(self.nodes)]
+
+
+def add_by_parent(values: Numbers, parents: Wholes, count: int) -> Numbers:
+    """Return the sum of the rows of each of `count` parents, from the position of each row's parent."""
+    total = np.zeros((count, *values.shape[1:]), values.dtype)
+    np.add.at(total, parents, values)
+    return total
 
 
 def spine_of(table: Mapping[str, Sequence[str]]) -> Spine:
@@ -259,7 +272,7 @@ def _solve(spine: Spine, own: list[Floats], noise: list[Floats]) -> tuple[list[F
     added: list[Floats] = [np.zeros(0)] * len(own)
     up[last] = own[last]
     for level in range(last - 1, -1, -1):
-        added[level] = _add_children(up[level + 1], spine.parents[level + 1], len(own[level]))
+        added[level] = add_by_parent(up[level + 1], spine.parents[level + 1], len(own[level]))
         weight = _wide(np.where(noise[level] > 0, _share(below[level], noise[level]), 1.0), own[level])
         up[level] = np.where(weight > 0, weight * own[level], 0.0) + (1 - weight) * added[level]
     solved = [up[0]]
@@ -272,9 +285,3 @@ def _solve(spine: Spine, own: list[Floats], noise: list[Floats]) -> tuple[list[F
 
 def _wide(values: Floats, like: Floats) -> Floats:
     return values.reshape(len(values), *(1 for _ in like.shape[1:]))
-
-
-def _add_children(values: Floats, parents: Wholes, count: int) -> Floats:
-    total = np.zeros((count, *values.shape[1:]))
-    np.add.at(total, parents, values)
-    return total

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.publish.census.least_squares import Floats, Spine, Wholes
+from lapwing.publish.census.least_squares import Floats, Spine, Wholes, add_by_parent
 
 Truths = NDArray[np.bool_]
 
@@ -80,24 +80,18 @@ def nearest_with_sums(values: Floats, groups: Wholes, sums: Wholes, low: Wholes,
 def _largest_remainders(values: Floats, groups: Wholes, sums: Wholes, low: Wholes, high: Wholes) -> Wholes:
     """Round values down or up so that each group has its sum: those with the largest remainders go up."""
     found = np.clip(np.floor(values + NEAR_A_WHOLE).astype(np.int64), low, high)
-    missing = _missing(found, groups, sums)
+    missing = sums - add_by_parent(found, groups, len(sums))
     has_room = found < high
     order = np.lexsort((found - values, ~has_room, groups))
     sizes = np.bincount(groups, minlength=len(sums))
     first = np.cumsum(sizes) - sizes
     rank = np.arange(len(values)) - first[groups[order]]
     found[order[(rank < missing[groups[order]]) & has_room[order]]] += 1
-    missing = _missing(found, groups, sums)
+    missing = sums - add_by_parent(found, groups, len(sums))
     for group in np.flatnonzero(missing):
         own = order[first[group] : first[group] + sizes[group]]
         found[own] += _filled(int(missing[group]), found[own] - low[own], high[own] - found[own])
     return found
-
-
-def _missing(found: Wholes, groups: Wholes, sums: Wholes) -> Wholes:
-    total = np.zeros(len(sums), np.int64)
-    np.add.at(total, groups, found)
-    return sums - total
 
 
 def _filled(missing: int, below: Wholes, above: Wholes) -> Wholes:
@@ -216,7 +210,7 @@ def project_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) 
 
     def with_sums(values: Floats) -> Floats:
         rows = totals - values.sum(axis=1)
-        columns = above - _by_parent(values, parents, len(above))
+        columns = above - add_by_parent(values, parents, len(above))
         several = np.maximum(children, 1)[:, None]
         shared = columns.sum(axis=1) / (np.maximum(children, 1) * width)
         moved: Floats = (rows / width)[:, None] + (columns / several - shared[:, None])[parents]
@@ -230,12 +224,6 @@ def project_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) 
         if max(np.abs(summed - kept).max(), np.abs(kept - before).max()) < NEAR_A_WHOLE / 10:
             break
     return kept
-
-
-def _by_parent(values: Floats, parents: Wholes, count: int) -> Floats:
-    total = np.zeros((count, values.shape[1]))
-    np.add.at(total, parents, values)
-    return total
 
 
 def round_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) -> Wholes:

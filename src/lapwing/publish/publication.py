@@ -296,7 +296,8 @@ class Publication:
                 f'the release "{self.file.name}" was charged, and failed before its measurements were '
                 "stored. Its price is spent. Give the next try another name"
             ) from None
-        self._forget_journal()
+        for path in (self.journal, self.journal.with_name(f"{self.journal.name}.check")):
+            path.unlink(missing_ok=True)  # the ledger has all of it
         return written
 
     @property
@@ -305,10 +306,6 @@ class Publication:
         whose = f"{self.dataset.analyst}\n{self.bound.key}\n{self.file.digest}"
         digest = sha256(whose.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         return self.file.path.with_suffix(f".{digest}.journal")
-
-    def _forget_journal(self) -> None:
-        for path in (self.journal, self.journal.with_name(f"{self.journal.name}.check")):
-            path.unlink(missing_ok=True)  # the ledger has all of it
 
     def _written(self, place: Path, earlier: RequestStatus | None) -> dict[str, Any] | None:
         """Return the manifest of this release's bundle if it is there. Refuse a folder with other files."""

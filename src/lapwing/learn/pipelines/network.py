@@ -289,14 +289,12 @@ class Network:
             flat = np.frombuffer(base64.b64decode(json.loads(stored)["numbers"], validate=True), _FLOATS)
         except (ValueError, KeyError, TypeError, binascii.Error):
             raise wrong from None
-        if len(flat) != sum(out * (into + 1) for out, into in self._shapes):
+        sizes = [size for out, into in self._shapes for size in (out * into, out)]  # weights, then bias
+        if len(flat) != sum(sizes):
             raise wrong
-        found, at = [], 0
-        for out, into in self._shapes:
-            weights, bias = flat[at : at + out * into], flat[at + out * into : at + out * (into + 1)]
-            found.append((weights.reshape(out, into).astype(np.float64), bias.astype(np.float64)))
-            at += out * (into + 1)
-        self._forward = NetworkForward(found, self.settings.activation)
+        parts = iter(np.split(flat.astype(np.float64), np.cumsum(sizes)[:-1]))
+        layers = [(next(parts).reshape(out, into), next(parts)) for out, into in self._shapes]
+        self._forward = NetworkForward(layers, self.settings.activation)
         return self
 
     def predict(self, X: Any) -> Cells:  # noqa: N803

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,6 @@ from lapwing.plots.learn import ShownAttempt, ShownBin, attempts_picture, calibr
 from lapwing.plots.style import save
 from lapwing.sql.policy import Policy
 from lapwing.storage.private_file import PUBLIC, replaced_private_file
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _FORM = "lapwing model 1"
 MOST_BYTES = 1 << 26
@@ -194,7 +191,12 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
             save(drawn, place / PICTURE)
             written["picture"] = place / PICTURE
         if "calibration" in card:
-            save(_calibration_drawn(card), place / CALIBRATION)
+            told = card["calibration"]
+            drawn = calibration_picture(
+                card["pipeline"], bins_to_plot(told), predicted=told["predicted"],
+                compared=told["compared_with"], confidence=told["each_interval_holds_with_probability"],
+            )  # fmt: skip
+            save(drawn, place / CALIBRATION)
             written["calibration"] = place / CALIBRATION
     return written
 
@@ -244,18 +246,14 @@ def attempts_to_plot(card: dict[str, Any]) -> list[ShownAttempt]:
     return found
 
 
-def _calibration_drawn(card: dict[str, Any]) -> Figure:
-    """Draw the calibration. A mean is shown only if its interval is narrower than the scale."""
-    told = card["calibration"]
-    scale, bins = told["bins"][-1]["to"] - told["bins"][0]["from"], []
+def bins_to_plot(told: dict[str, Any]) -> list[ShownBin]:
+    """Return the bins of a calibration. A mean is drawn only if its interval is narrower than the scale."""
+    scale, found = told["bins"][-1]["to"] - told["bins"][0]["from"], []
     for one in told["bins"]:
         low, high = one["at_least"], one["at_most"]
         mean = one["mean"] if high - low < scale else None
-        bins.append(ShownBin(one["from"], one["to"], mean, low, high))
-    return calibration_picture(
-        card["pipeline"], bins, predicted=told["predicted"], compared=told["compared_with"],
-        confidence=told["each_interval_holds_with_probability"],
-    )  # fmt: skip
+        found.append(ShownBin(one["from"], one["to"], mean, low, high))
+    return found
 
 
 _FROM_VALIDATION = ("what", "target", "bound", "eta", "test_share")

@@ -144,10 +144,8 @@ class ClippedGradients:
         if backend not in ("own", "opacus"):
             raise BadParameter("backend", "must be own or opacus")
         self._opacus = per_row_gradients.OpacusGradients(module, loss_fn) if backend == "opacus" else None
-        self._tokens, self._classes = (
-            None if below is None else whole(below, name, at_least=1)
-            for below, name in ((tokens, "tokens"), (classes, "classes"))
-        )
+        self._tokens = None if tokens is None else whole(tokens, "tokens", at_least=1)
+        self._classes = None if classes is None else whole(classes, "classes", at_least=1)
         self._is_share = False
         self.kinds = 1  # of places in a page: place p is of kind p % kinds
         self._reused: dict[bool, Tensor] = {}

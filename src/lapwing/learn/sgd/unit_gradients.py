@@ -324,12 +324,9 @@ def _added(rows: Tensor) -> Tensor:
 
 Rule = Callable[..., list[ParameterGradients]]
 RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: _linear,
-    nn.Conv2d: _conv,
-    nn.Embedding: _embedding,
-    nn.LayerNorm: _layer_norm,
+    nn.Linear: _linear, nn.Conv2d: _conv, nn.Embedding: _embedding, nn.LayerNorm: _layer_norm,
     nn.GroupNorm: _group_norm,
-}
+}  # fmt: skip
 
 
 def has_rule(layer: nn.Module) -> bool:

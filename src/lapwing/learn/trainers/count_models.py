@@ -115,18 +115,17 @@ class NaiveBayes(CodedClassifier):
 
 def log_shares(counts: Floats, widths: Sequence[int], sigma: float) -> ModelNumbers:
     """Return logarithms of shares. Counts within the noise of 0 are drawn towards equal shares."""
-    logs, totals, at = np.zeros_like(counts), [], 0
-    for width in widths:
-        part = counts[at : at + width]
+    logs: list[list[float]] = []
+    totals = []
+    for part, width in zip(np.split(counts, np.cumsum(widths)[:-1]), widths, strict=True):
         totals.append(part.sum(axis=0) / width)  # its noise has variance σ² / width
         smooth = np.maximum(part, 0.0) + max(1.0, sigma) / 2
-        logs[at : at + width] = np.log(smooth / smooth.sum(axis=0))
-        at += width
+        logs += np.log(smooth / smooth.sum(axis=0)).tolist()
     # The class totals of every column estimate the same number, with less noise in narrower columns.
     prior = np.average([total * width for total, width in zip(totals, widths, strict=True)], axis=0,
                        weights=[1 / width for width in widths])  # fmt: skip
     shares = np.maximum(prior, 1.0)
-    return {"prior": np.log(shares / shares.sum()).tolist(), "logs": logs.tolist()}
+    return {"prior": np.log(shares / shares.sum()).tolist(), "logs": logs}
 
 
 _LOOK = Fraction(1, 10)  # share of the counts

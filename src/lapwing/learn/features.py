@@ -108,7 +108,8 @@ class Feature:
         """
         if any(not has_kind(self.kind, value) for value in values):
             raise BadParameter(
-                "values", f"of {self.name[:60]!r} must be {_MEANT[type(self.kind)]}, or None"
+                "values",
+                f"of {self.name[:60]!r} must be {_MEANT.get(type(self.kind), 'dates or times')}, or None",
             )
         found = [code_of(self.kind, value) for value in values]
         known = np.array([code is not None for code in found], dtype=np.bool_)
@@ -118,8 +119,6 @@ class Feature:
 _MEANT: dict[type, str] = {
     Numeric: "numbers (texts are not)",
     Truth: "True or False",
-    Moment: "dates or times",
-    Period: "dates or times",
     Choice: "of the type of its declared values",
 }
 

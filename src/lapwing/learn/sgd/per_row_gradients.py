@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -79,10 +80,9 @@ def find_layers(module: nn.Module) -> TracedLayers:
 
     Raises CannotTrace if parameters are shared, or used in ways that cannot be seen.
     """
-    owners: dict[int, int] = {}
+    owners: Counter[int] = Counter()
     for part in module.modules():
-        for value in part.parameters(recurse=False):
-            owners[id(value)] = owners.get(id(value), 0) + 1
+        owners.update(map(id, part.parameters(recurse=False)))
         if is_parametrized(part) or part._forward_hooks or part._forward_pre_hooks or part._backward_hooks:
             raise CannotTrace
     if max(owners.values()) > 1:

@@ -281,8 +281,10 @@ class PrivateTrainer:
     ) -> bytes:
         module, form = self.module, _form(rows, targets, self.module)
         kind, learning_rate, momentum = self._optimizer
-        optimizer: torch.optim.Optimizer = torch.optim.Adam(gradients.trained, lr=learning_rate)
-        if kind == "sgd":
+        optimizer: torch.optim.Optimizer
+        if kind == "adam":
+            optimizer = torch.optim.Adam(gradients.trained, lr=learning_rate)
+        else:
             optimizer = torch.optim.SGD(gradients.trained, lr=learning_rate, momentum=momentum)
         if begun is not None:
             optimizer.load_state_dict(begun.optimizer)

@@ -40,6 +40,9 @@ Truths = NDArray[np.bool_]
 NEAR_A_WHOLE = 1e-6
 MOST_HALVINGS = 128
 NARROW = 1e-10  # how exact a shift is
+PROJECTION_STEPS = 1000
+MOST_UNITS = 100_000  # variables of a transportation problem in which every cell may move anywhere
+MOST_ROWS = 2**53 - 1  # of a node: floats hold all whole numbers up to here
 
 
 def whole_numbers_with_sums(
@@ -102,11 +105,6 @@ def _filled(missing: int, below: Wholes, above: Wholes) -> Wholes:
     if taken.sum() != wanted:
         raise AssertionError("the bounds of a group admit its sum")
     return sign * taken
-
-
-PROJECTION_STEPS = 1000
-MOST_UNITS = 100_000  # variables of a transportation problem in which every cell may move anywhere
-MOST_ROWS = 2**53 - 1  # of a node: floats hold all whole numbers up to here
 
 
 @dataclass(frozen=True, slots=True, eq=False)

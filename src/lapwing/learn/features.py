@@ -107,10 +107,8 @@ class Feature:
         Raises BadParameter if a value has another type than the column.
         """
         if any(not has_kind(self.kind, value) for value in values):
-            raise BadParameter(
-                "values",
-                f"of {self.name[:60]!r} must be {_MEANT.get(type(self.kind), 'dates or times')}, or None",
-            )
+            wanted = _MEANT.get(type(self.kind), "dates or times")
+            raise BadParameter("values", f"of {self.name[:60]!r} must be {wanted}, or None")
         found = [code_of(self.kind, value) for value in values]
         known = np.array([code is not None for code in found], dtype=np.bool_)
         return CodedColumn(np.array([code or 0 for code in found], dtype=np.int64), known)

@@ -283,7 +283,8 @@ def descend(run: PricedReleases, rows: Floats, truth: Wholes, *, size: int, pace
     The mean of the second half of the steps is kept.
     """
     rate, steps = run.parts[1].rate, run.parts[1].count
-    at, speed, mean = np.zeros((3, rows.shape[1], run.parts[1].dimension // rows.shape[1]))
+    outputs: int = run.parts[1].dimension // rows.shape[1]
+    at, speed, mean = np.zeros((3, rows.shape[1], outputs))
     stride, scale, half = min(_STRIDE, pace), REACH * LIMIT * size * float(rate), steps // 2
     for step in range(steps):
         drawn: slice | Truths = slice(None) if rate == 1 else bernoulli(rate, len(rows))

@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.publish.census.least_squares import Spine, spine_of
+from lapwing.publish.census.least_squares import Floats, Spine, Wholes, spine_of
 from lapwing.publish.census.whole_tables import (
     MOST_ROWS,
-    Floats,
     SpineFacts,
-    Wholes,
     round_cells,
     total_bounds,
     whole_tables,

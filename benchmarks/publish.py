@@ -30,18 +30,18 @@ from lapwing.publish import methods
 from lapwing.publish.census.least_squares import (
     LevelMeasurement,
     Query,
+    Spine,
     answer_variance,
     estimate_spine,
     own_variances,
+    spine_of,
     subsets,
     tree_variances,
 )
-from lapwing.publish.census.spine import Spine, spine_of
-from lapwing.publish.census.whole_tables import SpineFacts, no_facts, whole_tables
+from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
+from lapwing.publish.measured.private_marginals import GRID, Candidate, choosing_cost, measuring_cost
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
-from lapwing.publish.models.row_sampler import sample_rows
+from lapwing.publish.models.graphical_model import NoisyMarginal, sample_rows
 
 Wholes = NDArray[np.int64]
 DELTA = Fraction(1, 10**9)
@@ -186,6 +186,15 @@ def blocks_of(folder: Path) -> tuple[Spine, Wholes]:
             voting = int(row[f"vap_{race}"])
             counts[place[row["GEOID"]], k] = int(row[f"pop_{race}"]) - voting, voting
     return spine, counts
+
+
+def no_facts(spine: Spine, cells: int) -> SpineFacts:
+    """Return facts that say nothing."""
+    return SpineFacts(
+        tuple(np.zeros(len(names), np.bool_) for names in spine.nodes),
+        tuple(np.full(len(names), -1, np.int64) for names in spine.nodes),
+        np.zeros(cells, np.bool_),
+    )
 
 
 def census(folder: Path, runs: int) -> None:

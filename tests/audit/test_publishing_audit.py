@@ -19,8 +19,7 @@ from lapwing.core.gaussian import Gaussian
 from lapwing.errors import BadFile, BadParameter
 from lapwing.publish.census import census_release
 from lapwing.publish.measured import private_marginals
-from lapwing.publish.measured.private_marginals import PrivateMarginals
-from lapwing.publish.models.marginal_source import Candidate
+from lapwing.publish.measured.private_marginals import Candidate, PrivateMarginals
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy_file import load_policy
 

@@ -13,8 +13,7 @@ import pytest
 from lapwing.core.losses import Approximate, ParallelComposition, Pure
 from lapwing.errors import OverBudget
 from lapwing.learn.pipelines.pipeline import AttemptSchedule, Strategy, attempt_blocks
-from lapwing.learn.validation import ValidationRows, ValidationVerdict
-from lapwing.learn.validators import AccuracyValidator
+from lapwing.learn.validators import AccuracyValidator, ValidationRows, ValidationVerdict
 from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, open_sliced, release
 from support.streams import SeededStream

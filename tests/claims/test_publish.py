@@ -21,9 +21,8 @@ from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import Loss
 from lapwing.core.selection import Exponential
 from lapwing.publish.measured.journal import Journal
-from lapwing.publish.measured.private_marginals import PrivateMarginals, Wholes
+from lapwing.publish.measured.private_marginals import Candidate, PrivateMarginals, Wholes
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.marginal_source import Candidate
 from support.cases import each
 from support.slowly import slow
 

@@ -10,8 +10,13 @@ import pytest
 
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.confidence_bounds import share_floor
-from lapwing.learn.validation import ClassLosses, ValidationRelease, ValidationRows, ValidationVerdict
-from lapwing.learn.validators import AccuracyValidator
+from lapwing.learn.validators import (
+    AccuracyValidator,
+    ClassLosses,
+    ValidationRelease,
+    ValidationRows,
+    ValidationVerdict,
+)
 from support.exact_verdicts import Gets, binomial, chance, chances
 from support.slowly import slow
 

@@ -12,14 +12,15 @@ import pytest
 from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.confidence_bounds import mean_ceiling
-from lapwing.learn.validation import (
+from lapwing.learn.validators import (
+    BestInClass,
     ClassLosses,
+    LossValidator,
     ValidationRelease,
     ValidationRows,
     ValidationVerdict,
     noise_quantile,
 )
-from lapwing.learn.validators import BestInClass, LossValidator
 from support.exact_verdicts import Floats, Gets, binomial, chance, chances, sums_law
 
 ETA = Fraction(1, 5)

@@ -10,8 +10,14 @@ import pandas as pd
 import pytest
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.validation import ClassLosses, ValidationRelease, ValidationRows, ValidationVerdict
-from lapwing.learn.validators import HistogramValidator, MeanValidator
+from lapwing.learn.validators import (
+    ClassLosses,
+    HistogramValidator,
+    MeanValidator,
+    ValidationRelease,
+    ValidationRows,
+    ValidationVerdict,
+)
 from support.exact_verdicts import Floats, noise_law, sums_law
 from support.slowly import slow
 

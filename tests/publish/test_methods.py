@@ -14,7 +14,12 @@ from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.publish import methods
 from lapwing.publish.measured.journal import Journal
-from lapwing.publish.measured.private_marginals import PrivateMarginals
+from lapwing.publish.measured.private_marginals import (
+    Candidate,
+    PrivateMarginals,
+    choosing_cost,
+    measuring_cost,
+)
 from lapwing.publish.methods import (
     Impossible,
     Measured,
@@ -26,8 +31,7 @@ from lapwing.publish.methods import (
     workload_weights,
 )
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.fitting import NoisyMarginal, fit
-from lapwing.publish.models.marginal_source import Candidate, choosing_cost, measuring_cost
+from lapwing.publish.models.graphical_model import NoisyMarginal, fit
 from lapwing.publish.synthetic_release import check_marginals
 
 DOMAIN = Domain(("a", "b", "c", "d"), (3, 4, 3, 2))

@@ -21,6 +21,7 @@ from lapwing.ledger.request_status import FailedCharges, find_failed_charges
 from lapwing.publish import methods, synthetic_release
 from lapwing.publish.bound_release import BoundRelease, bind_release
 from lapwing.publish.measured.journal import held
+from lapwing.publish.models import graphical_model
 from lapwing.publish.release_file import ReleasePlanFile, load_release
 from lapwing.publish.synthetic_release import publish_table
 from lapwing.sql import row_questions
@@ -434,7 +435,7 @@ def test_a_table_has_a_limit_of_rows_and_says_so(folder: Path, monkeypatch: pyte
         release = bound(dataset, file)
         whole = publish_table(release, file.rho, folder / "journal")
         assert whole.note == ""
-        monkeypatch.setattr(synthetic_release, "MOST_VALUES", 302)
+        monkeypatch.setattr(graphical_model, "MOST_VALUES", 302)
         cut = publish_table(release, file.rho, folder / "journal")
     assert cut.rows.shape == (100, 3)
     assert cut.note.startswith(f"There are 100 rows for an estimated {len(whole.rows):,}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lapwing.learn.confidence_bounds import mean_ceiling
-from lapwing.learn.validation import eta_share
+from lapwing.learn.validators import eta_share
 from lapwing.show.model_decisions import (
     BOUND,
     ETA,

@@ -25,12 +25,11 @@ from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.exact import round_up
 from lapwing.core.losses import Concentrated, Loss, SequentialComposition
-from lapwing.publish.bound_release import BoundRelease, bind_release
+from lapwing.publish.bound_release import BoundRelease, SyntheticPrice, bind_release
 from lapwing.publish.census.census_release import bind_census, census_answer, least_rho
 from lapwing.publish.measured.journal import Journal
 from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.release_file import CENSUS, load_release
-from lapwing.publish.synthetic_price import SyntheticPrice
 from lapwing.publish.synthetic_release import Wholes, measured_answer
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.row_questions import PrivateRows, decode_rows

@@ -58,7 +58,7 @@ def case_of_pipeline(path: str | Path) -> AuditCase:
         BadParameter: If the file has mistakes, does not fit its stream, or the stream has no ledger yet.
         MissingExtra: If the extra `learn` is not installed.
     """
-    from lapwing.learn.pipelines.pipeline_file import load_pipeline  # noqa: PLC0415 (an extra)
+    from lapwing.learn.pipelines.pipeline import load_pipeline  # noqa: PLC0415 (an extra)
 
     if not Path(path).is_file():
         raise BadParameter("pipeline", f"{path} is no file. Name a pipeline file, such as durations.toml")

@@ -207,7 +207,7 @@ def _train(
 ) -> tuple[TrainingOutcome, dict[str, Any], dict[str, Path]]:
     from lapwing.learn import Stream, load_pipeline, model_card, write_outputs
     from lapwing.learn import train as run_pipeline
-    from lapwing.learn.pipelines.pipeline_file import raise_as_file_mistake
+    from lapwing.learn.pipelines.pipeline import raise_as_file_mistake
     from lapwing.learn.pipelines.training import check_pipeline
 
     pipeline = load_pipeline(path)

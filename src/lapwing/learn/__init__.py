@@ -13,8 +13,7 @@ from lapwing.lazy import lazy_names
 if TYPE_CHECKING:
     from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
     from lapwing.learn.pipelines.model_card import card_text, model_card
-    from lapwing.learn.pipelines.pipeline import Pipeline
-    from lapwing.learn.pipelines.pipeline_file import load_pipeline
+    from lapwing.learn.pipelines.pipeline import Pipeline, load_pipeline
     from lapwing.learn.pipelines.run_files import load_model, log_to_mlflow, write_outputs
     from lapwing.learn.pipelines.training import train
     from lapwing.learn.search import Search
@@ -22,21 +21,13 @@ if TYPE_CHECKING:
     from lapwing.learn.stream import Stream
 
 _HOMES = {
-    "EACH_ROW": "payer",
-    "LedgerPayer": "payer",
-    "Pipeline": "pipelines.pipeline",
-    "PrivateTrainer": "sgd",
-    "PublicData": "payer",
-    "Search": "search",
-    "Stream": "stream",
-    "card_text": "pipelines.model_card",
-    "load_model": "pipelines.run_files",
-    "load_pipeline": "pipelines.pipeline_file",
-    "log_to_mlflow": "pipelines.run_files",
-    "model_card": "pipelines.model_card",
-    "train": "pipelines.training",
+    "EACH_ROW": "payer", "LedgerPayer": "payer", "PublicData": "payer",
+    "Pipeline": "pipelines.pipeline", "load_pipeline": "pipelines.pipeline", "train": "pipelines.training",
+    "card_text": "pipelines.model_card", "model_card": "pipelines.model_card",
+    "load_model": "pipelines.run_files", "log_to_mlflow": "pipelines.run_files",
     "write_outputs": "pipelines.run_files",
-}
+    "PrivateTrainer": "sgd", "Search": "search", "Stream": "stream",
+}  # fmt: skip
 __all__ = [
     "EACH_ROW", "LedgerPayer", "Pipeline", "PrivateTrainer", "PublicData", "Search", "Stream", "card_text",
     "load_model", "load_pipeline", "log_to_mlflow", "model_card", "train", "write_outputs",

@@ -17,20 +17,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Truths, Wholes
 from lapwing.learn.trainers.columns import Category, Column, Real
-from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth
+from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth, codes_of
 from lapwing.sql.policy import EPOCH
 from lapwing.sql.row_questions import CodedColumn, PrivateRows, RowQuestion
 
@@ -63,7 +62,7 @@ class Feature:
             named = [f"{self.name} = {value}" for value in self.kind.values]
         return [*named, *([f"{self.name} is missing"] if self.indicator else [])]
 
-    def codes(self, column: CodedColumn) -> tuple[Wholes, NDArray[np.bool_]]:
+    def codes(self, column: CodedColumn) -> tuple[Wholes, Truths]:
         """Clamp codes to the declared range, and tell which are known or replaced by `missing`."""
         first, last = self.ends
         if self.missing is None:
@@ -108,9 +107,8 @@ class Feature:
         Raises BadParameter if a value has another type than the column.
         """
         if any(not has_kind(self.kind, value) for value in values):
-            raise BadParameter(
-                "values", f"of {self.name[:60]!r} must be {_MEANT[type(self.kind)]}, or None"
-            )
+            wanted = _MEANT.get(type(self.kind), "dates or times")
+            raise BadParameter("values", f"of {self.name[:60]!r} must be {wanted}, or None")
         found = [code_of(self.kind, value) for value in values]
         known = np.array([code is not None for code in found], dtype=np.bool_)
         return CodedColumn(np.array([code or 0 for code in found], dtype=np.int64), known)
@@ -119,8 +117,6 @@ class Feature:
 _MEANT: dict[type, str] = {
     Numeric: "numbers (texts are not)",
     Truth: "True or False",
-    Moment: "dates or times",
-    Period: "dates or times",
     Choice: "of the type of its declared values",
 }
 
@@ -147,15 +143,10 @@ def code_range(name: str, kind: Kind) -> tuple[int, int]:
 
     Raises BadParameter if the column has neither bounds nor declared values.
     """
-    match kind:
-        case Numeric(_, int(first), int(last)) | Moment(_, first, last) | Period(_, first, last):
-            return first, last
-        case Choice(values):
-            return 0, len(values) - 1
-        case Truth():
-            return 0, 1
-        case _:
-            raise BadParameter(name, "has neither bounds nor declared values")
+    codes = codes_of(kind)
+    if codes is None:
+        raise BadParameter(name, "has neither bounds nor declared values")
+    return codes[0], codes[-1]
 
 
 def code_of(kind: Kind, value: Any) -> int | None:  # noqa: PLR0911 (a case for each kind)
@@ -174,13 +165,9 @@ def code_of(kind: Kind, value: Any) -> int | None:  # noqa: PLR0911 (a case for 
             except BadParameter:
                 return {math.inf: last, -math.inf: first}.get(value) if isinstance(value, float) else None
             return min(max(math.floor(number / step + Fraction(1, 2)), first), last)
-        case Moment(seconds, first, last, start):
-            since = _seconds(value)
-            return None if since is None else min(max((since - start) // seconds, first), last)
-        case Period(months, first, last):
-            since = _seconds(value)
-            if since is None:
-                return None
+        case Moment(seconds, first, last, start) if (since := _seconds(value)) is not None:
+            return min(max((since - start) // seconds, first), last)
+        case Period(months, first, last) if (since := _seconds(value)) is not None:
             day = date.fromordinal(EPOCH.toordinal() + since // SECONDS["day"])
             return min(max(((day.year - EPOCH.year) * 12 + day.month - 1) // months, first), last)
         case _:
@@ -238,16 +225,11 @@ class Features:
         for name in (({label} if label else set()) | set(declared)) - set(kinds):
             raise BadParameter("features", f"the question has no column {name[:60]!r}")
         label_kind = kinds.pop(label) if label else None
-        columns = tuple(
-            Feature(
-                name,
-                kind,
-                missing=_code(name, kind, declared.get(name)),
-                indicator=indicators and name not in declared and not isinstance(kind, Choice),
-            )
-            for name, kind in kinds.items()
-        )
-        return cls(columns, label or "", label_kind)
+        columns = []
+        for name, kind in kinds.items():
+            shows_missing = indicators and name not in declared and not isinstance(kind, Choice)
+            columns.append(Feature(name, kind, _code(name, kind, declared.get(name)), shows_missing))
+        return cls(tuple(columns), label or "", label_kind)
 
     # The matrix: numbers between -1 and 1
 
@@ -284,13 +266,11 @@ class Features:
     @property
     def class_values(self) -> tuple[str | int | bool, ...]:
         """The declared values of the label."""
-        match self.label_kind:
-            case Choice(values):
-                return values
-            case Truth():
-                return (False, True)
-            case _:
-                raise BadParameter("label", "is a number: it has bounds, and no classes")
+        if isinstance(self.label_kind, Choice):
+            return self.label_kind.values
+        if isinstance(self.label_kind, Truth):
+            return (False, True)
+        raise BadParameter("label", "is a number: it has bounds, and no classes")
 
     @property
     def has_classes(self) -> bool:
@@ -310,11 +290,11 @@ class Features:
         low, high = (float(code * kind_step(self.label_kind)) for code in self.label_feature.ends)
         return low, high
 
-    def learnable(self, rows: PrivateRows) -> NDArray[np.bool_]:
+    def learnable(self, rows: PrivateRows) -> Truths:
         """Return a mask of the rows whose label is known. The result is private."""
         return rows.columns[self.label_feature.name].known
 
-    def target(self, rows: PrivateRows) -> NDArray[Any]:
+    def target(self, rows: PrivateRows) -> Cells:
         """Return positions of classes, or numbers; -1 or NaN where the label is unknown.
 
         The result is private.
@@ -361,13 +341,7 @@ class Features:
             "label": None if self.label_kind is None else [self.label, _kind_to(self.label_kind)],
             "bias": False,  # of earlier descriptions, as is as_code
             "columns": [
-                {
-                    "name": column.name,
-                    "kind": _kind_to(column.kind),
-                    "missing": column.missing,
-                    "indicator": column.indicator,
-                    "as_code": False,
-                }
+                {**asdict(column), "kind": _kind_to(column.kind), "as_code": False}
                 for column in self.columns
             ],
         }
@@ -407,20 +381,16 @@ def _code(name: str, kind: Kind, value: Any) -> int | None:
     return code
 
 
+_WORDS: dict[type, str] = {
+    Numeric: "number", Choice: "choice", Moment: "moment", Period: "period", Truth: "truth",
+}  # fmt: skip
+
+
 def _kind_to(kind: Kind) -> list[Any]:
-    match kind:
-        case Numeric(step, first, last):
-            return ["number", str(step), first, last]
-        case Choice(values):
-            return ["choice", *values]
-        case Moment(seconds, first, last, start):
-            return ["moment", seconds, first, last, start]
-        case Period(months, first, last):
-            return ["period", months, first, last]
-        case Truth():
-            return ["truth"]
-        case _:
-            raise BadParameter("features", "have neither bounds nor declared values")
+    if type(kind) not in _WORDS:
+        raise BadParameter("features", "have neither bounds nor declared values")
+    values = kind.values if isinstance(kind, Choice) else astuple(kind)
+    return [_WORDS[type(kind)], *(str(one) if isinstance(one, Fraction) else one for one in values)]
 
 
 def _kind_of(found: Sequence[Any]) -> Kind:

@@ -130,14 +130,9 @@ class LedgerPayer(Payer):
     ) -> PaidResult:
         """Charge the targets through the gate, then run the work."""
         spending = Spending(
-            targets=self.targets,
-            loss=loss,
-            unit=self.unit,
-            relation=self.relation,
-            mechanism=mechanism,
-            parameters=parameters,
-            request=self.request,
-        )
+            targets=self.targets, loss=loss, unit=self.unit, relation=self.relation,
+            mechanism=mechanism, parameters=parameters, request=self.request,
+        )  # fmt: skip
         read = ChargedRead(gate=self.gate, spending=spending, key=self.key)
         done = read.release(run, lambda result: result)
         return PaidResult(done.answer, done.receipt, done.is_replay)

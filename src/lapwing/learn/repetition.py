@@ -37,14 +37,8 @@ from itertools import accumulate, count, islice
 
 from flint import arb
 
+from lapwing.core import conversions, losses
 from lapwing.core.budget import EPSILON_UNIT
-from lapwing.core.conversions import (
-    BITS,
-    best_renyi_epsilon,
-    continuous_delta,
-    probability_up,
-    rounded_gaussian,
-)
 from lapwing.core.exact import (
     Number,
     Real,
@@ -60,15 +54,7 @@ from lapwing.core.exact import (
 )
 from lapwing.core.exact_sampling import Inversion, LazyUniform, rational
 from lapwing.core.fixed_run import FixedRun
-from lapwing.core.losses import (
-    Approximate,
-    GaussianNoise,
-    Loss,
-    ParallelComposition,
-    Repeated,
-    SequentialComposition,
-    checked_delta,
-)
+from lapwing.core.losses import GaussianNoise, Loss
 from lapwing.core.noise import random_bytes
 from lapwing.core.random_stream import RandomStream
 from lapwing.errors import BadParameter
@@ -79,7 +65,7 @@ _DELTAS = [Fraction(1, 2**k) for k in range(1, 9)]
 
 def delta_at(loss: Loss, epsilon: Fraction) -> Fraction:
     """Return δ at ε, rounded up."""
-    if isinstance(loss, ParallelComposition):
+    if isinstance(loss, losses.ParallelComposition):
         return max((delta_at(part, epsilon) for part in loss.parts), default=Fraction(0))
     if isinstance(loss, FixedRun) and not all(isinstance(step, GaussianNoise) for step, _ in loss.steps):
         return _between(loss, epsilon)
@@ -92,7 +78,7 @@ def _between(run: FixedRun, epsilon: Fraction) -> Fraction:
     δ is convex in e^ε: it is the greatest of P[S] - e^ε P'[S] over all events S.
     """
     known = _points(run)
-    with precision(BITS):
+    with precision(conversions.BITS):
         at = ball(epsilon).exp()
         below = [point for point in known if point[0] <= epsilon]
         above = [point for point in known if point[0] > epsilon]
@@ -100,7 +86,8 @@ def _between(run: FixedRun, epsilon: Fraction) -> Fraction:
             return below[-1][1] if below else Fraction(1)
         (low, more), (high, less) = below[-1], above[0]
         left, right = ball(low).exp(), ball(high).exp()
-        return probability_up(ball(more) + (ball(less) - ball(more)) * (at - left) / (right - left))
+        found = ball(more) + (ball(less) - ball(more)) * (at - left) / (right - left)
+        return conversions.probability_up(found)
 
 
 @lru_cache(maxsize=64)
@@ -112,28 +99,28 @@ def _points(run: FixedRun) -> tuple[tuple[Fraction, Fraction], ...]:
 
 def gaussian_delta_at(loss: Loss, epsilon: Fraction) -> Fraction:
     """Return δ at ε of Gaussian noise, rounded up."""
-    with precision(BITS):
+    with precision(conversions.BITS):
         squared, paid = _added(loss)
         left = ball(epsilon) - paid
         if not squared.is_finite() or not left > 0:
             return Fraction(1)
         if squared.is_zero():
             return Fraction(0)
-        return probability_up(paid.exp() * continuous_delta(left, squared.sqrt()))
+        return conversions.probability_up(paid.exp() * conversions.continuous_delta(left, squared.sqrt()))
 
 
 def _added(loss: Loss) -> tuple[arb, arb]:
     """Return (sensitivity / σ)², and the ε that rounding to whole numbers costs."""
     match loss:
         case GaussianNoise(sigma, l2_squared, dimension):
-            law = rounded_gaussian(sigma, l2_squared, dimension)
+            law = conversions.rounded_gaussian(sigma, l2_squared, dimension)
             return law.ratio**2, law.paid
-        case Repeated(each, count):
+        case losses.Repeated(each, count):
             one = _added(each)
             return count * one[0], count * one[1]
         case FixedRun():
-            several = [_added(Repeated(step, count)) for step, count in loss.steps]
-        case SequentialComposition():
+            several = [_added(losses.Repeated(step, count)) for step, count in loss.steps]
+        case losses.SequentialComposition():
             several = [_added(part) for part in loss.parts]
         case _:
             raise BadParameter(
@@ -411,11 +398,11 @@ class Repetition:
     runs: RunCountLaw
     delta: Fraction
     padded: bool
-    loss: Approximate = field(init=False)
+    loss: losses.Approximate = field(init=False)
     most: int | None = field(init=False)
 
     def __post_init__(self) -> None:
-        set_fields(self, delta=checked_delta(self.delta))
+        set_fields(self, delta=losses.checked_delta(self.delta))
         if self.base.delta0:
             raise BadParameter(
                 "base", "must have no δ₀ (no partition selection): repetition would repeat it"
@@ -426,17 +413,17 @@ class Repetition:
         cut = self.delta * CUT_SHARE if self.padded else Fraction(0)
         if self.padded and not self.delta:
             raise BadParameter("delta", "must be above 0 if the number of runs is cut off")
-        found: list[Approximate] = []
+        found: list[losses.Approximate] = []
         if self.delta:
             units = round_up(_epsilon(self.base, self.runs, self.delta - cut), EPSILON_UNIT)
-            found.append(Approximate(Fraction(units, EPSILON_UNIT), self.delta))
+            found.append(losses.Approximate(Fraction(units, EPSILON_UNIT), self.delta))
         if pure is not None:
-            found.append(Approximate(pure, cut))
+            found.append(losses.Approximate(pure, cut))
         if not found:
             raise BadParameter("delta", "must be above 0: this base is not purely private")
         loss = min(found, key=lambda one: one.epsilon)
-        object.__setattr__(self, "loss", loss)
-        object.__setattr__(self, "most", self.runs.most(cut / (1 + exp_up(loss.epsilon))) if cut else None)
+        most = self.runs.most(cut / (1 + exp_up(loss.epsilon))) if cut else None
+        set_fields(self, loss=loss, most=most)
 
     def draw(self) -> int:
         """Draw a number of runs. It is private."""
@@ -447,4 +434,4 @@ class Repetition:
 def _epsilon(base: Loss, runs: RunCountLaw, delta: Fraction) -> Fraction:
     if runs.renyi(base, Fraction(2)) is None:
         raise BadParameter("base", "must have Rényi values, or a pure loss with δ = 0")
-    return best_renyi_epsilon(_Best(base, runs), delta)
+    return conversions.best_renyi_epsilon(_Best(base, runs), delta)

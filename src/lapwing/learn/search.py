@@ -40,7 +40,6 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Terms
 from lapwing.core.exact import Number, least_where, positive, set_fields, whole
@@ -68,7 +67,7 @@ from lapwing.learn.payer import (
     require_add_remove,
 )
 from lapwing.learn.repetition import Repetition, RunCountLaw
-from lapwing.learn.table_input import checked_units, one_row_each, plain_array
+from lapwing.learn.table_input import Cells, checked_units, one_row_each, plain_array
 from lapwing.learn.trainers.columns import checked_table, checked_target
 
 try:
@@ -76,7 +75,6 @@ try:
 except ImportError:  # pragma: no cover (an extra)
     raise MissingExtra("learn", "Searching for parameters") from None
 
-CellArray = NDArray[Any]
 _PAYER = "payer"
 
 
@@ -101,11 +99,11 @@ class Score:
         """The distance by which one unit moves a score, for a choice that looks at differences only."""
         return Fraction(self.most, 2)
 
-    def total(self, model: Any, rows: CellArray, truth: CellArray) -> int:
+    def total(self, model: Any, rows: Cells, truth: Cells) -> int:
         """Return the sum of the scores of the rows, which are one per unit."""
         return sum(self._of_row(model, rows[k : k + 1], truth[k]) for k in range(len(rows)))
 
-    def _of_row(self, model: Any, row: CellArray, truth: Any) -> int:
+    def _of_row(self, model: Any, row: Cells, truth: Any) -> int:
         try:
             with np.errstate(all="ignore"):
                 worth = float(self.of(truth, model.predict(row)[0]))
@@ -256,10 +254,8 @@ class EveryCandidate(SearchStrategy):
 
     def price(self, candidates: Sequence[Loss], score: Score) -> Loss:
         """Return the worse of two losses: that of all trainings, and that of the choice."""
-        if self.choice.sensitivity < score.sensitivity:
-            raise BadParameter(
-                "choice", f"must have a sensitivity of {score.sensitivity}, as the score has"
-            )
+        if self.choice.sensitivity < (needed := score.sensitivity):
+            raise BadParameter("choice", f"must have a sensitivity of {needed}, as the score has")
         return ParallelComposition((sequential_loss(candidates), self.choice.loss))
 
     def find(self, candidates: Sequence[Loss], score: Score, attempt: TryCandidate) -> SearchResult:
@@ -295,9 +291,8 @@ class RandomRuns(SearchStrategy):
     padded: bool
 
     def __init__(self, runs: RunCountLaw, *, noise: Number, delta: Number, padded: bool) -> None:
-        object.__setattr__(self, "runs", runs)
-        object.__setattr__(self, "padded", padded)
-        set_fields(self, noise=positive(noise, "noise"), delta=checked_delta(delta))
+        spread, spare = positive(noise, "noise"), checked_delta(delta)
+        set_fields(self, runs=runs, padded=padded, noise=spread, delta=spare)
         if not isinstance(runs, RunCountLaw):
             raise BadParameter("runs", "must be NegativeBinomialRuns or PoissonRuns")
 
@@ -447,10 +442,10 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
     def _find(
         self,
         losses: Sequence[Loss],
-        table: CellArray,
-        target: CellArray,
-        unit_of_row: CellArray,
-        testing: CellArray,
+        table: Cells,
+        target: Cells,
+        unit_of_row: Cells,
+        testing: Cells,
     ) -> SearchResult | None:
         # A unit's half depends on the unit alone, and so does the row with which it tests.
         trains = ~np.isin(unit_of_row, unit_of_row[testing])
@@ -470,12 +465,9 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
         return clone(self.estimator).set_params(**dict(self.candidates[candidate]), payer=payer)
 
     def _losses(self, n_features: int) -> list[Loss]:
-        found: list[Loss] = [
-            self._made(k, self.payer).price(n_features) for k in range(len(self.candidates))
-        ]
-        return found
+        return [self._made(k, self.payer).price(n_features) for k in range(len(self.candidates))]
 
-    def _load(self, stored: bytes, table: CellArray, target: CellArray) -> None:
+    def _load(self, stored: bytes, table: Cells, target: Cells) -> None:
         record = json.loads(stored)
         self.best_index_ = record["candidate"]
         self.best_params_, self.best_estimator_ = None, None
@@ -491,15 +483,12 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
     def _settings(self, n_features: int) -> dict[str, str | int]:
         """Return the public parameters, for the receipt."""
         own = self.estimator.get_params(deep=False)
-        text = repr(
-            [
-                type(self.estimator).__qualname__,
-                sorted((name, repr(value)) for name, value in own.items() if name != _PAYER),
-                [sorted((name, repr(value)) for name, value in one.items()) for one in self.candidates],
-                repr(self.strategy),
-                self.score_by.most,
-            ]
+        fixed, *varied = (
+            sorted((name, repr(value)) for name, value in one.items() if name != _PAYER)
+            for one in (own, *self.candidates)
         )
+        kind, strategy = type(self.estimator).__qualname__, repr(self.strategy)
+        text = repr([kind, fixed, varied, strategy, self.score_by.most])
         return {
             "way": type(self.strategy).__name__,
             "candidates": len(self.candidates),
@@ -518,7 +507,7 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
             raise BadParameter("candidates", "must be one or more sets of parameters, none with a payer")
 
 
-def _sides(units: Any, tests: Any, rows: int) -> tuple[CellArray, CellArray]:
+def _sides(units: Any, tests: Any, rows: int) -> tuple[Cells, Cells]:
     """Return the unit of each row, and whether it tests. Only the forms are checked."""
     unit_of_row, testing = checked_units(units, rows), plain_array(tests)
     if testing is None or testing.shape != (rows,) or testing.dtype != np.bool_:

@@ -19,21 +19,7 @@ from pathlib import Path
 from lapwing.core.losses import Loss
 from lapwing.engines.engine import ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.learn import arrivals, new_files
-from lapwing.learn.budget_sharing import (
-    PipelineShare,
-    SharingRule,
-    find_share,
-    load_sharing_rule,
-    open_share,
-)
-from lapwing.learn.stream_blocks import (
-    BlockStatus,
-    StreamStatus,
-    blocks_able_to_pay,
-    budget_left_by_block,
-    untouched_blocks,
-)
+from lapwing.learn import arrivals, stream_blocks
 from lapwing.ledger import DataSet, Ledger
 from lapwing.ledger.accountant.guarantee import guarantee_in_periods_text
 from lapwing.ledger.spending import Target
@@ -83,11 +69,11 @@ class Stream(AbstractContextManager["Stream"]):
         ```
     """
 
-    def __init__(self, dataset: Dataset, sharing: SharingRule | None = None) -> None:
+    def __init__(self, dataset: Dataset, sharing: stream_blocks.SharingRule | None = None) -> None:
         if dataset.policy.blocks is None:
             raise BadParameter("blocks", "a stream needs blocks: write [blocks] into the policy")
         self.dataset = dataset
-        self.sharing = load_sharing_rule(dataset.policy) if sharing is None else sharing
+        self.sharing = stream_blocks.load_sharing_rule(dataset.policy) if sharing is None else sharing
 
     @classmethod
     def open(cls, path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Stream:
@@ -157,13 +143,13 @@ class Stream(AbstractContextManager["Stream"]):
                 goes back.
         """
         policy, day = self.policy, today or datetime.now(UTC).date()
-        to = new_files.table_for_file(policy, table) if file is not None or table is not None else None
+        to = arrivals.table_for_file(policy, table) if file is not None or table is not None else None
         with arrivals.append_lock(policy):
             note, known = arrivals.read_arrival_note(policy), self._known()
             reached = arrivals.checked_through(self._blocks, through, note, is_known=known is not None)
-            new_files.require_unchanged_files(policy, 0 if known is None else known.version)
-            place = new_files.take_file(to, Path(file)) if to is not None and file is not None else None
-            new_files.require_readable_files(policy)
+            arrivals.require_unchanged_files(policy, 0 if known is None else known.version)
+            place = arrivals.take_file(to, Path(file)) if to is not None and file is not None else None
+            arrivals.require_readable_files(policy)
             self.dataset.prepare(progress, today=day, again=True)  # an empty append counts, too
             by_time = self._blocks.by == "row"
             labels = arrivals.arrived_periods(self._blocks, reached, day) if by_time else self.blocks()
@@ -192,7 +178,7 @@ class Stream(AbstractContextManager["Stream"]):
         note = arrivals.read_arrival_note(self.policy)
         return [] if note is None else arrivals.sort_by_age(self._blocks, list(note.born))
 
-    def status(self, *, pipeline: str | None = None) -> StreamStatus:
+    def status(self, *, pipeline: str | None = None) -> stream_blocks.StreamStatus:
         """Return the budget left of every block. Nothing is written.
 
         Args:
@@ -206,27 +192,19 @@ class Stream(AbstractContextManager["Stream"]):
         """
         policy, known = self.policy, self._known()
         several = guarantee_in_periods_text(*self.budget_for_life) if self._blocks.by == "row" else ""
-        version = None if known is None else known.version
-
-        def found(blocks: tuple[BlockStatus, ...]) -> StreamStatus:
-            return StreamStatus(policy.name, policy.protects, version, str(self.sharing), blocks, several)
-
+        blocks: tuple[stream_blocks.BlockStatus, ...] = ()
         if not policy_ledger.has_ledger(policy):
-            return found(untouched_blocks(policy.epsilon, policy.delta, block_labels(self._blocks)))
-        labels = self._opened()
-        if not labels:
-            return found(())
-        own = (Target(policy_ledger.account_label(policy), tuple(labels)),)
-        return found(
-            budget_left_by_block(
-                self.ledger,
-                own if known is None else self._targets(labels),
-                labels,
-                arrived=set() if known is None else set(self.blocks()),
-                unlocked=self._unlocked(labels),
-                share=None if pipeline is None else self._share(pipeline),
+            labels = block_labels(self._blocks)
+            blocks = stream_blocks.untouched_blocks(policy.epsilon, policy.delta, labels)
+        elif labels := self._opened():
+            own = (Target(policy_ledger.account_label(policy), tuple(labels)),)
+            targets, arrived = (own, []) if known is None else (self._targets(labels), self.blocks())
+            unlocked, share = self._unlocked(labels), None if pipeline is None else self._share(pipeline)
+            blocks = stream_blocks.budget_left_by_block(
+                self.ledger, targets, labels, arrived=set(arrived), unlocked=unlocked, share=share
             )
-        )
+        version, sharing = None if known is None else known.version, str(self.sharing)
+        return stream_blocks.StreamStatus(policy.name, policy.protects, version, sharing, blocks, several)
 
     @property
     def budget_for_life(self) -> tuple[Fraction, Fraction]:
@@ -271,7 +249,8 @@ class Stream(AbstractContextManager["Stream"]):
         while len(found) < n and at < len(newest):  # usually the newest can pay, so that few are looked up
             labels = newest[at : at + size]
             unlocked = self._unlocked(labels) if self.sharing.versions else None
-            able = blocks_able_to_pay(self.ledger, self._targets(labels), loss, unlocked, share)
+            targets = self._targets(labels)
+            able = stream_blocks.blocks_able_to_pay(self.ledger, targets, loss, unlocked, share)
             found += [label for label in labels if label in able]
             at, size = at + size, 4 * size
         return found[:n]
@@ -282,15 +261,15 @@ class Stream(AbstractContextManager["Stream"]):
         """Return the ledger targets that pay for reading these blocks, the pipeline's share included."""
         found = row_questions.targets(self.dataset, question, blocks)
         reached = row_questions.blocks_to_charge(self.dataset, question, blocks)
-        share = open_share(self.ledger, self.policy, self.sharing, pipeline)
+        share = stream_blocks.open_share(self.ledger, self.policy, self.sharing, pipeline)
         return found if share is None else (*found, Target(share, tuple(reached or ())))
 
     def _targets(self, labels: Sequence[str]) -> tuple[Target, ...]:
         own = self.dataset
         return policy_ledger.targets_of(own.ledger, own.policy, own.analyst, labels)
 
-    def _share(self, pipeline: str) -> PipelineShare | None:
-        return find_share(self.ledger, self.policy, self.sharing, pipeline)
+    def _share(self, pipeline: str) -> stream_blocks.PipelineShare | None:
+        return stream_blocks.find_share(self.ledger, self.policy, self.sharing, pipeline)
 
     def close(self) -> None:
         """Close the data set and its ledger."""

@@ -12,30 +12,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum
 from fractions import Fraction
 from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lapwing.core.noise import permutation
 from lapwing.errors import BadValue
 
+Cells = NDArray[Any]
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
+Truths = NDArray[np.bool_]
 NUMBERS = "biuf"  # type kinds of numpy
 UNKNOWN = -1
+Values = ArrayLike | Sequence[Any]
+_UNSURE = 2.0**-48
 
 
-def plain_array(values: Any) -> NDArray[Any] | None:
+class Rounding(Enum):
+    """The direction in which a number may be rounded."""
+
+    UP = "up"
+    DOWN = "down"
+    NEAREST = "either, by at most one half"
+
+
+def plain_array(values: Any) -> Cells | None:
     """Return an array, or a column of plain numbers, without changes; None for any other input."""
     own = getattr(values, "dtype", None)
     plain = isinstance(own, np.dtype) and own.kind in NUMBERS
     return np.asarray(values) if plain or isinstance(values, np.ndarray) else None
 
 
-def read_column(values: Any, wanted: str) -> NDArray[Any]:
+def read_column(values: Any, wanted: str) -> Cells:
     """Return the cells of an array, a list, a column, or a table with one column, in one dimension.
 
     Raises BadValue with the text `wanted` for any other input.
@@ -48,7 +61,7 @@ def read_column(values: Any, wanted: str) -> NDArray[Any]:
         # A list in a single cell is a missing value. If all cells are lists, the input has two dimensions.
         if cells and all(isinstance(cell, list | tuple | np.ndarray) for cell in cells):
             raise BadValue(wanted)
-        found = _other(values, wanted) if cells is None else _objects(cells, len(cells))
+        found = _other(values, wanted) if cells is None else np.fromiter(cells, object, len(cells))
     if found.ndim == 2 and found.shape[1] == 1:
         found = found[:, 0]
     if found.ndim != 1:
@@ -56,7 +69,7 @@ def read_column(values: Any, wanted: str) -> NDArray[Any]:
     return found
 
 
-def read_table(values: Any, wanted: str) -> NDArray[Any]:
+def read_table(values: Any, wanted: str) -> Cells:
     """Return the cells of an array, a table, or a list of rows, in two dimensions.
 
     Raises BadValue with the text `wanted` for any other input.
@@ -72,7 +85,7 @@ def read_table(values: Any, wanted: str) -> NDArray[Any]:
     return found
 
 
-def read_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
+def read_numbers(cells: Cells) -> Floats:
     """Convert each cell to a float by itself.
 
     A cell that is no number becomes NaN. An error would reveal that such a cell exists.
@@ -83,7 +96,7 @@ def read_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
         return np.array([_number(cell) for cell in cells.tolist()], dtype=np.float64)
 
 
-def read_codes(cells: NDArray[Any], place: Mapping[Hashable, int]) -> Wholes:
+def read_codes(cells: Cells, place: Mapping[Hashable, int]) -> Wholes:
     """Return the code of each cell, or `UNKNOWN` if the mapping has none for it."""
     return np.array([_place(cell, place) for cell in cells.tolist()], dtype=np.int64)
 
@@ -111,6 +124,58 @@ def one_row_each(units: Wholes | None, rows: int) -> Wholes:
         return np.arange(rows, dtype=np.int64)
     order = permutation(rows)
     return order[np.unique(units[order], return_index=True)[1]]
+
+
+def value_rows(values: Values, kinds: str, wanted: str) -> Cells:
+    """Return one cell per row. The type of an array is checked, never its values; lists have no type."""
+    cells = read_column(values, wanted)
+    if cells.size and cells.dtype.kind not in kinds + "O":
+        raise BadValue(wanted)
+    return cells if cells.size else np.zeros(0, object)
+
+
+def real_rows(values: Values) -> Floats:
+    """Return one number per row, and NaN for a cell that is no number."""
+    return read_numbers(value_rows(values, NUMBERS, "there must be one number per row"))
+
+
+def unit_means(wholes: Wholes, units: Wholes, rounding: Rounding) -> Wholes:
+    """Return the mean of each unit's rows, as a whole number."""
+    if not len(wholes):
+        return wholes
+    order = np.argsort(units, kind="stable")
+    starts = np.flatnonzero(np.diff(units[order], prepend=-1))
+    sums = np.add.reduceat(wholes[order], starts)
+    counts = np.diff(starts, append=len(wholes))
+    means: Wholes
+    if rounding is Rounding.UP:
+        means = -(-sums // counts)
+    elif rounding is Rounding.DOWN:
+        means = sums // counts
+    else:
+        means = (2 * sums + counts) // (2 * counts)
+    return means
+
+
+def in_steps(losses: Floats, step: Fraction, most: int, rounding: Rounding) -> Wholes:
+    """Convert losses to whole numbers of steps in 0 .. most, rounded to one side exactly.
+
+    A missing loss counts as the worst case: `most` if rounded up, otherwise 0. Where the float quotient
+    cannot decide (the loss is near a multiple of the step), the exact quotient does.
+    """
+    up = rounding is Rounding.UP
+    known = np.maximum(np.where(np.isnan(losses), np.inf if up else 0.0, losses), 0.0)
+    with np.errstate(over="ignore", under="ignore"):
+        quotients = np.minimum(known / float(step), most + 1.0)
+    found = (np.ceil(quotients) if up else np.floor(quotients)).astype(np.int64)
+    distance = np.abs(quotients - np.rint(quotients))
+    unsure = (distance <= quotients * _UNSURE) & (known > 0) & (quotients < most + 0.5)
+    if unsure.any():
+        distinct, places = np.unique(known[unsure], return_inverse=True)
+        exactly = [Fraction(loss) / step for loss in distinct.tolist()]
+        settled = [math.ceil(q) if up else math.floor(q) for q in exactly]
+        found[unsure] = np.array(settled, dtype=np.int64)[places]
+    return np.clip(found, 0, most)
 
 
 def _number(cell: Any) -> float:
@@ -152,28 +217,25 @@ def _listed(values: Any) -> list[Any] | None:
     return None
 
 
-def _other(values: Any, wanted: str) -> NDArray[Any]:
+def _other(values: Any, wanted: str) -> Cells:
     """Convert an object that defines `__array__`: it has one type already."""
     if not hasattr(values, "__array__"):
         raise BadValue(wanted)
     return np.asarray(values)
 
 
-def _objects(cells: Any, count: int) -> NDArray[Any]:
-    return np.fromiter(cells, dtype=object, count=count)
-
-
-def _stacked(rows: list[Any], wanted: str) -> NDArray[Any]:
+def _stacked(rows: list[Any], wanted: str) -> Cells:
     listed = [_listed(row) for row in rows]
     if not listed or any(row is None for row in listed):
         raise BadValue(wanted)
     full: list[list[Any]] = [row for row in listed if row is not None]
     if len({len(row) for row in full}) > 1:
         raise BadValue("every row must have as many cells as the others")
-    return _objects(chain.from_iterable(full), len(full) * len(full[0])).reshape(len(full), len(full[0]))
+    cells = np.fromiter(chain.from_iterable(full), object, len(full) * len(full[0]))
+    return cells.reshape(len(full), len(full[0]))
 
 
-def _beside(columns: list[NDArray[Any]], rows: int) -> NDArray[Any]:
+def _beside(columns: list[Cells], rows: int) -> Cells:
     """Combine columns into one array, with their type if they all have the same one."""
     types = {column.dtype for column in columns}
     table = np.empty((rows, len(columns)), dtype=types.pop() if len(types) == 1 else object)

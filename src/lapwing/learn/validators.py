@@ -1,50 +1,270 @@
-"""Validators of accuracy, of losses, and of the error of a released statistic.
+"""Validators: a model or statistic leaves only if released numbers show that it is good enough.
 
+A validator has a public price, a noisy release, and a verdict that is computed from the release alone.
 Statistics have no test half: the statistic itself is released, and its error is bounded from the same
 numbers.
+
+Claim    removing a unit takes away its own whole number and changes no other unit's.
+Because  a unit's number depends on its own rows alone, clamped one by one, and every row becomes a number:
+         no row is refused for its value.
+Test     tests/learn/test_validators_rows.py
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from lapwing.core.exact import positive, set_fields, whole
+from lapwing.core.exact import Number, exact, inside_unit, positive, set_fields, whole
 from lapwing.core.laplace import Laplace, SummedLaplace
-from lapwing.core.losses import Loss, SequentialComposition, checked_epsilon
+from lapwing.core.losses import Loss, Relation, SequentialComposition, checked_epsilon
 from lapwing.core.values import Grid
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.confidence_bounds import (
-    clamped_share,
-    float_down,
-    mean_ceiling,
-    noisy_mean_ceiling,
-    noisy_mean_floor,
-    share_ceiling,
-    share_floor,
-)
-from lapwing.learn.table_input import Floats, Wholes, one_row_each, read_codes
-from lapwing.learn.validation import (
-    ClassLosses,
+from lapwing.learn import confidence_bounds as bounds
+from lapwing.learn.payer import EACH_ROW
+from lapwing.learn.table_input import (
+    Floats,
     Rounding,
-    ValidationRelease,
-    ValidationResult,
-    ValidationRows,
-    ValidationVerdict,
-    Validator,
-    checked_bounds,
-    eta_share,
+    Values,
+    Wholes,
+    checked_units,
     in_steps,
-    noise_quantile,
+    one_row_each,
+    read_codes,
     real_rows,
-    step_count,
     unit_means,
-    unit_numbers,
     value_rows,
 )
+
+MOST_STEPS = 1 << 30  # so that sums of 2^32 rows fit 8 bytes
+_LARGEST_REAL = 10**300
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ClassLosses:
+    """The losses of every model of a class: one array per model, all over the same rows.
+
+    `units` is the unit of each row, as in `ValidationRows`.
+    """
+
+    losses: Sequence[Values]
+    units: ArrayLike | None = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ValidationRows:
+    """One value per row: a loss, whether a prediction was right, a number, or a bin.
+
+    A value that cannot be read counts as missing. `units` are whole numbers, the unit of each row; None or
+    EACH_ROW says that every row is a unit of its own.
+    """
+
+    values: Values
+    units: ArrayLike | None = field(kw_only=True)
+    of_class: ClassLosses | None = field(kw_only=True, default=None)
+
+
+def step_count(width: Number, step: Number, name: str) -> int:
+    """Return how many steps fill the width.
+
+    It must be a whole number, so that nothing is rounded at the end.
+    """
+    wide, fine = positive(width, name), positive(step, "step")
+    if fine.numerator * _LARGEST_REAL < fine.denominator or wide > _LARGEST_REAL:
+        raise BadParameter("step", "and bounds must lie between 1e-300 and 1e300")
+    count = wide / fine
+    if count.denominator != 1 or count > MOST_STEPS:
+        raise BadParameter("step", f"must divide {name}, into at most 2^30 parts")
+    return int(count)
+
+
+def unit_numbers(units: Any, count: int) -> Wholes:
+    """Return the unit of each row, as whole numbers from 0."""
+    unit_of_row = checked_units(None if units is EACH_ROW else units, count)
+    if unit_of_row is None:
+        return np.arange(count, dtype=np.int64)
+    return np.unique(unit_of_row, return_inverse=True)[1].astype(np.int64)
+
+
+def checked_bounds(low: Number, high: Number, step: Number) -> tuple[Fraction, Fraction, Fraction]:
+    """Return bounds that are multiples of the step, so that a grid begins and ends at them."""
+    bottom, top, fine = exact(low, "low"), exact(high, "high"), positive(step, "step")
+    if bottom >= top:
+        raise BadParameter("low", "must be below high")
+    for name, end in (("low", bottom), ("high", top)):
+        if (end / fine).denominator != 1:
+            raise BadParameter("step", f"must divide {name}")
+        if abs(end) > MOST_STEPS * fine:
+            raise BadParameter("step", "is too fine: bounds must be within 2^30 steps of 0")
+    return bottom, top, fine
+
+
+class ValidationVerdict(Enum):
+    """A verdict: ACCEPT (shown to be good), REJECT (no model of the class is), RETRY (nothing shown)."""
+
+    ACCEPT = "accept"
+    RETRY = "retry"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """A verdict, and the bound that it rests on.
+
+    `bound` holds with a probability of at least 1 - η/(i(i+1)) at attempt i. With REJECT it is a lower
+    bound for every model of the class. Otherwise it is an upper bound of the loss or the error, or a lower
+    bound of the accuracy. None means that nothing was shown.
+    """
+
+    verdict: ValidationVerdict
+    estimate: float | None
+    bound: float | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRelease:
+    """Noisy whole numbers, with the name of the validator that made them. They are public."""
+
+    numbers: tuple[int, ...]
+    made_by: str
+
+    def to_bytes(self) -> bytes:
+        """Return the canonical bytes that are stored under the charge."""
+        return json.dumps([self.made_by, list(self.numbers)], separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read a release that `to_bytes` returned."""
+        made_by, numbers = json.loads(content)
+        return cls(tuple(whole(number, "number", at_least=-(1 << 63)) for number in numbers), made_by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validator(ABC):
+    """A test that shows that something is good, or says that it could not.
+
+    Claim    whatever is validated: with a probability of at most η, any of the attempts 1, 2, ... of one
+             pipeline ends in a wrong ACCEPT; and the same for a wrong REJECT.
+    Because  attempt i errs with a probability of at most η/(i(i+1)), and these add up to less than η.
+             docs/arguments/validators.md says what must be independent for it.
+    Test     tests/learn/test_validators_attempts.py
+
+    Neighbours add or remove one unit. `loss` is the price of one `release`, and must be charged first.
+    `judge` looks at released numbers only.
+    """
+
+    relation: ClassVar[Relation] = Relation.ADD_REMOVE
+    target: Fraction
+    eta: Fraction
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        set_fields(self, target=positive(self.target, "target"), eta=inside_unit(self.eta, "eta"))
+        set_fields(self, epsilon=checked_epsilon(self.epsilon))
+
+    @property
+    @abstractmethod
+    def _l1(self) -> int:
+        """The greatest L1 distance by which one unit moves the release."""
+
+    @property
+    def _noise(self) -> Laplace:
+        return Laplace.for_epsilon(self.epsilon, l1=self._l1)
+
+    @property
+    def loss(self) -> Loss:
+        """The price of one validation. It is public."""
+        return self._noise.loss
+
+    @property
+    def parameters(self) -> dict[str, str | int]:
+        """The declared numbers, for the receipt."""
+        declared = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: one if isinstance(one, int) else str(one) for name, one in declared.items()}
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the validator, for the receipt."""
+        return type(self).__name__
+
+    @abstractmethod
+    def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Return the noisy numbers that a verdict needs.
+
+        Charge the loss first; a second call costs it again.
+        """
+
+    @abstractmethod
+    def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Return the verdict of attempt i = 1, 2, ... of a pipeline. It costs nothing."""
+
+    @property
+    def _name(self) -> str:
+        return json.dumps([self.mechanism, self.parameters], sort_keys=True)
+
+    def _made(self, *numbers: int) -> ValidationRelease:
+        return ValidationRelease(numbers, self._name)
+
+    def _step_sums(self, steps: Wholes) -> tuple[int, int]:
+        """Return the sum of the units' steps, and how much larger the sum could have been."""
+        total = int(steps.sum())
+        return total, self._l1 * len(steps) - total
+
+    def _verdict(self, what: str, bound: Fraction, estimate: float | None) -> ValidationResult:
+        """Accept if the bound meets the target, otherwise retry. Only an accuracy must be large."""
+        if what == "accuracy":
+            is_met, shown = bound >= self.target, bounds.float_down(bound)
+            side, beyond = "at least", "below"
+        else:
+            is_met, shown = bound <= self.target, bounds.float_up(bound)
+            side, beyond = "at most", "above"
+        if is_met:
+            words = f"the {what} is {side} {shown:.6g}, as wanted ({float(self.target):.6g})"
+            return ValidationResult(ValidationVerdict.ACCEPT, estimate, shown, words)
+        words = f"the {what} was shown to be {side} {shown:.6g}, {beyond} {float(self.target):.6g}"
+        return ValidationResult(ValidationVerdict.RETRY, estimate, shown, words)
+
+    def _too_few(self, estimate: float | None = None) -> ValidationResult:
+        """Return the verdict for a release in which the noise hides all units."""
+        why = "there are too few units for this noise"
+        return ValidationResult(ValidationVerdict.RETRY, estimate, None, why)
+
+    def _numbers(self, released: ValidationRelease, count: int) -> tuple[int, ...]:
+        """Return the numbers of a release of this validator.
+
+        Raises BadParameter for a release of another validator: its price, target or η would make the
+        bounds untrue.
+        """
+        if released.made_by != self._name:
+            raise BadParameter("released", "was made by another validator, or with other parameters")
+        if len(released.numbers) != count:
+            raise BadValue(f"released must have {count} numbers")
+        return released.numbers
+
+
+def eta_share(eta: Fraction, attempt: int) -> Fraction:
+    """Return η/(i(i+1)), the share of attempt i. All shares together are less than η."""
+    i = whole(attempt, "attempt", at_least=1)
+    return eta / (i * (i + 1))
+
+
+@lru_cache(maxsize=1024)
+def noise_quantile(mechanism: Laplace | SummedLaplace, miss: Fraction) -> int:
+    """Return the least w with P[noise > w] <= miss, exactly. By symmetry it holds below, too.
+
+    For a sum of noises, it is the least w or nearly so.
+    """
+    return mechanism.spread(1 - 2 * miss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +308,8 @@ class AccuracyValidator(Validator):
         eta = eta_share(self.eta, attempt)
         right, wrong = self._numbers(released, 2)
         reach = noise_quantile(self._noise, eta / 3)
-        floor = share_floor(right - reach, wrong + reach, eta / 3)
-        estimate = float(clamped_share(right, wrong)) if right + wrong > 0 else None
+        floor = bounds.share_floor(right - reach, wrong + reach, eta / 3)
+        estimate = float(bounds.clamped_share(right, wrong)) if right + wrong > 0 else None
         return self._verdict("accuracy", floor, estimate) if floor > 0 else self._too_few(estimate)
 
 
@@ -154,8 +374,10 @@ class LossValidator(Validator):
         own = self._noise.loss
         return own if self.best is None else SequentialComposition((own, self._noise_of(self.best).loss))
 
-    def _shown(self) -> dict[str, str | int]:
-        shown = Validator._shown(self)
+    @property
+    def parameters(self) -> dict[str, str | int]:
+        """The declared numbers, those of the class included."""
+        shown = super(LossValidator, self).parameters
         del shown["best"]
         if self.best is not None:
             shown |= {"class models": self.best.models, "class epsilon": str(self.best.epsilon)}
@@ -163,7 +385,9 @@ class LossValidator(Validator):
 
     def release(self, rows: ValidationRows) -> ValidationRelease:
         """Return noisy sums of the steps lost and spared, by the model and by the best of the class."""
-        self._check_class(rows.of_class)
+        declared, came = self.best and self.best.models, rows.of_class and len(rows.of_class.losses)
+        if declared != came:
+            raise BadValue("losses of the class are needed for as many models as `best` declares")
         losses = real_rows(rows.values)
         units = unit_numbers(rows.units, len(losses))
         noisy = self._noise.sample(self._sums(losses, units, Rounding.UP)).tolist()
@@ -174,11 +398,6 @@ class LossValidator(Validator):
     def _sums(self, losses: Floats, units: Wholes, rounding: Rounding) -> tuple[int, int]:
         """Return the sum of the steps that units lose, and of those that they do not."""
         return self._step_sums(unit_means(in_steps(losses, self.step, self._l1, rounding), units, rounding))
-
-    def _check_class(self, of_class: ClassLosses | None) -> None:
-        declared, came = self.best and self.best.models, of_class and len(of_class.losses)
-        if declared != came:
-            raise BadValue("losses of the class are needed for as many models as `best` declares")
 
     def _least(self, of_class: ClassLosses) -> tuple[int, int]:
         """Return the least sum of steps over the class, and how much the sum could have been beyond it.
@@ -196,27 +415,25 @@ class LossValidator(Validator):
         eta = eta_share(self.eta, attempt)
         lost, spared, *of_class = self._numbers(released, 2 if self.best is None else 4)
         reach = noise_quantile(self._noise, eta / 3)
-        top = noisy_mean_ceiling(lost, spared, reach=reach, most=self._l1, risk=eta / 3)
+        top = bounds.noisy_mean_ceiling(lost, spared, reach=reach, most=self._l1, risk=eta / 3)
         estimate = self._estimate(lost, spared)
         found = self._verdict("loss", self.bound * top, estimate)
         if found.verdict is ValidationVerdict.ACCEPT:
             return found
         if of_class and self.best is not None:
-            floor = self._class_floor(of_class[0], of_class[1], self.best, eta)
+            # All models of the class lose more than the floor, with a probability of at least 1 - eta.
+            reach = noise_quantile(self._noise_of(self.best), eta / 3)
+            floor = (
+                bounds.noisy_mean_floor(*of_class, reach=reach, most=self._l1, risk=eta / 3) * self.bound
+            )
             if floor > self.target:
-                words = f"no model of the class loses less than {float_down(floor):.6g}"
-                return ValidationResult(
-                    ValidationVerdict.REJECT, self._estimate(*of_class), float_down(floor), words
-                )
+                least, shown = self._estimate(*of_class), bounds.float_down(floor)
+                words = f"no model of the class loses less than {shown:.6g}"
+                return ValidationResult(ValidationVerdict.REJECT, least, shown, words)
         return found if top < 1 else self._too_few(estimate)
 
-    def _class_floor(self, least: int, spared: int, best: BestInClass, eta: Fraction) -> Fraction:
-        """Return a loss that all models of the class exceed with a probability of at least 1 - eta."""
-        reach = noise_quantile(self._noise_of(best), eta / 3)
-        return self.bound * noisy_mean_floor(least, spared, reach=reach, most=self._l1, risk=eta / 3)
-
     def _estimate(self, lost: int, spared: int) -> float | None:
-        return float(self.bound * clamped_share(lost, spared)) if lost + spared > 0 else None
+        return float(self.bound * bounds.clamped_share(lost, spared)) if lost + spared > 0 else None
 
 
 # Half a step by rounding rows, half by rounding a unit's mean, and the error of floats below 2^30 steps.
@@ -280,10 +497,10 @@ class MeanValidator(StatisticValidator):
         if above + below <= 0:
             return self._too_few()
         reach = noise_quantile(self._noise, eta / 6)
-        ceiling = noisy_mean_ceiling(above, below, reach=reach, most=self._l1, risk=eta / 6)
-        floor = noisy_mean_floor(above, below, reach=reach, most=self._l1, risk=eta / 6)
+        ceiling = bounds.noisy_mean_ceiling(above, below, reach=reach, most=self._l1, risk=eta / 6)
+        floor = bounds.noisy_mean_floor(above, below, reach=reach, most=self._l1, risk=eta / 6)
         width = self.high - self.low
-        estimate = float(self.low + width * clamped_share(above, below))
+        estimate = float(self.low + width * bounds.clamped_share(above, below))
         # From the float that is shown, so that its own rounding is part of the error.
         shown = (Fraction(estimate) - self.low) / width
         error = width * max(ceiling - shown, shown - floor) + _ROUNDED * self.step
@@ -339,7 +556,7 @@ class HistogramValidator(StatisticValidator):
         """
         counts = self._numbers(released, self.bins)
         total = sum(counts)
-        return tuple(float(clamped_share(one, total - one)) for one in counts) if total > 0 else None
+        return tuple(float(bounds.clamped_share(one, total - one)) for one in counts) if total > 0 else None
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
         """Accept if the error of every share is at most the target."""
@@ -349,26 +566,17 @@ class HistogramValidator(StatisticValidator):
             return self._too_few()
         tail = eta / (6 * self.bins)
         own = noise_quantile(self._noise, tail)
-        rest = _reach_of_sum(self._noise.scale, self.bins - 1, tail)
+        rest = noise_quantile(SummedLaplace(self._noise.scale, 1, self.bins - 1), tail)
         sides: list[tuple[Fraction, int, int, Fraction]] = []
         for count, share in zip(counts, shares, strict=True):
             others, shown = sum(counts) - count, Fraction(share)
             up, down = (count + own, others - rest), (others + rest, count - own)
-            sides.append((mean_ceiling(*up, tail) - shown, *up, shown))
-            sides.append((mean_ceiling(*down, tail) - (1 - shown), *down, 1 - shown))
+            sides.append((bounds.mean_ceiling(*up, tail) - shown, *up, shown))
+            sides.append((bounds.mean_ceiling(*down, tail) - (1 - shown), *down, 1 - shown))
         # Clopper and Pearson's ends are tighter but slower: only for candidates of the greatest error.
         error = Fraction(0)
         for rough, hits, misses, shown in sorted(sides, reverse=True):
             if rough <= error:
                 break
-            error = max(error, share_ceiling(hits, misses, tail) - shown)
+            error = max(error, bounds.share_ceiling(hits, misses, tail) - shown)
         return self._verdict("error", error, None)
-
-
-@lru_cache(maxsize=1024)
-def _reach_of_sum(scale: Fraction, noises: int, miss: Fraction) -> int:
-    """Return a w with P[sum of noises > w] <= miss, the least one or nearly so.
-
-    By symmetry it holds below.
-    """
-    return SummedLaplace(scale, 1, noises).spread(1 - 2 * miss)

@@ -6,6 +6,12 @@ Claim    whether a release is refused depends on its file, the policy and public
 Because  the question is bound like SQL; cells follow from declared kinds; facts come from the file and from
          public tables. No private row is read here.
 Test     tests/publish/test_bound_release.py, tests/publish/census/test_census_release.py
+
+`SyntheticPrice` divides the ρ of a synthetic table, and tells whether it is enough for its steps.
+
+Claim    a ρ that is too small for the method or for its check is refused before anything is reserved.
+Because  the least noise of every first step follows from ρ, the number of columns and K.
+Test     tests/publish/test_bound_release_price.py
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,19 +30,69 @@ from lapwing.core.budget import Terms
 from lapwing.core.exact import least_from
 from lapwing.core.losses import Concentrated, Loss, Relation
 from lapwing.errors import BadParameter
-from lapwing.ledger import Spending, Target
-from lapwing.ledger.spending import refusal
+from lapwing.ledger.spending import Spending, Target, refusal
+from lapwing.publish import methods
 from lapwing.publish.measured.published_column import PublishedColumn, domain_of, published_column
-from lapwing.publish.methods import BYTES_OF_A_CELL, require_small_candidates
-from lapwing.publish.models.domain import Clique, Domain
+from lapwing.publish.models.domain import Clique, Domain, tree_cells
 from lapwing.publish.models.graphical_model import BeliefPropagation
-from lapwing.publish.models.junction_tree import tree_cells
 from lapwing.publish.release_file import CENSUS, MOST_COLUMNS, MOST_RHO, ReleasePlanFile
-from lapwing.publish.synthetic_price import SyntheticPrice
 from lapwing.sql import policy_ledger, row_questions
-from lapwing.sql.binding.public_tables import code_of
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.row_questions import RowQuestion
+
+STEPS_AT_MOST = 4096  # of one release; each is rounded up in the ledger
+LEDGER_UNIT = Fraction(1, 10**9)
+LEAST_RHO = 2 * STEPS_AT_MOST * LEDGER_UNIT
+CHECKED_MARGINALS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticPrice:
+    """The ρ of a release, the ρ of its method, and the ρ of its check.
+
+    Ledgers round each step up by at most one unit. That much is kept aside.
+    """
+
+    rho: Fraction
+    method: Fraction
+    check: Fraction
+
+    @classmethod
+    def of(cls, file: ReleasePlanFile, domain: Domain, rows_per_unit: int, rho: Fraction) -> SyntheticPrice:
+        """Divide ρ. Raises BadParameter if it, or the share of the check, is too small."""
+        if rho <= LEAST_RHO:
+            raise BadParameter(
+                "epsilon",
+                f"is too small: it gives ρ {float(rho):.3g}, and a synthetic table needs more than "
+                f"{float(LEAST_RHO):g}",
+            )
+        usable = rho - STEPS_AT_MOST * LEDGER_UNIT
+        price = cls(rho, usable * (1 - file.check), usable * file.check)
+        first = methods.first_sigma(file.method, price.method, len(domain.columns), rows_per_unit)
+        sigmas = {"epsilon": first}
+        if price.check:
+            each = price.check * (1 - methods.SPARE) / len(checkable(domain)[:CHECKED_MARGINALS])
+            sigmas["check"] = methods.smallest_sigma(each, rows_per_unit)
+        for name, sigma in sigmas.items():
+            if sigma > methods.MOST_SIGMA:
+                raise BadParameter(
+                    name,
+                    f"is too small: with {rows_per_unit:,} rows of a person, each count would have a noise "
+                    f"of {float(sigma):.2g} rows. Give a larger one, or lower rows_per_unit in the policy",
+                )
+        return price
+
+
+def first_error(bound: BoundRelease, rho: Fraction) -> float:
+    """Return the expected error of a count of a single column, which a synthetic table measures first."""
+    price = SyntheticPrice.of(bound.file, bound.domain, bound.rows_per_unit, rho)
+    sigma = methods.first_sigma(bound.file.method, price.method, len(bound.columns), bound.rows_per_unit)
+    return methods.MEAN_OF_NOISE * float(sigma)
+
+
+def checkable(domain: Domain) -> list[Clique]:
+    """Return the marginals that a check may measure: all pairs, or the only column."""
+    return [*combinations(domain.columns, 2)] or [domain.columns]
+
 
 FORM = "lapwing release 1"
 RHO_UNITS = 10**9
@@ -49,7 +106,7 @@ class BoundRelease:
 
     file: ReleasePlanFile
     dataset: Dataset
-    question: RowQuestion
+    question: row_questions.RowQuestion
     columns: tuple[PublishedColumn, ...]
     impossible: Mapping[Clique, NDArray[np.bool_]]
 
@@ -146,10 +203,10 @@ def bind_release(file: ReleasePlanFile, dataset: Dataset) -> BoundRelease:
             raise BadParameter(
                 "rows", f"selects {len(columns)} columns, and at most {MOST_COLUMNS} are possible"
             )
-        require_small_candidates(domain, file.method, file.workload, file.model_bytes)
+        methods.require_small_candidates(domain, file.method, file.workload, file.model_bytes)
         if file.rho is not None:
             SyntheticPrice.of(file, domain, question.rows, file.rho)
-    cells = MOST_CENSUS_CELLS if is_census else file.model_bytes // BYTES_OF_A_CELL
+    cells = MOST_CENSUS_CELLS if is_census else file.model_bytes // methods.BYTES_OF_A_CELL
     impossible = impossible_cells(columns, file.impossible, model_cells=cells)
     return BoundRelease(file, dataset, question, columns, impossible)
 
@@ -183,14 +240,7 @@ def impossible_cells(
     for number, rule in enumerate(rules, 1):
         clique = domain.clique(rule)
         mask = found.setdefault(clique, np.zeros(domain.shape(clique), np.bool_))
-        mask[tuple(_cell(by_name[name], rule[name], number) for name in clique)] = True
+        mask[tuple(by_name[name].cell_of(rule[name], f"impossible {number}") for name in clique)] = True
     if not BeliefPropagation(domain, [], found).is_possible():
         raise BadParameter("impossible", "leaves no row: every row would have something impossible")
     return found
-
-
-def _cell(column: PublishedColumn, value: Any, number: int) -> int:
-    code = code_of(value, column.kind)
-    if not isinstance(code, int) or not column.first <= code <= column.last:
-        raise BadParameter(f"impossible {number}", f'is no value of "{column.name}"')
-    return (code - column.first) // column.width

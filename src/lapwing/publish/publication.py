@@ -23,26 +23,10 @@ from lapwing.core.exact import short, short_down, short_up
 from lapwing.errors import BadFile, BadParameter, KeyReused, OverBudget, WorkEnded
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.request_status import RequestState, RequestStatus
-from lapwing.publish.bound_release import BoundRelease, bind_release
-from lapwing.publish.bundle.bundle_contents import write_census_bundle, write_synthetic_bundle
-from lapwing.publish.bundle.manifest import (
-    changed_files,
-    read_manifest,
-    require_new_folder,
-    signature_findings,
-)
-from lapwing.publish.bundle.privacy_page import fact_lines, note_lines, unit_name
-from lapwing.publish.census.census_release import (
-    BoundCensus,
-    bind_census,
-    expected_errors,
-    least_rho,
-    measure_census,
-    tables_from_answer,
-)
-from lapwing.publish.methods import MEAN_OF_NOISE, first_sigma
+from lapwing.publish.bound_release import BoundRelease, bind_release, first_error
+from lapwing.publish.bundle import bundle_contents, manifest
+from lapwing.publish.census import census_release
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
-from lapwing.publish.synthetic_price import SyntheticPrice
 from lapwing.publish.synthetic_release import publish_table
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
@@ -170,10 +154,11 @@ class Publication:
         return self._checked(lambda: bind_release(self.file, self.dataset))
 
     @cached_property
-    def census(self) -> BoundCensus | None:
+    def census(self) -> census_release.BoundCensus | None:
         """The census; None for a synthetic table."""
-        bound = self.bound
-        return self._checked(lambda: bind_census(bound)) if self.file.method == CENSUS else None
+        if self.file.method != CENSUS:
+            return None
+        return self._checked(lambda: census_release.bind_census(self.bound))
 
     def _checked(self, bind: Callable[[], T]) -> T:
         """Bind, and tell a mistake with the name of the file."""
@@ -202,30 +187,28 @@ class Publication:
         return PublicationPlan(
             name=self.file.name,
             method=self.file.method,
-            unit=unit_name(policy.protects),
+            unit=bundle_contents.unit_name(policy.protects),
             rows_per_unit=bound.rows_per_unit,
             columns={column.name: column.size for column in bound.columns},
             delta=self.file.delta,
             rho=rho,
             rho_that_fits=fits,
             errors=tuple(self._errors(rho)) if rho else (),
-            facts=tuple(fact_lines(self.file)),
-            notes=tuple(note_lines(bound)),
+            facts=tuple(self.file.facts),
+            notes=tuple(bundle_contents.note_lines(bound)),
             state=self._state(earlier),
         )
 
     def _errors(self, rho: Fraction) -> list[tuple[str, int, Mapping[str, float]]]:
         census = self.census
         if census is not None:
-            found = expected_errors(census, rho)
+            found = census_release.expected_errors(census, rho)
             return [
                 (level, len(nodes), errors)
                 for level, nodes, errors in zip(census.spine.levels, census.spine.nodes, found, strict=True)
             ]
-        bound = self.bound
-        price = self._checked(lambda: SyntheticPrice.of(self.file, bound.domain, bound.rows_per_unit, rho))
-        sigma = first_sigma(self.file.method, price.method, len(bound.columns), bound.rows_per_unit)
-        return [("single columns, measured first", 1, {"count": MEAN_OF_NOISE * float(sigma)})]
+        error = self._checked(lambda: first_error(self.bound, rho))
+        return [("single columns, measured first", 1, {"count": error})]
 
     def _earlier(self) -> RequestStatus | None:
         """Return the earlier request under this release's name, or None. It makes no ledger.
@@ -264,7 +247,7 @@ class Publication:
             return self.file.rho
         assert self.census is not None
         assert self.file.census is not None
-        return least_rho(self.census, self.file.census.wanted or {})
+        return census_release.least_rho(self.census, self.file.census.wanted or {})
 
     def run(
         self, out: str | Path, *, everything: bool = False, progress: Progress | None = None
@@ -288,7 +271,7 @@ class Publication:
         earlier = self._earlier()
         if (known := self._written(place, earlier)) is not None:
             return known
-        require_new_folder(place)
+        manifest.require_new_folder(place)
         rho = self._rho(earlier, everything=everything)
         if not rho:
             raise self._refused(OverBudget("everything", "nothing", "The budget is used up."))
@@ -296,12 +279,14 @@ class Publication:
             if census is not None:
                 if progress is not None:
                     progress("measuring", 0.0)
-                release = measure_census(census, rho)
+                release = census_release.measure_census(census, rho)
                 if progress is not None:
                     progress("making whole tables", 0.5)
-                return write_census_bundle(place, census, tables_from_answer(census, release))
+                return bundle_contents.write_census_bundle(
+                    place, census, census_release.tables_from_answer(census, release)
+                )
             table = publish_table(bound, rho, self.journal, progress=progress)
-            manifest = write_synthetic_bundle(place, bound, table)
+            written = bundle_contents.write_synthetic_bundle(place, bound, table)
         except OverBudget as error:
             raise self._refused(error) from None
         except KeyReused:
@@ -311,8 +296,9 @@ class Publication:
                 f'the release "{self.file.name}" was charged, and failed before its measurements were '
                 "stored. Its price is spent. Give the next try another name"
             ) from None
-        self._forget_journal()
-        return manifest
+        for path in (self.journal, self.journal.with_name(f"{self.journal.name}.check")):
+            path.unlink(missing_ok=True)  # the ledger has all of it
+        return written
 
     @property
     def journal(self) -> Path:
@@ -320,10 +306,6 @@ class Publication:
         whose = f"{self.dataset.analyst}\n{self.bound.key}\n{self.file.digest}"
         digest = sha256(whose.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         return self.file.path.with_suffix(f".{digest}.journal")
-
-    def _forget_journal(self) -> None:
-        for path in (self.journal, self.journal.with_name(f"{self.journal.name}.check")):
-            path.unlink(missing_ok=True)  # the ledger has all of it
 
     def _written(self, place: Path, earlier: RequestStatus | None) -> dict[str, Any] | None:
         """Return the manifest of this release's bundle if it is there. Refuse a folder with other files."""
@@ -335,18 +317,18 @@ class Publication:
             return None
         if earlier is not None and earlier.state is RequestState.ANSWERED:
             try:
-                manifest = read_manifest(place)
+                written = manifest.read_manifest(place)
             except BadParameter:
-                manifest = {}
-            if (manifest.get("ledger"), manifest.get("charge")) == (
-                earlier.receipt.ledger, earlier.receipt.position,
-            ):  # fmt: skip
+                written = {}
+            charged = earlier.receipt.ledger, earlier.receipt.position
+            if (written.get("ledger"), written.get("charge")) == charged:
                 key = self.dataset.ledger.keys.signing.public.hex()
-                for finding in (*signature_findings(manifest, key), *changed_files(place, manifest)):
+                changed = manifest.changed_files(place, written)
+                for finding in (*manifest.signature_findings(written, key), *changed):
                     raise BadParameter(
                         "out", f"{place}: {finding}. Remove the folder and run again: nothing is charged"
                     )
-                return manifest
+                return written
         raise BadParameter("out", f"{place} has other files: nothing is written over. Name a new folder")
 
     def _refused(self, error: OverBudget) -> OverBudget:

@@ -50,7 +50,7 @@ from lapwing.config.file_table import (
 from lapwing.config.toml_text import read_toml
 from lapwing.config.values import kind_of, quoted_choices
 from lapwing.core.conversions import largest_rho
-from lapwing.publish.measured.published_column import MOST_CELLS
+from lapwing.publish.measured.published_column import MOST_CELLS, shown_value
 
 SYNTHETIC = ("independent", "tree", "adaptive")
 CENSUS = "census"
@@ -113,6 +113,20 @@ class ReleasePlanFile:
     def digest(self) -> str:
         """The SHA-256 digest of the file."""
         return hashlib.sha256(self.text).hexdigest()
+
+    @property
+    def facts(self) -> list[str]:
+        """The public facts that the tables keep. They are not protected."""
+        lines = [
+            "No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items())
+            for rule in self.impossible
+        ]
+        census = self.census
+        for level, totals in ((census and census.totals) or {}).items():
+            lines += [f"The total of {level} {node} is {total:,}" for node, total in totals.items()]
+        if census is not None and census.empty is not None:
+            lines.append(f'Areas with {census.empty} = true in the public table "{census.spine}" are empty')
+        return lines
 
 
 def _sql(text: object) -> str:

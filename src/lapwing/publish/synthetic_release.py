@@ -32,23 +32,21 @@ from lapwing.errors import BadParameter
 from lapwing.ledger.gate import Gate, Release, Work
 from lapwing.ledger.request_status import RequestState
 from lapwing.publish import methods
-from lapwing.publish.bound_release import BoundRelease
-from lapwing.publish.data_dictionary import dictionary_digest
+from lapwing.publish.bound_release import CHECKED_MARGINALS, BoundRelease, SyntheticPrice, checkable
 from lapwing.publish.measured.journal import Journal, JournalStep, held
-from lapwing.publish.measured.private_marginals import Charge, PrivateMarginals, noisy_marginal, step_loss
-from lapwing.publish.measured.published_column import coded_rows
-from lapwing.publish.methods import Measured, Progress, affordable, fit_measured, smallest_sigma
-from lapwing.publish.models.domain import Clique
-from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.models.graphical_model import Floats, GraphicalModel
-from lapwing.publish.models.marginal_source import MarginalSource
-from lapwing.publish.models.row_sampler import sample_rows
-from lapwing.publish.synthetic_price import CHECKED_MARGINALS, SyntheticPrice, checkable
+from lapwing.publish.measured.private_marginals import (
+    Charge,
+    MarginalSource,
+    PrivateMarginals,
+    noisy_marginal,
+    step_loss,
+)
+from lapwing.publish.measured.published_column import coded_rows, dictionary_digest
+from lapwing.publish.models import graphical_model
+from lapwing.publish.models.domain import Clique, Domain
 from lapwing.sql import row_questions
 
 ANSWER_FORM = "lapwing synthetic table 1"
-MOST_ROWS = 20_000_000
-MOST_VALUES = 200_000_000  # rows times columns; making them takes about four times their 8 bytes
 Wholes = NDArray[np.int64]
 
 
@@ -62,30 +60,26 @@ class SyntheticTable:
     """
 
     rows: Wholes
-    model: GraphicalModel
-    measured: tuple[NoisyMarginal, ...]
-    checked: tuple[NoisyMarginal, ...]
+    model: graphical_model.GraphicalModel
+    measured: tuple[graphical_model.NoisyMarginal, ...]
+    checked: tuple[graphical_model.NoisyMarginal, ...]
     bounds: Mapping[Clique, float]
     release: Release
     note: str = ""
 
-    def marginal(self, clique: Clique) -> Floats:
+    def marginal(self, clique: Clique) -> graphical_model.Floats:
         """Return the rows' counts of some columns, scaled if there are fewer rows than estimated."""
         domain = self.model.domain
         shape = domain.shape(clique)
         cells = np.ravel_multi_index([self.rows[:, domain.place(name)] for name in clique], shape)
-        counts: Floats = (
+        counts: graphical_model.Floats = (
             np.bincount(cells, minlength=domain.cells(clique)).reshape(shape).astype(np.float64)
         )
         return counts * float(self.model.total / len(self.rows)) if self.note else counts
 
 
 def publish_table(
-    bound: BoundRelease,
-    rho: Fraction,
-    journal: Path,
-    *,
-    progress: Progress | None = None,
+    bound: BoundRelease, rho: Fraction, journal: Path, *, progress: methods.Progress | None = None
 ) -> SyntheticTable:
     """Measure, or read what was measured before under this name, and invent rows.
 
@@ -154,8 +148,8 @@ def _measure(
     *,
     work: Work,
     path: Path,
-    progress: Progress | None,
-) -> Measured:
+    progress: methods.Progress | None,
+) -> methods.Measured:
     dataset, table = bound.dataset, list[Wholes]()
 
     def read() -> Wholes:
@@ -185,9 +179,9 @@ def measured_answer(
     *,
     charge: Charge,
     fail: Callable[[], None],
-    progress: Progress | None = None,
+    progress: methods.Progress | None = None,
     shuffle: Callable[[int], Wholes] = permutation,
-) -> tuple[Measured, bytes]:
+) -> tuple[methods.Measured, bytes]:
     """Take all steps of a release, and return what was measured and the answer to be stored.
 
     Args:
@@ -234,7 +228,9 @@ def _agree(bound: BoundRelease, work: Work, journals: Sequence[Journal]) -> None
         raise current.was_changed()
 
 
-def _run(bound: BoundRelease, source: MarginalSource, progress: Progress | None) -> Measured:
+def _run(
+    bound: BoundRelease, source: MarginalSource, progress: methods.Progress | None
+) -> methods.Measured:
     file = bound.file
     if file.method == "adaptive":
         return methods.adaptive(
@@ -261,8 +257,8 @@ def check_marginals(source: PrivateMarginals, shuffle: Callable[[int], Wholes] =
             wanted -= 1
     chosen = [possible[k] for k in shuffle(len(possible))[:wanted]] if wanted > 0 else []
     for number, clique in enumerate(chosen):
-        rho = affordable(source) / (wanted - number)
-        source.measure(clique, smallest_sigma(rho, source.rows_per_unit))
+        rho = methods.affordable(source) / (wanted - number)
+        source.measure(clique, methods.smallest_sigma(rho, source.rows_per_unit))
 
 
 def _answer(
@@ -285,42 +281,36 @@ def _answer(
     return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
 
 
-def read_steps(answer: dict[str, Any], name: str) -> list[JournalStep]:
-    """Return the steps of a stored answer."""
-    return [JournalStep(one["step"], Fraction(one["rho"]), one["result"]) for one in answer[name]]
-
-
-def row_count(total: float, columns: int) -> int:
-    """Return the number of rows to invent: the estimated total, at least 1, within the limits of memory."""
-    return min(max(1, round(total)), MOST_ROWS, MOST_VALUES // columns)
+def _measured(
+    domain: Domain, answer: dict[str, Any], name: str
+) -> tuple[graphical_model.NoisyMarginal, ...]:
+    """Return the noisy marginals of a stored answer."""
+    steps = [JournalStep(one["step"], Fraction(one["rho"]), one["result"]) for one in answer[name]]
+    return tuple(noisy_marginal(domain, one) for one in steps if one.result and "measure" in one.step)
 
 
 def table_from_answer(
-    bound: BoundRelease, release: Release, done: Measured | None, progress: Progress | None = None
+    bound: BoundRelease,
+    release: Release,
+    done: methods.Measured | None,
+    progress: methods.Progress | None = None,
 ) -> SyntheticTable:
     """Return invented rows from a stored answer. No private data is read.
 
     `done` is from the run that measured, if this is the same process: its model is near already.
     """
     answer, domain = json.loads(release.answer), bound.domain
-    measured, checked = (
-        tuple(
-            noisy_marginal(domain, one)
-            for one in read_steps(answer, name)
-            if one.result and "measure" in one.step
-        )
-        for name in ("steps", "check")
-    )
+    measured, checked = (_measured(domain, answer, name) for name in ("steps", "check"))
     start = {} if done is None else done.start
-    model = fit_measured(domain, Measured(measured, start), bound.impossible, progress)
-    estimated, count = max(1, round(model.total)), row_count(model.total, len(domain.columns))
-    note = (
-        f"There are {count:,} rows for an estimated {estimated:,}: a table has at most {MOST_ROWS:,} rows "
-        f"and {MOST_VALUES:,} values. Shares are those of all rows."
-        if count < estimated
-        else ""
-    )
-    rows = sample_rows(model, count)
+    model = methods.fit_measured(domain, methods.Measured(measured, start), bound.impossible, progress)
+    estimated, most_values = max(1, round(model.total)), graphical_model.MOST_VALUES
+    count, note = graphical_model.row_count(model.total, len(domain.columns)), ""
+    if count < estimated:
+        note = (
+            f"There are {count:,} rows for an estimated {estimated:,}: a table has at most "
+            f"{graphical_model.MOST_ROWS:,} rows and {most_values:,} values. Shares are those of all rows."
+        )
+    rows = graphical_model.sample_rows(model, count)
     table = SyntheticTable(rows, model, measured, checked, {}, release, note)
     last = None if done is None else done.last
     return table if last is None else replace(table, bounds=last.bounds(table.marginal))

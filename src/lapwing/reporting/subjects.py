@@ -309,7 +309,7 @@ def _of_policy(policy: Path, more: Facts, **changes: Any) -> ReportSubject:
 
 
 def _pipeline(path: Path) -> ReportSubject:
-    from lapwing.learn.pipelines.pipeline_file import load_pipeline  # noqa: PLC0415
+    from lapwing.learn.pipelines.pipeline import load_pipeline  # noqa: PLC0415
 
     pipeline = load_pipeline(path)
     schedule = pipeline.schedule
@@ -343,7 +343,6 @@ def _pipeline(path: Path) -> ReportSubject:
 
 
 def _release(path: Path) -> ReportSubject:
-    from lapwing.publish.bundle.privacy_page import fact_lines  # noqa: PLC0415
     from lapwing.publish.release_file import load_release  # noqa: PLC0415
 
     file = load_release(path)
@@ -351,7 +350,7 @@ def _release(path: Path) -> ReportSubject:
         file.policy,
         {
             "mechanisms": [said(f"Method: {file.method}.")],
-            "not_protected": [said(f"Public fact: {line}.") for line in fact_lines(file)],
+            "not_protected": [said(f"Public fact: {line}.") for line in file.facts],
         },
         kind="release",
         name=file.name,

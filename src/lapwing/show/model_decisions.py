@@ -27,8 +27,13 @@ from numpy.typing import NDArray
 from lapwing.learn.confidence_bounds import mean_ceiling, share_floor
 from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import Category, Column, LinearRegression, LogisticRegression, Real
-from lapwing.learn.validation import ValidationRows, ValidationVerdict, eta_share
-from lapwing.learn.validators import AccuracyValidator, LossValidator
+from lapwing.learn.validators import (
+    AccuracyValidator,
+    LossValidator,
+    ValidationRows,
+    ValidationVerdict,
+    eta_share,
+)
 from lapwing.show.hashed_numbers import HashedNumbers
 from lapwing.show.release_load import BlocksNeeded
 

@@ -20,8 +20,7 @@ from lapwing.errors import MissingExtra
 from lapwing.learn import payer, search, trainers, validators
 from lapwing.learn.repetition import PoissonRuns
 from lapwing.learn.trainers.count_models import NaiveBayes
-from lapwing.learn.validation import Validator
-from lapwing.learn.validators import MeanValidator
+from lapwing.learn.validators import MeanValidator, Validator
 from lapwing.parties import consortium
 from lapwing.parties.protocols.own_noise import OwnNoise
 from lapwing.parties.statistics.statistic import VectorStatistic

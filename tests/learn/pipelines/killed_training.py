@@ -22,7 +22,7 @@ from typing import Any
 from lapwing.examples.rides import RIDES_POLICY, write_rides
 from lapwing.learn.features import Feature, Features
 from lapwing.learn.payer import PublicData
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import load_pipeline
 from lapwing.learn.pipelines.run_files import write_outputs
 from lapwing.learn.pipelines.training import TrainingEvent, TrainingOutcome, train
 from lapwing.learn.stream import Stream

@@ -17,10 +17,9 @@ from lapwing.learn.payer import PrepaidPayer
 from lapwing.learn.pipelines import attempt
 from lapwing.learn.pipelines.attempt import AttemptRunner, attempt_key
 from lapwing.learn.pipelines.components import Learner, TrainerSettings, fit_on_rows
-from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, load_pipeline
 from lapwing.learn.stream import Stream
-from lapwing.learn.validation import ValidationVerdict
+from lapwing.learn.validators import ValidationVerdict
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.request_status import RequestState
 from lapwing.sql import row_questions

@@ -18,8 +18,7 @@ from lapwing.learn.features import Feature, Features
 from lapwing.learn.pipelines.calibration import CONFIDENCE, Calibration, CalibrationSettings
 from lapwing.learn.pipelines.components import TrainerSettings, ValidatorSettings
 from lapwing.learn.pipelines.model_card import card_text, model_card
-from lapwing.learn.pipelines.pipeline import Pipeline
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import Pipeline, load_pipeline
 from lapwing.learn.pipelines.run_files import write_outputs
 from lapwing.learn.pipelines.training import RunState, train
 from lapwing.learn.stream import Stream

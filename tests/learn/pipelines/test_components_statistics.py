@@ -15,13 +15,11 @@ from lapwing.errors import BadFile, BadParameter
 from lapwing.learn.features import Features
 from lapwing.learn.pipelines.components import PipelineStatistic, TrainerSettings
 from lapwing.learn.pipelines.model_card import card_text, model_card
-from lapwing.learn.pipelines.pipeline import Pipeline
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import Pipeline, load_pipeline
 from lapwing.learn.pipelines.run_files import model_file_text, write_outputs
 from lapwing.learn.pipelines.training import RunState, train
 from lapwing.learn.stream import Stream
-from lapwing.learn.validation import ValidationRelease, ValidationVerdict
-from lapwing.learn.validators import StatisticValidator
+from lapwing.learn.validators import StatisticValidator, ValidationRelease, ValidationVerdict
 from lapwing.sql.expression import Choice, Moment, Numeric, Truth
 from lapwing.sql.row_questions import PrivateRows
 from support.raised import named

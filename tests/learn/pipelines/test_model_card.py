@@ -14,7 +14,7 @@ import pytest
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.learn.pipelines.attempt import AttemptResult
 from lapwing.learn.pipelines.model_card import card_text, list_blocks, model_card, worst_block
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import load_pipeline
 from lapwing.learn.pipelines.run_files import (
     attempts_to_plot,
     load_model,
@@ -71,7 +71,7 @@ def test_a_rejected_model_has_no_file_and_its_card_says_what_was_rejected(
     files = write_outputs(outcome, full.policy, folder / "runs")
     assert "model" not in files
     assert not list(folder.glob("runs/run-*/model.json"))
-    last = attempts_to_plot(outcome)[-1]
+    last = attempts_to_plot(model_card(outcome, full.policy))[-1]
     assert last.bound is not None
     assert last.bound > 1  # what decided is drawn
     assert "lines with weights within" in files["card_text"].read_text()

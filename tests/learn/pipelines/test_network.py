@@ -20,8 +20,7 @@ from lapwing.learn.payer import PrepaidPayer, PublicData
 from lapwing.learn.pipelines.components import TrainerSettings
 from lapwing.learn.pipelines.model_card import card_text, model_card
 from lapwing.learn.pipelines.network import ACTIVATIONS, Network, NetworkForward, NetworkSettings
-from lapwing.learn.pipelines.pipeline import Pipeline
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import Pipeline, load_pipeline
 from lapwing.learn.pipelines.run_files import load_model, write_outputs
 from lapwing.learn.pipelines.training import RunState, train
 from lapwing.learn.stream import Stream

@@ -11,7 +11,7 @@ import pytest
 from lapwing.errors import BadFile, BadParameter
 from lapwing.learn.pipelines.components import TrainerSettings
 from lapwing.learn.pipelines.network import NetworkSettings
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import load_pipeline
 from support.raised import named
 
 GOOD: dict[str, Any] = {

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.learn.pipelines.pipeline import Pipeline, Strategy
-from lapwing.learn.pipelines.pipeline_file import load_pipeline, raise_as_file_mistake
+from lapwing.learn.pipelines.pipeline import Pipeline, Strategy, load_pipeline, raise_as_file_mistake
 
 
 def edited(folder: Path, **lines: str | None) -> Path:

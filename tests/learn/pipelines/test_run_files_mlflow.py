@@ -11,7 +11,7 @@ import pytest
 
 from lapwing.errors import Unavailable
 from lapwing.learn.pipelines.model_card import model_card
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import load_pipeline
 from lapwing.learn.pipelines.run_files import load_model, log_to_mlflow, write_outputs
 from lapwing.learn.pipelines.training import train
 from lapwing.learn.stream import Stream

@@ -15,15 +15,14 @@ import pytest
 
 from lapwing.errors import BadParameter, InProgress
 from lapwing.examples.rides import ARRIVING, RIDES_POLICY
-from lapwing.learn.budget_sharing import SharingRule
 from lapwing.learn.pipelines import attempt as work
 from lapwing.learn.pipelines import training
 from lapwing.learn.pipelines.components import TrainerSettings, ValidatorSettings
-from lapwing.learn.pipelines.pipeline import AttemptSchedule, Pipeline, Strategy
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import AttemptSchedule, Pipeline, Strategy, load_pipeline
 from lapwing.learn.pipelines.run_files import load_model, write_outputs
 from lapwing.learn.pipelines.training import RunState, TrainingEvent, TrainingOutcome, train
 from lapwing.learn.stream import Stream
+from lapwing.learn.stream_blocks import SharingRule
 from lapwing.ledger.gate import ReleaseStep
 from support.slowly import slow
 

@@ -12,7 +12,6 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.learn.budget_sharing import SharingRule
 from lapwing.learn.features import Features
 from lapwing.learn.pipelines import training
 from lapwing.learn.pipelines.attempt import (
@@ -23,11 +22,11 @@ from lapwing.learn.pipelines.attempt import (
     attempt_work,
 )
 from lapwing.learn.pipelines.model_card import card_text, model_card
-from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, load_pipeline
 from lapwing.learn.pipelines.run_files import load_model, write_outputs
 from lapwing.learn.pipelines.training import RunState, check_pipeline, run_folder, train
 from lapwing.learn.stream import Stream
+from lapwing.learn.stream_blocks import SharingRule
 from lapwing.ledger import CuratorKey
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.request_status import RequestState, RequestStatus

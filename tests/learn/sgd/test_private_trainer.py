@@ -69,7 +69,7 @@ def test_the_steps_are_paid_at_once_and_all_of_them_are_done(monkeypatch: pytest
         done.append(len(payer.paid))
         return release_noisy_sum(*given, divided_by=divided_by)
 
-    monkeypatch.setattr("lapwing.learn.sgd.private_trainer.release_noisy_sum", counted)
+    monkeypatch.setattr("lapwing.learn.sgd.randomness.release_noisy_sum", counted)
     before = module_to_bytes(trainer.module)
     trainer.fit(X, Y, EACH_ROW)
     assert done == [1] * 6
@@ -107,7 +107,7 @@ def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
         return release_noisy_sum(*given, divided_by=divided_by)
 
     with monkeypatch.context() as patched:
-        patched.setattr("lapwing.learn.sgd.private_trainer.release_noisy_sum", breaks)
+        patched.setattr("lapwing.learn.sgd.randomness.release_noisy_sum", breaks)
         with pytest.raises(RuntimeError, match="killed"):
             trainer.fit(X, Y, EACH_ROW)
     again = trainer_of(payer, **where).fit(X, Y, EACH_ROW, resume=True)
@@ -258,7 +258,7 @@ def test_each_unit_is_worked_on_at_a_place_of_its_own_kind(monkeypatch: pytest.M
             seen[-1][unit] = place
         return on_page(self, x, y, present, *given, **named)
 
-    monkeypatch.setattr("lapwing.learn.sgd.private_trainer.draw_place_kinds", draws)
+    monkeypatch.setattr("lapwing.learn.sgd.randomness.draw_place_kinds", draws)
     monkeypatch.setattr(clipping.ClippedGradients, "add_page", look)
     for _ in range(2):
         trainer._sum(gradients, X, Y, UnitIndex(50, None))

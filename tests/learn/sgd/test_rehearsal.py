@@ -81,7 +81,7 @@ def test_floats_that_depend_on_the_place_are_found_in_any_row(monkeypatch: pytes
     """The last bit, at one place of 64, for long rows alone. (Under cross-entropy such rows may have
     slope 0, and then there is nothing to find.)"""
 
-    def odd(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> dict[str, ParameterGradients]:
+    def odd(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> list[ParameterGradients]:
         last = torch.arange(page) == page - 1
         long = inputs.norm(dim=1) > 500
         return _linear(

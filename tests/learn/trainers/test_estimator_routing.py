@@ -18,7 +18,7 @@ from lapwing.core.losses import Relation
 from lapwing.errors import BadFile, BadParameter, LapwingError, OverBudget
 from lapwing.learn.payer import EACH_ROW, LedgerPayer
 from lapwing.learn.trainers import PCA, Category, LogisticRegression, NaiveBayes, Real
-from lapwing.learn.trainers.pricing import PricedReleases
+from lapwing.learn.trainers.estimator import PricedReleases
 from lapwing.ledger import Ledger, Unit
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.spending import Target

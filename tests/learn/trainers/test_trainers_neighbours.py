@@ -29,7 +29,7 @@ from lapwing.learn.trainers import (
     kmeans,
     linear_models,
 )
-from lapwing.learn.trainers.pricing import PricedReleases
+from lapwing.learn.trainers.estimator import PricedReleases
 
 Seen = list[tuple[PricedReleases, int, NDArray[np.int64]]]
 PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-5, "payer": PublicData()}

@@ -10,7 +10,7 @@ import pytest
 from lapwing.core.gaussian import Gaussian
 from lapwing.errors import BadParameter
 from lapwing.publish import PublishedBundle
-from lapwing.publish.bundle.data_tables import best_interval, half_width
+from lapwing.publish.bundle.utility_report import best_interval, half_width
 from support.published import town
 
 SIGMAS = (Fraction(20), Fraction(5))

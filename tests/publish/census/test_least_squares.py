@@ -9,11 +9,12 @@ from lapwing.publish.census.least_squares import (
     Floats,
     LevelMeasurement,
     Query,
+    Spine,
     cells_of,
     estimate_spine,
+    spine_of,
     subsets,
 )
-from lapwing.publish.census.spine import Spine, spine_of
 
 SIZES = (3, 2)
 EVERYTHING: Query = (0, 1)

@@ -8,17 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.publish.census.spine import Spine, spine_of
+from lapwing.publish.census.least_squares import Floats, Spine, Wholes, spine_of
 from lapwing.publish.census.whole_tables import (
     MOST_ROWS,
-    Floats,
     SpineFacts,
-    Wholes,
-    no_facts,
     round_cells,
     total_bounds,
     whole_tables,
 )
+
+
+def no_facts(spine: Spine, cells: int) -> SpineFacts:
+    """Return facts that say nothing."""
+    return SpineFacts(
+        tuple(np.zeros(len(names), np.bool_) for names in spine.nodes),
+        tuple(np.full(len(names), -1, np.int64) for names in spine.nodes),
+        np.zeros(cells, np.bool_),
+    )
 
 
 def spine(leaves: int, groups: int) -> Spine:

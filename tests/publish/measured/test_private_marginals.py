@@ -17,9 +17,16 @@ from lapwing.core.selection import Exponential
 from lapwing.errors import BadParameter, WorkEnded
 from lapwing.publish import methods
 from lapwing.publish.measured.journal import Journal
-from lapwing.publish.measured.private_marginals import PrivateMarginals, Wholes, step_loss
+from lapwing.publish.measured.private_marginals import (
+    GRID,
+    Candidate,
+    PrivateMarginals,
+    Wholes,
+    choosing_cost,
+    measuring_cost,
+    step_loss,
+)
 from lapwing.publish.models.domain import Domain
-from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
 from support.reached import Reached, reaching
 
 DOMAIN = Domain(("a", "b", "c"), (2, 3, 4))

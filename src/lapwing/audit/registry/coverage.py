@@ -28,7 +28,7 @@ from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.registry.learning import learning_exports
 from lapwing.core.losses import Loss
 from lapwing.learn.repetition import RunCountLaw
-from lapwing.learn.validation import Validator
+from lapwing.learn.validators import Validator
 from lapwing.parties.contribution import Contribution, LocalContribution
 from lapwing.parties.protocols.protocol import Protocol
 from lapwing.parties.protocols.registry import PROTOCOLS

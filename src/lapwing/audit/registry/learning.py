@@ -32,7 +32,7 @@ from lapwing.audit.training_runs import (
     with_extra,
 )
 from lapwing.learn.payer import Payer, PublicData
-from lapwing.learn.validation import Validator
+from lapwing.learn.validators import Validator
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -23,8 +23,7 @@ from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.selection import Exponential
 from lapwing.publish.bound_release import bind_release
-from lapwing.publish.measured.private_marginals import choosing, measuring, score
-from lapwing.publish.models.marginal_source import GRID, Candidate
+from lapwing.publish.measured.private_marginals import GRID, Candidate, choosing, measuring, score
 from lapwing.publish.release_file import CENSUS, METHODS, CensusSettings, ColumnSettings, ReleasePlanFile
 from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.curator import Curator

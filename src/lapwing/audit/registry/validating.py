@@ -15,13 +15,15 @@ from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.stages.replay import replay_stage
 from lapwing.audit.training_runs import AddedUnit, Fit, LabelledRows, composed_as, neighbour_pairs
 from lapwing.learn.payer import Payer
-from lapwing.learn.validation import ClassLosses, ValidationRows, Validator
 from lapwing.learn.validators import (
     AccuracyValidator,
     BestInClass,
+    ClassLosses,
     HistogramValidator,
     LossValidator,
     MeanValidator,
+    ValidationRows,
+    Validator,
 )
 
 EPSILON = Fraction(1)

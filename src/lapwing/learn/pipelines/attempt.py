@@ -20,7 +20,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -32,7 +32,7 @@ from lapwing.learn.pipelines.components import Learner, fit_on_rows
 from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, attempt_blocks
 from lapwing.learn.stream import Stream
 from lapwing.learn.unit_split import in_test_half
-from lapwing.learn.validation import (
+from lapwing.learn.validators import (
     ValidationRelease,
     ValidationResult,
     ValidationVerdict,
@@ -87,13 +87,11 @@ class ModelWork(AttemptWork):
         self._training = self._trainer(PrepaidPayer(self.validator.loss)).price(len(features.declared))
 
     def _trainer(self, payer: PrepaidPayer) -> Learner:
-        return self._pipeline.trainer.create(
-            self._features,
-            epsilon=self._tried.epsilon,
-            delta=self._pipeline.delta,
-            size=self._pipeline.size(self._tried.blocks),
+        pipeline, tried = self._pipeline, self._tried
+        return pipeline.trainer.create(
+            self._features, epsilon=tried.epsilon, delta=pipeline.delta, size=pipeline.size(tried.blocks),
             payer=payer,
-        )
+        )  # fmt: skip
 
     @property
     def loss(self) -> Loss:
@@ -105,14 +103,10 @@ class ModelWork(AttemptWork):
     @property
     def parameters(self) -> dict[str, str | int]:
         """The declared parameters, those of calibration included."""
-        part = self._pipeline.calibration
-        if part is None:
-            return super().parameters
-        paid: dict[str, str | int] = {
-            "calibration: epsilon": str(part.epsilon),
-            "calibration: bins": part.bins,
-        }
-        return {**super().parameters, **paid}
+        found, part = super().parameters, self._pipeline.calibration
+        if part is not None:
+            found |= {"calibration: epsilon": str(part.epsilon), "calibration: bins": part.bins}
+        return found
 
     def done(self, read: PrivateRows) -> bytes:
         """Train, validate and calibrate."""
@@ -180,10 +174,8 @@ def stored_attempt(
     said = {
         "form": ATTEMPT_FORM,
         "released": released.to_bytes().decode(),
+        **asdict(judged),
         "verdict": judged.verdict.value,
-        "estimate": judged.estimate,
-        "bound": judged.bound,
-        "words": judged.words,
         "model": None if model is None else model.decode(),
         "calibration": None if calibration is None else calibration.decode(),
         "features": None if features is None else features.to_json(),
@@ -318,12 +310,9 @@ class AttemptRunner:
             request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
         )
         charged = ChargedRead(
-            gate=self.gate,
-            spending=spending,
-            key=self._key(tried),
-            version=version,
+            gate=self.gate, spending=spending, key=self._key(tried), version=version,
             current_version=dataset.version,
-        )
+        )  # fmt: skip
         done = charged.release(lambda: read_rows(dataset, self.question, blocks), work.done)
         found = RequestStatus(RequestState.ANSWERED, done.receipt, done.answer)
         return self._known(found, tried, is_replay=done.is_replay)
@@ -355,17 +344,9 @@ def attempt_from_ledger(found: RequestStatus, blocks: Sequence[str], *, is_repla
             None if answer[name] is None else answer[name].encode() for name in ("model", "calibration")
         )
         features = answer["features"]
+    number, paid = int(said["attempt"]), (Fraction(said["epsilon"]), Fraction(said["delta"]))
     return AttemptResult(
-        number=int(said["attempt"]),
-        blocks=tuple(blocks),
-        epsilon=Fraction(said["epsilon"]),
-        delta=Fraction(said["delta"]),
-        judged=judged,
-        model=model,
-        receipt=found.receipt,
-        is_replay=is_replay,
-        calibration=calibration,
-        features=features,
+        number, tuple(blocks), *paid, judged, model, found.receipt, is_replay, calibration, features
     )
 
 

@@ -11,36 +11,29 @@ Test     tests/learn/pipelines/test_calibration.py
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import set_fields, whole
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Loss, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.learn.confidence_bounds import (
-    clamped_share,
-    float_down,
-    float_up,
-    noisy_mean_ceiling,
-    noisy_mean_floor,
-    share_ceiling,
-    share_floor,
-)
+from lapwing.learn import confidence_bounds as bounds
 from lapwing.learn.features import Features
-from lapwing.learn.table_input import Wholes, one_row_each
-from lapwing.learn.validation import noise_quantile, unit_numbers
+from lapwing.learn.table_input import Floats, Wholes, one_row_each
+from lapwing.learn.validators import noise_quantile, unit_numbers
 from lapwing.sql.row_questions import PrivateRows
 
 MOST_CALIBRATION_BINS = 100
 CONFIDENCE = Fraction(19, 20)
 _STEPS = 1000  # of a number between its bounds
 _ROUNDED = Fraction(1, 2) + Fraction(1, 1 << 20)  # of a step, and the rounding of floats
+
+
+_KEYS = ("from", "to", "units_about", "mean", "at_least", "at_most")  # of a bin, in the model card
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +111,7 @@ class Calibration:
         np.add.at(found, placed, np.column_stack([steps, self.steps - steps]))
         return found.ravel()
 
-    def _compared(self, model: Any, rows: PrivateRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _compared(self, model: Any, rows: PrivateRows) -> tuple[Floats, Floats]:
         table, truth = self.features.table(rows), self.features.target(rows)
         if not self.features.has_classes:
             low, high = self.features.target_bounds
@@ -143,33 +136,26 @@ class Calibration:
     def _bin(self, k: int, of_x: int, of_rest: int) -> CalibrationBin:
         total = of_x + of_rest
         low, high = self._interval(of_x, of_rest)
-        start, wide = self._scale()
+        start, end = (0, 1) if self.features.has_classes else map(Fraction, self.features.target_bounds)
+        wide = end - start
         return CalibrationBin(
             low=float(start + wide * Fraction(k, self.part.bins)),
             high=float(start + wide * Fraction(k + 1, self.part.bins)),
             units=max(total / self.steps, 0.0),
-            mean=float(start + wide * clamped_share(of_x, of_rest)) if total > 0 else None,
-            at_least=float_down(start + wide * low),
-            at_most=float_up(start + wide * high),
+            mean=float(start + wide * bounds.clamped_share(of_x, of_rest)) if total > 0 else None,
+            at_least=bounds.float_down(start + wide * low),
+            at_most=bounds.float_up(start + wide * high),
         )
 
     def _interval(self, of_x: int, of_rest: int) -> tuple[Fraction, Fraction]:
         tail = (1 - CONFIDENCE) / 6
         reach, m = noise_quantile(self.noise, tail), self.steps
         if self.features.has_classes:
-            return (
-                share_floor(of_x - reach, of_rest + reach, tail),
-                share_ceiling(of_x + reach, of_rest - reach, tail),
-            )
-        floor = noisy_mean_floor(of_x, of_rest, reach=reach, most=m, risk=tail)
-        ceiling = noisy_mean_ceiling(of_x, of_rest, reach=reach, most=m, risk=tail)
+            floor = bounds.share_floor(of_x - reach, of_rest + reach, tail)
+            return floor, bounds.share_ceiling(of_x + reach, of_rest - reach, tail)
+        floor = bounds.noisy_mean_floor(of_x, of_rest, reach=reach, most=m, risk=tail)
+        ceiling = bounds.noisy_mean_ceiling(of_x, of_rest, reach=reach, most=m, risk=tail)
         return max(floor - _ROUNDED / m, Fraction(0)), min(ceiling + _ROUNDED / m, Fraction(1))
-
-    def _scale(self) -> tuple[Fraction, Fraction]:
-        if self.features.has_classes:
-            return Fraction(0), Fraction(1)
-        low, high = map(Fraction, self.features.target_bounds)
-        return low, high - low
 
     @property
     def axes(self) -> tuple[str, str]:
@@ -190,17 +176,7 @@ class Calibration:
             "compared_with": compared,
             "epsilon": float(self.part.epsilon),
             "each_interval_holds_with_probability": float(CONFIDENCE),
-            "bins": [
-                {
-                    "from": one.low,
-                    "to": one.high,
-                    "units_about": one.units,
-                    "mean": one.mean,
-                    "at_least": one.at_least,
-                    "at_most": one.at_most,
-                }
-                for one in self.bins(released)
-            ],
+            "bins": [dict(zip(_KEYS, astuple(one), strict=True)) for one in self.bins(released)],
         }
 
 
@@ -216,8 +192,3 @@ def calibration_lines(told: dict[str, Any]) -> list[str]:
         about = f"about {one['units_about']:.0f} units"
         lines.append(f"{one['from']:g} … {one['to']:g}: {mean} ({shown}), {about}")
     return lines
-
-
-def is_informative(one: CalibrationBin, all_bins: Sequence[CalibrationBin]) -> bool:
-    """Tell whether a bin's interval is narrower than the scale."""
-    return one.mean is not None and one.at_most - one.at_least < all_bins[-1].high - all_bins[0].low

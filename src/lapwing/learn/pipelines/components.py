@@ -17,7 +17,7 @@ Test     tests/learn/pipelines/test_components_statistics.py
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, product
@@ -25,39 +25,17 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import inside_unit, positive, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
+from lapwing.learn import trainers, validators
 from lapwing.learn.features import Features, kind_step
 from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
-from lapwing.learn.table_input import Floats
-from lapwing.learn.trainers import (
-    AdditiveTrees,
-    Binned,
-    Column,
-    LinearRegression,
-    LogisticRegression,
-    NaiveBayes,
-    Real,
-)
-from lapwing.learn.validation import (
-    ClassLosses,
-    ValidationRelease,
-    ValidationResult,
-    ValidationRows,
-    Validator,
-)
-from lapwing.learn.validators import (
-    AccuracyValidator,
-    BestInClass,
-    HistogramValidator,
-    LossValidator,
-    MeanValidator,
-    StatisticValidator,
-)
+from lapwing.learn.table_input import Floats, Truths
+from lapwing.learn.trainers import Real
+from lapwing.learn.validators import ClassLosses, ValidationRelease, ValidationResult, ValidationRows
 from lapwing.sql.expression import Numeric
 from lapwing.sql.row_questions import PrivateRows
 
@@ -81,7 +59,7 @@ def row_losses(kind: str, model: Any, features: Features, rows: PrivateRows) -> 
     return np.array([-math.log(share) for share in np.maximum(likely, _SMALLEST).tolist()])
 
 
-def rows_correct(model: Any, features: Features, rows: PrivateRows) -> NDArray[np.bool_]:
+def rows_correct(model: Any, features: Features, rows: PrivateRows) -> Truths:
     """Tell whether each prediction is the true class. The result is private."""
     if not len(rows):
         return np.zeros(0, np.bool_)
@@ -93,7 +71,7 @@ def _of_errors(kind: str, errors: Floats) -> Floats:
     return errors if kind == "absolute error" else errors * errors
 
 
-def _line(matrix: Floats, weights: Floats) -> Floats:
+def _line(matrix: Floats, weights: Sequence[float]) -> Floats:
     """Return the predictions of a line, -1 to 1.
 
     It goes column by column: a matrix product may round differently if other rows are present.
@@ -148,15 +126,11 @@ class LineNet:
         truth = self.features.target(rows)
         # Half a part in a million more than the mesh hides, for the rounding of floats.
         reach = float(self.reach) + 1e-6 * (high - low)
-        lines = (
-            (low + high) / 2 + (high - low) / 2 * _line(matrix, weights) for weights in self._weights()
-        )
-        losses = [_of_errors(kind, np.maximum(np.abs(line - truth) - reach, 0.0)) for line in lines]
+        losses = []
+        for weights in product(np.linspace(-1, 1, self.levels), repeat=self.features.width + 1):
+            line = (low + high) / 2 + (high - low) / 2 * _line(matrix, weights)
+            losses.append(_of_errors(kind, np.maximum(np.abs(line - truth) - reach, 0.0)))
         return ClassLosses(losses, units=rows.units)
-
-    def _weights(self) -> list[Floats]:
-        axis = np.linspace(-1, 1, self.levels)
-        return [np.array(point) for point in product(axis, repeat=self.features.width + 1)]
 
 
 MEAN, HISTOGRAM = "mean", "histogram"
@@ -198,13 +172,17 @@ class PipelineStatistic:
     def _step(self) -> Fraction:
         return kind_step(self.features.label_feature.kind)
 
-    def validator(self, *, target: Fraction, eta: Fraction, epsilon: Fraction) -> StatisticValidator:
+    def validator(
+        self, *, target: Fraction, eta: Fraction, epsilon: Fraction
+    ) -> validators.StatisticValidator:
         """Return the validator of its error."""
         if self.kind == HISTOGRAM:
             bins = self.bins or self.ends[1] + 1
-            return HistogramValidator(target=target, eta=eta, epsilon=epsilon, bins=bins)
+            return validators.HistogramValidator(target=target, eta=eta, epsilon=epsilon, bins=bins)
         low, high = (code * self._step for code in self.ends)
-        return MeanValidator(target=target, eta=eta, epsilon=epsilon, low=low, high=high, step=self._step)
+        return validators.MeanValidator(
+            target=target, eta=eta, epsilon=epsilon, low=low, high=high, step=self._step
+        )
 
     def values(self, rows: PrivateRows) -> ValidationRows:
         """Return the number or bin of each row, for the validator. It is private."""
@@ -218,10 +196,13 @@ class PipelineStatistic:
         return ValidationRows(np.where(column.known, places, -1), units=rows.units)
 
     def to_json(
-        self, validator: Validator, released: ValidationRelease, judged: ValidationResult
+        self,
+        validator: validators.Validator,
+        released: ValidationRelease,
+        judged: ValidationResult,
     ) -> dict[str, Any]:
         """Return the released statistic as plain values. It is public."""
-        if isinstance(validator, HistogramValidator):
+        if isinstance(validator, validators.HistogramValidator):
             shares = validator.shares(released) or ()
             shown = [{**one, "share": share} for one, share in zip(self._parts(), shares, strict=True)]
             return {"kind": self.kind, "of": self.features.label, "bins": shown}
@@ -260,10 +241,8 @@ TRAINER_OPTIONS: Mapping[str, tuple[str, ...]] = {
     HISTOGRAM: ("bins",),
 }
 LEAST_BINS, MOST_COLUMN_BINS = 2, 1000
-MOST_ITERATIONS = {
-    "steps": 100_000,
-    "passes": 1_000,
-}  # of trainers other than networks: more would take days
+# Of trainers other than networks: more would take days.
+MOST_ITERATIONS = {"steps": 100_000, "passes": 1_000}
 BINS = 16
 MOST_UNITS = 1 << 22  # the price of a network's steps holds up to this many units
 ERROR = "error"  # the error of a statistic, beside the losses of models
@@ -336,28 +315,26 @@ class TrainerSettings:
         """
         common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "payer": payer}
         settings: dict[str, Any] = {name: one for name, one in self.settings.items() if name != "bins"}
-        if self.needs_size and size is None:
-            raise BadParameter("units_per_block", f"is needed by {self.kind}")
+        common["columns"] = features.declared
+        if self.needs_size:
+            if size is None:
+                raise BadParameter("units_per_block", f"is needed by {self.kind}")
+            common["size"] = size
         if self.kind == NETWORK:
-            if size is not None and size > MOST_UNITS:
+            if common["size"] > MOST_UNITS:
                 raise BadParameter("units_per_block", f"and blocks come to more than {MOST_UNITS:,} units")
             classes = features.classes if features.has_classes else None
             target = None if features.has_classes else Real(*features.target_bounds)
             own = network.NetworkSettings.of(settings)
-            return network.Network(
-                own, **common, columns=features.declared, classes=classes, target=target, size=size or 1
-            )
+            return network.Network(own, **common, classes=classes, target=target)
         if self.kind == LINEAR:
-            low, high = features.target_bounds
-            return LinearRegression(**common, columns=features.declared, target=Real(low, high), **settings)
+            return trainers.LinearRegression(**common, target=Real(*features.target_bounds), **settings)
         if self.kind == LOGISTIC:
-            return LogisticRegression(
-                **common, columns=features.declared, classes=features.classes, size=size or 1, **settings
-            )
+            return trainers.LogisticRegression(**common, classes=features.classes, **settings)
         bins = int(str(self.settings.get("bins", BINS)))
-        columns = tuple(_cut(column, bins) for column in features.declared)
-        make: Callable[..., Learner] = NaiveBayes if self.kind == BAYES else AdditiveTrees
-        return make(**common, columns=columns, classes=features.classes, **settings)
+        common["columns"] = tuple(_cut(column, bins) for column in features.declared)
+        make: Callable[..., Learner] = trainers.NaiveBayes if self.kind == BAYES else trainers.AdditiveTrees
+        return make(**common, classes=features.classes, **settings)
 
     def loaded(self, features: Features, *, epsilon: Fraction, delta: Fraction, model: bytes) -> Learner:
         """Create a trainer that holds a stored model."""
@@ -374,11 +351,11 @@ def _require_whole(settings: Mapping[str, Setting], name: str, least: int, most:
         raise BadParameter(name, f"must be a whole number from {least} to {most:,}")
 
 
-def _cut(column: Column, bins: int) -> Column:
+def _cut(column: trainers.Column, bins: int) -> trainers.Column:
     if not isinstance(column, Real):
         return column
     low, width = column.low, column.high - column.low
-    return Binned([float(low + width * k / bins) for k in range(1, bins)])
+    return trainers.Binned([float(low + width * k / bins) for k in range(1, bins)])
 
 
 def fit_on_rows(
@@ -451,19 +428,15 @@ class ValidatorSettings:
         """Return the net of lines; None if there is none."""
         return LineNet(features, self.levels) if self.levels else None
 
-    def create(self, *, epsilon: Fraction, eta: Fraction, net: LineNet | None) -> Validator:
+    def create(self, *, epsilon: Fraction, eta: Fraction, net: LineNet | None) -> validators.Validator:
         """Create a validator that costs ε. With a net, each of the two tests costs half of it."""
         if self.is_accuracy:
-            return AccuracyValidator(target=self.target, eta=eta, epsilon=epsilon)
+            return validators.AccuracyValidator(target=self.target, eta=eta, epsilon=epsilon)
         assert self.bound is not None
-        best = None if net is None else BestInClass(models=net.models, epsilon=epsilon / 2)
-        return LossValidator(
-            target=self.target,
-            bound=self.bound,
-            step=self.step or self.bound / 1000,
-            eta=eta,
-            epsilon=epsilon if best is None else epsilon / 2,
-            best=best,
+        each, step = epsilon if net is None else epsilon / 2, self.step or self.bound / 1000
+        best = None if net is None else validators.BestInClass(models=net.models, epsilon=each)
+        return validators.LossValidator(
+            target=self.target, bound=self.bound, step=step, eta=eta, epsilon=each, best=best
         )
 
     def values(self, model: Learner, features: Features, rows: PrivateRows) -> ValidationRows:

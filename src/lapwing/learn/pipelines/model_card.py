@@ -18,7 +18,7 @@ from lapwing.learn.pipelines.calibration import calibration_lines
 from lapwing.learn.pipelines.components import MEAN, statistic_lines
 from lapwing.learn.pipelines.training import RunState, TrainingOutcome
 from lapwing.learn.stream_blocks import blocks_text
-from lapwing.learn.validation import ValidationVerdict, eta_share
+from lapwing.learn.validators import ValidationVerdict, eta_share
 from lapwing.ledger.accountant.guarantee import guarantee_in_periods_text
 from lapwing.sql.policy import Policy
 
@@ -140,9 +140,15 @@ def _attempt(one: AttemptResult, outcome: TrainingOutcome) -> dict[str, Any]:
 def _limits(outcome: TrainingOutcome, policy: Policy) -> list[str]:
     pipeline, validator = outcome.pipeline, outcome.pipeline.validator
     unit = "person" if policy.protects == "person" else "unit"
+    runs = f"{outcome.run} runs" if outcome.run > 1 else "runs"
     like = "these" if pipeline.trainer.is_statistic else "those that tested"
-    if pipeline.trainer.is_statistic:
-        meant = _meant_statistic(pipeline.trainer.kind, pipeline.label, unit)
+    if pipeline.trainer.kind == MEAN:
+        meant = (
+            f"It is about the mean {pipeline.label} of a {unit} (its rows first, then over units), within "
+            "bounds."
+        )
+    elif pipeline.trainer.is_statistic:
+        meant = f"It is about one row drawn from each {unit}, and about all bins together."
     elif validator.is_accuracy:
         meant = f"It is about how often a random row of a {unit} is predicted correctly, not about all."
     else:
@@ -152,7 +158,7 @@ def _limits(outcome: TrainingOutcome, policy: Policy) -> list[str]:
         )
     limits = [
         f"The verdict holds for units drawn like {like}, with a probability of at least "
-        f"1 - {float(validator.eta):g}, for all {_runs(outcome.run)} of {pipeline.name} by this analyst "
+        f"1 - {float(validator.eta):g}, for all {runs} of {pipeline.name} by this analyst "
         f"together. {meant} Units that change over time are not covered.",
         "This probability assumes that features, targets and the start of a run were not chosen by results "
         "on the same units. A pipeline of another name, or of another analyst, has its own probability: "
@@ -192,12 +198,6 @@ def _limits(outcome: TrainingOutcome, policy: Policy) -> list[str]:
             "twenty, one may be wrong."
         )
     return limits
-
-
-def _meant_statistic(kind: str, label: str, unit: str) -> str:
-    if kind == MEAN:
-        return f"It is about the mean {label} of a {unit} (its rows first, then over units), within bounds."
-    return f"It is about one row drawn from each {unit}, and about all bins together."
 
 
 def card_text(card: dict[str, Any]) -> str:
@@ -259,10 +259,6 @@ def card_text(card: dict[str, Any]) -> str:
 def printable(text: str) -> str:
     """Replace characters that a terminal would obey by their numbers."""
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
-
-
-def _runs(count: int) -> str:
-    return f"{count} runs" if count > 1 else "runs"
 
 
 def _learned(card: dict[str, Any]) -> str:

@@ -29,13 +29,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import exact, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.learn.payer import Payer, PrepaidPayer, PublicData
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Wholes
 from lapwing.learn.trainers.columns import (
     ONE,
     Column,
@@ -74,7 +73,7 @@ class NetworkForward:
             if weights.shape[0] * (STEPS_IN_ONE if at == 0 else _MOST) * _WEIGHT >= _EXACT:
                 raise BadParameter("layers", "are too wide to be computed exactly")
 
-    def outputs(self, rows: NDArray[np.int64]) -> Floats:
+    def outputs(self, rows: Wholes) -> Floats:
         """Return the outputs for rows in steps of 1 / ONE, from -1 to 1."""
         at = rows * float(STEPS_IN_ONE // ONE)
         for number, (weights, bias, step) in enumerate(self._layers):
@@ -250,9 +249,8 @@ class Network:
     payer: Payer
 
     def __post_init__(self) -> None:
-        inputs = sum(column.width for column in self.columns)
         outputs = 1 if self.classes is None else len(checked_classes(self.classes))
-        self._shapes = self.settings.shapes(inputs, outputs)
+        self._shapes = self.settings.shapes(sum(column.width for column in self.columns), outputs)
         self._forward: NetworkForward | None = None
 
     def price(self, n_features: int) -> Loss:
@@ -267,7 +265,7 @@ class Network:
     def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Charge all steps, then do them."""
         rows = (self._rows(X) / ONE).astype(np.float32)
-        truth: NDArray[Any]
+        truth: Cells
         if self.target is None:
             assert self.classes is not None
             # An unknown class counts as the first one; pipelines leave such rows out.
@@ -291,22 +289,20 @@ class Network:
             flat = np.frombuffer(base64.b64decode(json.loads(stored)["numbers"], validate=True), _FLOATS)
         except (ValueError, KeyError, TypeError, binascii.Error):
             raise wrong from None
-        if len(flat) != sum(out * (into + 1) for out, into in self._shapes):
+        sizes = [size for out, into in self._shapes for size in (out * into, out)]  # weights, then bias
+        if len(flat) != sum(sizes):
             raise wrong
-        found, at = [], 0
-        for out, into in self._shapes:
-            weights, bias = flat[at : at + out * into], flat[at + out * into : at + out * (into + 1)]
-            found.append((weights.reshape(out, into).astype(np.float64), bias.astype(np.float64)))
-            at += out * (into + 1)
-        self._forward = NetworkForward(found, self.settings.activation)
+        parts = iter(np.split(flat.astype(np.float64), np.cumsum(sizes)[:-1]))
+        layers = [(next(parts).reshape(out, into), next(parts)) for out, into in self._shapes]
+        self._forward = NetworkForward(layers, self.settings.activation)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+    def predict(self, X: Any) -> Cells:  # noqa: N803
         """Return the most probable class of each row, or the expected number within its bounds."""
         outputs = self._outputs(X)
         if self.target is not None:
             return self.target.value(np.clip(outputs[:, 0], -1, 1))
-        found: NDArray[Any] = np.array(self.classes)[outputs.argmax(axis=1)]
+        found: Cells = np.array(self.classes)[outputs.argmax(axis=1)]
         return found
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
@@ -315,8 +311,7 @@ class Network:
 
     def _rows(self, X: Any) -> Wholes:  # noqa: N803
         """Scale rows to -1 … 1, in steps of 1 / ONE."""
-        table = checked_table(X)
-        return feature_matrix(checked_columns(self.columns, table.shape[1]), table)
+        return feature_matrix(self.columns, checked_table(X))
 
     def _outputs(self, X: Any) -> Floats:  # noqa: N803
         if self._forward is None:
@@ -331,21 +326,12 @@ class Network:
         settings = self.settings
         rate, batch = settings.sampled(self.size)
         return PrivateTrainer(
-            self._module(),
-            _class_losses if self.target is None else _squares,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            clip=settings.clip,
-            rate=rate,
-            expected_batch=batch,
-            payer=payer,
-            learning_rate=settings.learning_rate,
-            steps=settings.steps,
-            unit_rows=settings.unit_rows,
-            optimizer=settings.optimizer,
+            self._module(), _class_losses if self.target is None else _squares,
+            epsilon=self.epsilon, delta=self.delta, payer=payer,
+            clip=settings.clip, rate=rate, expected_batch=batch, unit_rows=settings.unit_rows, page=_PAGE,
+            steps=settings.steps, learning_rate=settings.learning_rate, optimizer=settings.optimizer,
             momentum=settings.momentum,
-            page=_PAGE,
-        )
+        )  # fmt: skip
 
     def _module(self) -> nn.Module:
         import torch  # noqa: PLC0415 (an extra)

@@ -16,20 +16,18 @@ from numpy.typing import NDArray
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
 from lapwing.learn.features import Features
-from lapwing.learn.pipelines.calibration import CONFIDENCE, is_informative
-from lapwing.learn.pipelines.components import Learner, TrainerSettings
+from lapwing.learn.pipelines.components import STATISTIC_KINDS, Learner, TrainerSettings
 from lapwing.learn.pipelines.model_card import card_text, model_card
 from lapwing.learn.pipelines.training import (
     CARD,
     TrainingOutcome,
     require_same_owner,
     run_folder,
-    write_accepted,
-    write_whole_file,
 )
 from lapwing.plots.learn import ShownAttempt, ShownBin, attempts_picture, calibration_picture
 from lapwing.plots.style import save
 from lapwing.sql.policy import Policy
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 _FORM = "lapwing model 1"
 MOST_BYTES = 1 << 26
@@ -130,9 +128,8 @@ def _model(found: Any) -> TrainedModel:
         model=json.dumps(found["model"]).encode(),
     )
     model = TrainedModel(str(found["pipeline"]), features, trainer)
-    model.predict(
-        {column.name: [None] for column in features.columns}
-    )  # fails if the numbers do not fit together
+    # This fails if the numbers do not fit together.
+    model.predict({column.name: [None] for column in features.columns})
     return model
 
 
@@ -189,18 +186,39 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
     written = {name.partition(".")[0] if name != CARD_TEXT else "card_text": place / name for name in names}
     with suppress(MissingExtra):  # pictures are an extra
         if outcome.attempts:
-            attempts = attempts_picture(
-                outcome.pipeline.name,
-                attempts_to_plot(outcome),
-                what=outcome.pipeline.validator.measure,
-                target=float(outcome.pipeline.validator.target),
-            )
-            save(attempts, place / PICTURE)
+            what, target = card["validated"]["what"], card["validated"]["target"]
+            drawn = attempts_picture(card["pipeline"], attempts_to_plot(card), what=what, target=target)
+            save(drawn, place / PICTURE)
             written["picture"] = place / PICTURE
-        if (bins := bins_to_plot(outcome)) is not None:
-            save(calibration_picture(outcome.pipeline.name, bins, **_axes(outcome)), place / CALIBRATION)
+        if "calibration" in card:
+            told = card["calibration"]
+            drawn = calibration_picture(
+                card["pipeline"], bins_to_plot(told), predicted=told["predicted"],
+                compared=told["compared_with"], confidence=told["each_interval_holds_with_probability"],
+            )  # fmt: skip
+            save(drawn, place / CALIBRATION)
             written["calibration"] = place / CALIBRATION
     return written
+
+
+def write_accepted(path: Path, text: str) -> None:
+    """Write an accepted model once. Raise BadParameter if a file of another receipt is there."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["receipt"]
+    except FileNotFoundError:
+        write_whole_file(path, text)
+        return
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        before = None
+    if before != json.loads(text)["receipt"]:
+        raise BadParameter("folder", f"{path} is there, and is not of this run. Move it away")
+
+
+def write_whole_file(path: Path, text: str) -> None:
+    """Write a file completely or not at all, also through a crash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_private_file(path, mode=PUBLIC) as file:
+        file.write(text.encode())
 
 
 def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
@@ -217,40 +235,25 @@ def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def attempts_to_plot(outcome: TrainingOutcome) -> list[ShownAttempt]:
+def attempts_to_plot(card: dict[str, Any]) -> list[ShownAttempt]:
     """Return the attempts as they are drawn. The estimate of a mean is left out: it is no error."""
-    is_statistic = outcome.pipeline.trainer.is_statistic
-    return [
-        ShownAttempt(
-            one.number,
-            None if one.judged is None or is_statistic else one.judged.estimate,
-            None if one.judged is None else one.judged.bound,
-            "crashed" if one.judged is None else one.judged.verdict.value,
-            len(one.blocks),
-            float(one.epsilon),
+    shows_estimates, found = card["trainer"]["kind"] not in STATISTIC_KINDS, []
+    for one in card["attempts"]:
+        estimate, blocks = one["estimate"] if shows_estimates else None, len(one["blocks"])
+        found.append(
+            ShownAttempt(one["attempt"], estimate, one["bound"], one["verdict"], blocks, one["epsilon"])
         )
-        for one in outcome.attempts
-    ]
+    return found
 
 
-def bins_to_plot(outcome: TrainingOutcome) -> list[ShownBin] | None:
-    """Return the calibration of an accepted model as it is drawn; None if it was not computed."""
-    done, part = outcome.accepted, outcome.pipeline.calibration
-    if done is None or part is None or done.calibration is None:
-        return None
-    bins = part.of(outcome.features).bins(done.calibration)
-    return [
-        ShownBin(
-            one.low, one.high, one.mean if is_informative(one, bins) else None, one.at_least, one.at_most
-        )
-        for one in bins
-    ]
-
-
-def _axes(outcome: TrainingOutcome) -> dict[str, Any]:
-    assert outcome.pipeline.calibration is not None
-    predicted, compared = outcome.pipeline.calibration.of(outcome.features).axes
-    return {"predicted": predicted, "compared": compared, "confidence": float(CONFIDENCE)}
+def bins_to_plot(told: dict[str, Any]) -> list[ShownBin]:
+    """Return the bins of a calibration. A mean is drawn only if its interval is narrower than the scale."""
+    scale, found = told["bins"][-1]["to"] - told["bins"][0]["from"], []
+    for one in told["bins"]:
+        low, high = one["at_least"], one["at_most"]
+        mean = one["mean"] if high - low < scale else None
+        found.append(ShownBin(one["from"], one["to"], mean, low, high))
+    return found
 
 
 _FROM_VALIDATION = ("what", "target", "bound", "eta", "test_share")

@@ -25,16 +25,14 @@ from pathlib import Path
 from lapwing.core.budget import SHARE_PAIR
 from lapwing.core.exact import short
 from lapwing.errors import BadParameter, OverBudget, WorkEnded
-from lapwing.learn.budget_sharing import SharingRule
 from lapwing.learn.features import Features
 from lapwing.learn.pipelines.attempt import AttemptResult, AttemptRunner, attempt_key, attempt_work
 from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
 from lapwing.learn.stream import Stream
-from lapwing.learn.stream_blocks import blocks_text
-from lapwing.learn.validation import ValidationVerdict
+from lapwing.learn.stream_blocks import SharingRule, blocks_text
+from lapwing.learn.validators import ValidationVerdict
 from lapwing.ledger.gate import Gate, ReleaseStep
 from lapwing.sql import row_questions
-from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 
 def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[row_questions.RowQuestion, Features]:
@@ -110,26 +108,6 @@ def require_same_owner(place: Path, owner: RunOwner) -> None:
             f"{place} holds a run of another stream, pipeline, ledger or analyst. Go on as before, or name"
             " another folder",
         )
-
-
-def write_accepted(path: Path, text: str) -> None:
-    """Write an accepted model once. Raise BadParameter if a file of another receipt is there."""
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))["receipt"]
-    except FileNotFoundError:
-        write_whole_file(path, text)
-        return
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        before = None
-    if before != json.loads(text)["receipt"]:
-        raise BadParameter("folder", f"{path} is there, and is not of this run. Move it away")
-
-
-def write_whole_file(path: Path, text: str) -> None:
-    """Write a file completely or not at all, also through a crash."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_private_file(path, mode=PUBLIC) as file:
-        file.write(text.encode())
 
 
 class RunState(Enum):

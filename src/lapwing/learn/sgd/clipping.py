@@ -31,28 +31,14 @@ from torch import Tensor, nn
 
 from lapwing.core.exact import Number, positive, whole
 from lapwing.errors import BadParameter, BadValue
+from lapwing.learn.sgd import per_row_gradients, rehearsal
 from lapwing.learn.sgd.per_row_gradients import (
-    OPACUS_IS_WRONG,
     CannotTrace,
     GradientPage,
     LossFunction,
-    OpacusGradients,
-    TracedLayers,
-    find_layers,
-    layer_gradients_by_vmap,
     module_gradients_by_vmap,
-    trace_layers,
 )
 from lapwing.learn.sgd.randomness import generator_state, restore_generator
-from lapwing.learn.sgd.rehearsal import (
-    TILE,
-    BufferGuard,
-    GradientRehearsal,
-    RowForm,
-    deterministic_gpu,
-    refuse_short_floats,
-    refuse_unfit_module,
-)
 from lapwing.learn.sgd.unit_gradients import ParameterGradients, layer_gradients
 
 FindGradients = Callable[[GradientPage], list[ParameterGradients]]
@@ -97,9 +83,7 @@ def _tried(find: FindGradients, page: GradientPage) -> list[ParameterGradients] 
 def _failing(again: Callable[[Tensor], list[ParameterGradients] | None], units: Tensor) -> Tensor:
     """Return the units that fail by themselves. Their page was found to fail."""
     places = units.nonzero().flatten()
-    if len(places) == 0:
-        return units
-    if len(places) == 1:
+    if len(places) <= 1:
         return units.clone()
     fails = torch.zeros_like(units)
     for part in places.tensor_split(2):
@@ -149,8 +133,8 @@ class ClippedGradients:
         tokens: int | None = None,
         classes: int | None = None,
     ) -> None:
-        refuse_unfit_module(module)
-        refuse_short_floats()
+        rehearsal.refuse_unfit_module(module)
+        rehearsal.refuse_short_floats()
         self._module, self._loss_fn = module, loss_fn
         # Rounded down: a float above the clip would be a longer step than the price says.
         self._clip = math.nextafter(float(positive(clip, "clip")), 0.0)
@@ -159,17 +143,15 @@ class ClippedGradients:
         self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
         if backend not in ("own", "opacus"):
             raise BadParameter("backend", "must be own or opacus")
-        self._opacus = OpacusGradients(module, loss_fn) if backend == "opacus" else None
-        self._tokens, self._classes = (
-            None if below is None else whole(below, name, at_least=1)
-            for below, name in ((tokens, "tokens"), (classes, "classes"))
-        )
+        self._opacus = per_row_gradients.OpacusGradients(module, loss_fn) if backend == "opacus" else None
+        self._tokens = None if tokens is None else whole(tokens, "tokens", at_least=1)
+        self._classes = None if classes is None else whole(classes, "classes", at_least=1)
         self._is_share = False
         self.kinds = 1  # of places in a page: place p is of kind p % kinds
         self._reused: dict[bool, Tensor] = {}
-        self._layers: TracedLayers | None = None
+        self._layers: per_row_gradients.TracedLayers | None = None
         with suppress(CannotTrace):
-            self._layers = find_layers(module)
+            self._layers = per_row_gradients.find_layers(module)
 
     @property
     def method(self) -> str:
@@ -247,7 +229,7 @@ class ClippedGradients:
         trained = set(self._trained)
         if self._layers is None:
             return module_gradients_by_vmap(self._module, self._loss_fn, trained, page)
-        visits = trace_layers(self._module, self._loss_fn, self._layers, page)
+        visits = per_row_gradients.trace_layers(self._module, self._loss_fn, self._layers, page)
         parts: list[ParameterGradients] = []
         for name in list(visits):
             visit, prefix = visits.pop(name), f"{name}." if name else ""
@@ -258,7 +240,7 @@ class ClippedGradients:
                 found = layer_gradients(layer, prefix, visit.inputs[0], visit.slopes, self.page)
             else:
                 layer = self._layers.others[name]
-                found = layer_gradients_by_vmap(layer, prefix, trained, visit, self.page)
+                found = per_row_gradients.layer_gradients_by_vmap(layer, prefix, trained, visit, self.page)
             parts += [part for part in found if part.name in trained]
         return parts or module_gradients_by_vmap(self._module, self._loss_fn, trained, page)
 
@@ -267,12 +249,10 @@ class ClippedGradients:
 
         A module that fails with one backward pass is tried with vmap. `kinds` (of places) is set.
         """
-        if self.rows % TILE:
-            raise BadParameter(
-                "page",
-                f"times unit_rows must be a multiple of {TILE}: at others, floats depend on a row's place",
-            )
-        kept = BufferGuard(self._module, self._loss_fn)
+        if self.rows % (tile := rehearsal.TILE):
+            why = f"times unit_rows must be a multiple of {tile}: at others, floats depend on a row's place"
+            raise BadParameter("page", why)
+        kept = rehearsal.BufferGuard(self._module, self._loss_fn)
         try:
             self._choose_method(x, y)
         finally:
@@ -280,8 +260,8 @@ class ClippedGradients:
 
     def rehearse_again(self, x: Tensor, y: Tensor, *, step: int) -> None:
         """Do a few more trials, with the module's present numbers, on other made-up rows."""
-        rehearsal = self._rehearsal(x, y, is_share=self._is_share, seed=_SEED + step)
-        self.kinds = rehearsal.brief(self.kinds)
+        trials = self._rehearsal(x, y, is_share=self._is_share, seed=_SEED + step)
+        self.kinds = trials.brief(self.kinds)
 
     def _choose_method(self, x: Tensor, y: Tensor) -> None:
         by_layers, first = self._layers, None  # the first error is the most helpful one
@@ -300,20 +280,15 @@ class ClippedGradients:
         assert first is not None  # vmap raises an error of its own
         raise first
 
-    def _rehearsal(self, x: Tensor, y: Tensor, *, is_share: bool, seed: int) -> GradientRehearsal:
-        return GradientRehearsal(
-            module=self._module,
-            loss_fn=self._loss_fn,
-            trained=self._trained,
-            parts=self._steady_parts,
-            units=self.page,
-            unit_rows=self.unit_rows,
-            form=RowForm(x, y, self._tokens or 2, self._classes or 2, is_share),
-            seed=seed,
-            drops_in_sums=self._opacus is not None,
-            wrong=OPACUS_IS_WRONG if self._opacus is not None else _WRONG,
-        )
+    def _rehearsal(self, x: Tensor, y: Tensor, *, is_share: bool, seed: int) -> rehearsal.GradientRehearsal:
+        form = rehearsal.RowForm(x, y, self._tokens or 2, self._classes or 2, is_share)
+        by_opacus = self._opacus is not None
+        return rehearsal.GradientRehearsal(
+            module=self._module, loss_fn=self._loss_fn, trained=self._trained, parts=self._steady_parts,
+            units=self.page, unit_rows=self.unit_rows, form=form, seed=seed, drops_in_sums=by_opacus,
+            wrong=per_row_gradients.OPACUS_IS_WRONG if by_opacus else _WRONG,
+        )  # fmt: skip
 
     def _steady_parts(self, page: GradientPage) -> list[ParameterGradients]:
-        with deterministic_gpu(page.x):
+        with rehearsal.deterministic_gpu(page.x):
             return self._parts(page)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -79,10 +80,9 @@ def find_layers(module: nn.Module) -> TracedLayers:
 
     Raises CannotTrace if parameters are shared, or used in ways that cannot be seen.
     """
-    owners: dict[int, int] = {}
+    owners: Counter[int] = Counter()
     for part in module.modules():
-        for value in part.parameters(recurse=False):
-            owners[id(value)] = owners.get(id(value), 0) + 1
+        owners.update(map(id, part.parameters(recurse=False)))
         if is_parametrized(part) or part._forward_hooks or part._forward_pre_hooks or part._backward_hooks:
             raise CannotTrace
     if max(owners.values()) > 1:
@@ -233,30 +233,21 @@ def module_gradients_by_vmap(
 OPACUS_IS_WRONG = "the rows' gradients by Opacus do not add up to the gradient. Use backend='own'"
 
 
-def _library() -> Any:
-    try:
-        from opacus import grad_sample  # noqa: PLC0415 (an extra)
-    except ImportError:
-        raise MissingExtra("opacus", "Training with the gradients of Opacus") from None
-    return grad_sample
-
-
 class OpacusGradients:
     """The gradients of a module's rows, through hooks that Opacus puts on its layers."""
 
     def __init__(self, module: nn.Module, loss_fn: LossFunction) -> None:
-        self._opacus = _library()
-        self._module, self._loss_fn = module, loss_fn
+        try:
+            from opacus import grad_sample  # noqa: PLC0415 (an extra)
+        except ImportError:
+            raise MissingExtra("opacus", "Training with the gradients of Opacus") from None
+        self._opacus, self._module, self._loss_fn = grad_sample, module, loss_fn
         _refuse_what_opacus_cannot(module)
 
     def parts(self, page: GradientPage) -> list[ParameterGradients]:
         """Return the gradients of a page."""
-        trained = {
-            name: value
-            for name, value in self._after_a_pass(page).named_parameters()
-            if value.requires_grad
-        }
-        rows = {name: _rows(name, value, len(page.x)) for name, value in trained.items()}
+        named = self._after_a_pass(page).named_parameters()
+        rows = {name: _rows(name, value, len(page.x)) for name, value in named if value.requires_grad}
         return [StackedGradients.of(name, rows.pop(name), page.present, page.units) for name in list(rows)]
 
     def _after_a_pass(self, page: GradientPage) -> nn.Module:

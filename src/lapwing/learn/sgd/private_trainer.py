@@ -28,19 +28,9 @@ from torch import Tensor, nn
 from lapwing.core.exact import Number, whole
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.payer import Payer, require_add_remove
-from lapwing.learn.sgd import sensitivity
+from lapwing.learn.sgd import randomness, sensitivity
 from lapwing.learn.sgd.clipping import Backend, ClippedGradients
 from lapwing.learn.sgd.per_row_gradients import LossFunction
-from lapwing.learn.sgd.randomness import (
-    CompensatedSum,
-    SampledRows,
-    StepNoise,
-    UnitIndex,
-    draw_place_kinds,
-    fresh_randomness,
-    lay_out_pages,
-    release_noisy_sum,
-)
 from lapwing.learn.sgd.sensitivity import GradientSensitivity, StepSchedule, step_schedule
 from lapwing.ledger import Receipt
 from lapwing.storage.private_file import PUBLIC, replaced_private_file
@@ -195,14 +185,9 @@ class PrivateTrainer:
         self._page, self._unit_rows = page, unit_rows
         self._backend, self._tokens, self._classes = backend, tokens, classes
         self._clipped = partial(
-            ClippedGradients,
-            clip=clip,
-            page=page,
-            unit_rows=unit_rows,
-            backend=backend,
-            tokens=tokens,
-            classes=classes,
-        )
+            ClippedGradients, clip=clip, page=page, unit_rows=unit_rows, backend=backend,
+            tokens=tokens, classes=classes,
+        )  # fmt: skip
         self.sensitivity = GradientSensitivity.of(
             clip, parameters=self._gradients().size, page=page, expected_batch=expected_batch
         )
@@ -248,7 +233,7 @@ class PrivateTrainer:
         rows, targets = _tensor(X, "X"), _tensor(y, "y")
         if len(rows) != len(targets):
             raise BadValue("X and y must have as many rows")
-        unit_index = UnitIndex(len(rows), self._payer.checked_units(units))
+        unit_index = randomness.UnitIndex(len(rows), self._payer.checked_units(units))
         begun = None
         if resume:
             if self._save_to is None:
@@ -291,11 +276,16 @@ class PrivateTrainer:
         gradients: ClippedGradients,
         rows: Tensor,
         targets: Tensor,
-        unit_index: UnitIndex,
+        unit_index: randomness.UnitIndex,
         begun: Checkpoint | None,
     ) -> bytes:
         module, form = self.module, _form(rows, targets, self.module)
-        optimizer = self._make_optimizer(module)
+        kind, learning_rate, momentum = self._optimizer
+        optimizer: torch.optim.Optimizer
+        if kind == "adam":
+            optimizer = torch.optim.Adam(gradients.trained, lr=learning_rate)
+        else:
+            optimizer = torch.optim.SGD(gradients.trained, lr=learning_rate, momentum=momentum)
         if begun is not None:
             optimizer.load_state_dict(begun.optimizer)
         counts = None
@@ -303,14 +293,14 @@ class PrivateTrainer:
             counts = _within(rows, self._tokens) & _within(targets, self._classes)
         mechanism = self.schedule.sensitivity.mechanism(self.schedule.noise)
         first = begun.step if begun else 0
-        noise = StepNoise(mechanism, steps=self.schedule.steps - first)
-        with fresh_randomness(_device(module)) as reseed:
+        noise = randomness.StepNoise(mechanism, steps=self.schedule.steps - first)
+        with randomness.fresh_randomness(_device(module)) as reseed:
             for step in range(first, self.schedule.steps):
                 if (step - first) in _AGAIN:  # it depends on released numbers alone, so it may fail
                     gradients.rehearse_again(*form, step=step)
                 reseed()
                 sums = self._sum(gradients, rows, targets, unit_index, counts)
-                noisy = release_noisy_sum(sums, self.sensitivity, noise, divided_by=self._batch)
+                noisy = randomness.release_noisy_sum(sums, self.sensitivity, noise, divided_by=self._batch)
                 # From here on everything is computed from released numbers.
                 for value, part in zip(gradients.trained, gradients.views(noisy).values(), strict=True):
                     value.grad = part.view_as(value).to(value.dtype)
@@ -330,12 +320,12 @@ class PrivateTrainer:
         gradients: ClippedGradients,
         rows: Tensor,
         targets: Tensor,
-        unit_index: UnitIndex,
+        unit_index: randomness.UnitIndex,
         counts: Tensor | None = None,
     ) -> Tensor:
         """Return one step's sum, of a fresh sample. It is private, and gets noise next."""
 
-        def add(pages: SampledRows, into: Tensor) -> None:
+        def add(pages: randomness.SampledRows, into: Tensor) -> None:
             """Overwrite `into` with the sum of these pages."""
             if not len(pages):
                 into.zero_()
@@ -348,30 +338,23 @@ class PrivateTrainer:
                 gradients.add_page(x, y, present.to(into.device), into, is_first=not number)
 
         sampled = unit_index.sample(self.schedule.rate, self._unit_rows)
-        kind = draw_place_kinds(len(sampled), self._page, gradients.kinds)
-        pages = lay_out_pages(sampled, kind, self._page, gradients.kinds)
+        kind = randomness.draw_place_kinds(len(sampled), self._page, gradients.kinds)
+        pages = randomness.lay_out_pages(sampled, kind, self._page, gradients.kinds)
         single = self.sensitivity.is_single(len(sampled), len(pages))
         sums = gradients.reused_sum(single=single)
         if not self.sensitivity.is_many(len(sampled), len(pages)):
             add(pages, sums)
             return sums
         # Very many units are added a few at a time, with compensation for rounding.
-        total, few = CompensatedSum(sums.zero_()), min(self._page, sensitivity.FEW)
+        total, few = randomness.CompensatedSum(sums.zero_()), min(self._page, sensitivity.FEW)
         for start in range(0, len(sampled), few):
             some = slice(start, start + few)
-            pages = lay_out_pages(sampled[some], kind[some], self._page, gradients.kinds)
+            pages = randomness.lay_out_pages(sampled[some], kind[some], self._page, gradients.kinds)
             add(pages, total.next())
         return total.sum(self.sensitivity)
 
     def _gradients(self) -> ClippedGradients:
         return self._clipped(self.module, self._loss_fn)
-
-    def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
-        name, rate, momentum = self._optimizer
-        trained = [value for value in module.parameters() if value.requires_grad]
-        if name == "adam":
-            return torch.optim.Adam(trained, lr=rate)
-        return torch.optim.SGD(trained, lr=rate, momentum=momentum)
 
     def _public(self) -> dict[str, str]:
         """Return the public parameters of the run, as texts. Nothing in them depends on data."""

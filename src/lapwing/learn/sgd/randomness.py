@@ -313,16 +313,13 @@ class _WithoutDropout(TorchFunctionMode):
 def without_dropout(module: nn.Module) -> Iterator[None]:
     """Switch dropout off, and leave all else as in training: dropout depends on a row's place."""
     # Attention and recurrent layers take it as a number.
-    numbers = [
-        (part, part.dropout)
-        for part in module.modules()
-        if isinstance(getattr(part, "dropout", None), float)
-    ]
-    for part, _ in numbers:
+    parts = [part for part in module.modules() if isinstance(getattr(part, "dropout", None), float)]
+    numbers = [part.dropout for part in parts]
+    for part in parts:
         setattr(part, "dropout", 0.0)  # noqa: B010 (mypy sees a submodule)
     try:
         with _WithoutDropout():
             yield
     finally:
-        for part, number in numbers:
+        for part, number in zip(parts, numbers, strict=True):
             setattr(part, "dropout", number)  # noqa: B010

@@ -300,9 +300,6 @@ def _explained(run: Callable[[], _Found]) -> _Found:
         raise BadParameter("module", f"cannot be taken unit by unit on such rows: {said}") from error
 
 
-_DTYPES = (torch.float32, torch.float64)
-
-
 def refuse_unfit_module(module: nn.Module) -> None:
     """Raise BadParameter with the name of a layer that mixes units or keeps statistics of them."""
     for name, part in module.named_modules():
@@ -320,7 +317,7 @@ def refuse_unfit_module(module: nn.Module) -> None:
     trained = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
     if not trained:
         raise BadParameter("module", "has no parameter to train")
-    if any(value.dtype not in _DTYPES for _, value in trained):
+    if any(value.dtype not in (torch.float32, torch.float64) for _, value in trained):
         raise BadParameter("module", "must be of float32 or float64: shorter floats err too much")
     if len({(value.device, value.dtype) for _, value in trained}) > 1:
         raise BadParameter("module", "must be on one device and of one type of float")
@@ -381,16 +378,9 @@ class BufferGuard:
 
     def refuse_changes(self) -> None:
         """Restore changed buffers, and raise BadParameter if there were any."""
-        changed = [
-            (holder, name) for holder, name, now, before in self._before if not _put_back(now, before)
-        ]
-        for holder, name in changed:
+        changed = [one for one in self._before if not torch.equal(one[2].nan_to_num(), one[3].nan_to_num())]
+        for _, _, now, before in changed:
+            with torch.no_grad():
+                now.copy_(before)
+        for holder, name, _, _ in changed:
             raise BadParameter(holder, f"its buffer {name} keeps statistics of private data, unpaid")
-
-
-def _put_back(now: Tensor, before: Tensor) -> bool:
-    if torch.equal(now.nan_to_num(), before.nan_to_num()):
-        return True
-    with torch.no_grad():
-        now.copy_(before)
-    return False

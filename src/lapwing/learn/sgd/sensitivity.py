@@ -226,7 +226,7 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
     before: tuple[float, float] | None = None
     fits: Fraction | None = None
     for _ in range(_MOST_TRIES):
-        tried = max(_rounded_up(math.exp(place)), _LEAST)
+        tried = max(Fraction(math.ceil(math.exp(place) * _DIGITS), _DIGITS), _LEAST)
         found = epsilon(tried)
         place, off = math.log(tried), math.log(found / most)
         if found <= most:
@@ -235,12 +235,9 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
                 break
         else:
             low = place
-        if (
-            before is not None
-            and abs(place - before[0]) > 1e-9
-            and (off - before[1]) / (place - before[0]) < -0.1
-        ):
-            slope = (off - before[1]) / (place - before[0])
+        if before is not None and abs(place - before[0]) > 1e-9:
+            secant = (off - before[1]) / (place - before[0])
+            slope = secant if secant < -0.1 else slope
         before = (place, off)
         aim = place - (off + _NEAR_ENOUGH / 2) / slope
         place = aim if low < aim < high else (low + high) / 2
@@ -251,10 +248,6 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
             "epsilon", "is too small for this number of steps: no noise up to 4096 is enough"
         )
     return fits
-
-
-def _rounded_up(noise: float) -> Fraction:
-    return Fraction(math.ceil(noise * _DIGITS), _DIGITS)
 
 
 def _most_steps(fits: Callable[[int], bool]) -> int:

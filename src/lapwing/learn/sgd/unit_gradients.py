@@ -273,15 +273,13 @@ def _weights(name: str, inputs: Tensor, slopes: Tensor) -> ParameterGradients:
     return StackedGradients(name, torch.bmm(slopes.mT, inputs).flatten(1))
 
 
-def _linear(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> dict[str, ParameterGradients]:
+def _linear(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> list[ParameterGradients]:
     a, b = _by_unit(inputs, page), _by_unit(slopes, page)
-    parts: dict[str, ParameterGradients] = {"weight": _weights("weight", a, b)}
-    if layer.bias is not None:
-        parts["bias"] = StackedGradients("bias", _added(b))
-    return parts
+    weight = _weights("weight", a, b)
+    return [weight] if layer.bias is None else [weight, StackedGradients("bias", _added(b))]
 
 
-def _conv(layer: nn.Conv2d, inputs: Tensor, slopes: Tensor, page: int) -> dict[str, ParameterGradients]:
+def _conv(layer: nn.Conv2d, inputs: Tensor, slopes: Tensor, page: int) -> list[ParameterGradients]:
     padding = layer.padding
     assert not isinstance(padding, str)  # `has_rule` refuses these
     patches = functional.unfold(
@@ -291,47 +289,32 @@ def _conv(layer: nn.Conv2d, inputs: Tensor, slopes: Tensor, page: int) -> dict[s
     b = slopes.reshape(rows * groups, layer.out_channels // groups, -1)
     a = patches.reshape(rows * groups, -1, b.shape[2])
     each = torch.bmm(b, a.mT).reshape(page, rows // page, -1)
-    parts: dict[str, ParameterGradients] = {"weight": StackedGradients("weight", _added(each))}
-    if layer.bias is not None:
-        parts["bias"] = StackedGradients(
-            "bias", _added(slopes.flatten(2).sum(2).reshape(page, rows // page, -1))
-        )
-    return parts
+    weight = StackedGradients("weight", _added(each))
+    if layer.bias is None:
+        return [weight]
+    bias = slopes.flatten(2).sum(2).reshape(page, rows // page, -1)
+    return [weight, StackedGradients("bias", _added(bias))]
 
 
-def _embedding(
-    layer: nn.Embedding, inputs: Tensor, slopes: Tensor, page: int
-) -> dict[str, ParameterGradients]:
+def _embedding(layer: nn.Embedding, inputs: Tensor, slopes: Tensor, page: int) -> list[ParameterGradients]:
     tokens, b = inputs.reshape(page, -1), _by_unit(slopes, page)
-    scattered = EmbeddingGradients.of("weight", tokens, b, layer.num_embeddings, layer.padding_idx)
-    return {"weight": scattered}
+    return [EmbeddingGradients.of("weight", tokens, b, layer.num_embeddings, layer.padding_idx)]
 
 
-def _layer_norm(
-    layer: nn.LayerNorm, inputs: Tensor, slopes: Tensor, page: int
-) -> dict[str, ParameterGradients]:
+def _layer_norm(layer: nn.LayerNorm, inputs: Tensor, slopes: Tensor, page: int) -> list[ParameterGradients]:
     normed = functional.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
     width = layer.weight.numel()
     b = slopes.reshape(page, -1, width)
-    parts: dict[str, ParameterGradients] = {
-        "weight": StackedGradients("weight", (b * normed.reshape(page, -1, width)).sum(1))
-    }
-    if layer.bias is not None:
-        parts["bias"] = StackedGradients("bias", b.sum(1))
-    return parts
+    weight = StackedGradients("weight", (b * normed.reshape(page, -1, width)).sum(1))
+    return [weight] if layer.bias is None else [weight, StackedGradients("bias", b.sum(1))]
 
 
-def _group_norm(
-    layer: nn.GroupNorm, inputs: Tensor, slopes: Tensor, page: int
-) -> dict[str, ParameterGradients]:
+def _group_norm(layer: nn.GroupNorm, inputs: Tensor, slopes: Tensor, page: int) -> list[ParameterGradients]:
     normed = functional.group_norm(inputs, layer.num_groups, eps=layer.eps)
     shape = (page, len(inputs) // page, layer.num_channels)
     weight = (slopes * normed).flatten(2).sum(2).reshape(shape)
     bias = slopes.flatten(2).sum(2).reshape(shape)
-    return {
-        "weight": StackedGradients("weight", _added(weight)),
-        "bias": StackedGradients("bias", _added(bias)),
-    }
+    return [StackedGradients("weight", _added(weight)), StackedGradients("bias", _added(bias))]
 
 
 def _added(rows: Tensor) -> Tensor:
@@ -339,14 +322,11 @@ def _added(rows: Tensor) -> Tensor:
     return rows[:, 0] if rows.shape[1] == 1 else rows.sum(1)
 
 
-Rule = Callable[..., dict[str, ParameterGradients]]
+Rule = Callable[..., list[ParameterGradients]]
 RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: _linear,
-    nn.Conv2d: _conv,
-    nn.Embedding: _embedding,
-    nn.LayerNorm: _layer_norm,
+    nn.Linear: _linear, nn.Conv2d: _conv, nn.Embedding: _embedding, nn.LayerNorm: _layer_norm,
     nn.GroupNorm: _group_norm,
-}
+}  # fmt: skip
 
 
 def has_rule(layer: nn.Module) -> bool:
@@ -363,6 +343,6 @@ def layer_gradients(
 ) -> list[ParameterGradients]:
     """Return the layer's gradients, under the full names of their parameters."""
     found = RULES[type(layer)](layer, at_least_single(inputs), at_least_single(slopes), page)
-    for name, part in found.items():
-        part.name = f"{prefix}{name}"
-    return list(found.values())
+    for part in found:
+        part.name = f"{prefix}{part.name}"
+    return found

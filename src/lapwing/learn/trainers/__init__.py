@@ -8,14 +8,6 @@ from lapwing.learn.trainers.kmeans import KMeans
 from lapwing.learn.trainers.linear_models import PCA, LinearRegression, LogisticRegression
 
 __all__ = [
-    "PCA",
-    "AdditiveTrees",
-    "Binned",
-    "Category",
-    "Column",
-    "KMeans",
-    "LinearRegression",
-    "LogisticRegression",
-    "NaiveBayes",
-    "Real",
-]
+    "PCA", "AdditiveTrees", "Binned", "Category", "Column", "KMeans", "LinearRegression",
+    "LogisticRegression", "NaiveBayes", "Real",
+]  # fmt: skip

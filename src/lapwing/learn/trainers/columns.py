@@ -16,12 +16,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import Number, exact, positive, set_fields
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn import table_input
-from lapwing.learn.table_input import Wholes
+from lapwing.learn.table_input import Cells, Floats, Wholes
 
 ONE = 1 << 12  # steps from 0 to 1
 UNKNOWN = table_input.UNKNOWN
@@ -45,7 +44,7 @@ class Real:
         """The number of features of the column."""
         return 1
 
-    def features(self, values: NDArray[Any]) -> Wholes:
+    def features(self, values: Cells) -> Wholes:
         """Scale to -1 … 1, in steps of 1 / ONE."""
         low, high = float(self.low), float(self.high)
         middle, half = (low + high) / 2, (high - low) / 2
@@ -54,7 +53,7 @@ class Real:
         bounded: Wholes = np.clip(placed, -ONE, ONE)
         return bounded[:, None]
 
-    def value(self, feature: NDArray[np.float64]) -> NDArray[np.float64]:
+    def value(self, feature: Floats) -> Floats:
         """Scale from -1 … 1 back to the column's own scale."""
         low, high = float(self.low), float(self.high)
         return (low + high) / 2 + feature * ((high - low) / 2)
@@ -66,11 +65,11 @@ class _Coded:
     __slots__ = ()
     width: int
 
-    def codes(self, values: NDArray[Any]) -> Wholes:
+    def codes(self, values: Cells) -> Wholes:
         """Return the number of each value, or `UNKNOWN` if it was not declared."""
         raise NotImplementedError
 
-    def features(self, values: NDArray[Any]) -> Wholes:
+    def features(self, values: Cells) -> Wholes:
         """Return one column for each value, in steps of 1 / ONE. An unknown value is 0 in all of them."""
         codes = self.codes(values)
         return np.where(codes[:, None] == np.arange(self.width), ONE, 0).astype(np.int64)
@@ -95,7 +94,7 @@ class Category(_Coded):
         """The number of features of the column."""
         return len(self.values)
 
-    def codes(self, values: NDArray[Any]) -> Wholes:
+    def codes(self, values: Cells) -> Wholes:
         """Return the position of each value among the declared ones."""
         return table_input.read_codes(values, {value: at for at, value in enumerate(self.values)})
 
@@ -117,7 +116,7 @@ class Binned(_Coded):
         """The number of features of the column."""
         return len(self.edges) + 1
 
-    def codes(self, values: NDArray[Any]) -> Wholes:
+    def codes(self, values: Cells) -> Wholes:
         """Return the number of the interval."""
         numbers = table_input.read_numbers(values)
         placed = np.searchsorted(np.array(self.edges), numbers, side="right").astype(np.int64)
@@ -127,7 +126,7 @@ class Binned(_Coded):
 Column = Real | Category | Binned
 
 
-def checked_table(X: Any) -> NDArray[Any]:  # noqa: N803 (scikit-learn's name)
+def checked_table(X: Any) -> Cells:  # noqa: N803 (scikit-learn's name)
     """Return a table with one row for each record. Only its form is checked."""
     if hasattr(X, "toarray"):
         raise TypeError("sparse input is not supported: give a dense table")
@@ -156,14 +155,15 @@ def checked_coded_columns(columns: Column | Sequence[Column], count: int) -> tup
     return coded
 
 
-def feature_matrix(columns: Sequence[Column], table: NDArray[Any]) -> Wholes:
+def feature_matrix(columns: Column | Sequence[Column], table: Cells) -> Wholes:
     """Return all features of all rows. A column adds at most ONE² to a row's squared length."""
+    declared = checked_columns(columns, table.shape[1])
     if not len(table):
-        return np.zeros((0, sum(column.width for column in columns)), dtype=np.int64)
-    return np.hstack([column.features(table[:, at]) for at, column in enumerate(columns)])
+        return np.zeros((0, sum(column.width for column in declared)), dtype=np.int64)
+    return np.hstack([column.features(table[:, at]) for at, column in enumerate(declared)])
 
 
-def code_matrix(columns: Sequence[Category | Binned], table: NDArray[Any]) -> Wholes:
+def code_matrix(columns: Sequence[Category | Binned], table: Cells) -> Wholes:
     """Return the codes of all rows, one for each column."""
     if not len(table):
         return np.zeros((0, len(columns)), dtype=np.int64)
@@ -175,14 +175,14 @@ def radius_in_steps(radius: Number) -> int:
     return max(1, math.floor(positive(radius, "radius") * ONE))
 
 
-def checked_classes(classes: Sequence[Hashable]) -> NDArray[Any]:
+def checked_classes(classes: Sequence[Hashable]) -> Cells:
     """Return the declared classes."""
     if isinstance(classes, str) or len(classes) < 2 or len(set(classes)) < len(classes):
         raise BadParameter("classes", "must be two or more different values")
     return np.array(list(classes))
 
 
-def checked_target(y: Any, rows: int) -> NDArray[Any]:
+def checked_target(y: Any, rows: int) -> Cells:
     """Return the target, one value for each row. Only its form is checked."""
     if y is None:
         raise BadParameter("y", "requires y to be passed, but the target y is None")
@@ -193,6 +193,6 @@ def checked_target(y: Any, rows: int) -> NDArray[Any]:
     return given
 
 
-def class_codes(classes: NDArray[Any], target: NDArray[Any]) -> Wholes:
+def class_codes(classes: Cells, target: Cells) -> Wholes:
     """Return the number of each row's class. Undeclared classes are `UNKNOWN`, and teach nothing."""
     return Category(classes.tolist()).codes(target)

@@ -20,10 +20,9 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.core.exact import positive, whole
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Wholes
 from lapwing.learn.trainers.columns import (
     UNKNOWN,
     Binned,
@@ -34,8 +33,13 @@ from lapwing.learn.trainers.columns import (
     class_codes,
     code_matrix,
 )
-from lapwing.learn.trainers.estimator import Classifier, ModelNumbers, ScoredClassifier
-from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
+from lapwing.learn.trainers.estimator import (
+    Classifier,
+    ModelNumbers,
+    PricedReleases,
+    ReleaseGroup,
+    ScoredClassifier,
+)
 from lapwing.learn.trainers.whole_vectors import FAR, FINE, REACH, score_count, score_errors
 
 COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good as on real ones
@@ -67,7 +71,7 @@ def sum_of_values(rows: Wholes, first: Sequence[int], values: Floats) -> Floats:
 class CodedClassifier(Classifier):
     """A classifier whose columns all have finitely many values."""
 
-    def _coded(self, table: NDArray[Any]) -> tuple[tuple[Category | Binned, ...], Wholes]:
+    def _coded(self, table: Cells) -> tuple[tuple[Category | Binned, ...], Wholes]:
         """Return the declared columns, and the codes of all rows."""
         columns = checked_coded_columns(self.columns, table.shape[1])
         return columns, code_matrix(columns, table)
@@ -101,7 +105,7 @@ class NaiveBayes(CodedClassifier):
         cells = sum(column.width for column in described) * len(classes)
         return self._priced(ReleaseGroup(columns * COUNT**2, cells))
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         (columns, rows), classes = self._coded(table), checked_classes(self.classes)
         shape = run.parts[0].dimension, len(classes)
         exact = count_values(rows, column_starts(columns), class_codes(classes, target), shape)
@@ -111,18 +115,17 @@ class NaiveBayes(CodedClassifier):
 
 def log_shares(counts: Floats, widths: Sequence[int], sigma: float) -> ModelNumbers:
     """Return logarithms of shares. Counts within the noise of 0 are drawn towards equal shares."""
-    logs, totals, at = np.zeros_like(counts), [], 0
-    for width in widths:
-        part = counts[at : at + width]
+    logs: list[list[float]] = []
+    totals = []
+    for part, width in zip(np.split(counts, np.cumsum(widths)[:-1]), widths, strict=True):
         totals.append(part.sum(axis=0) / width)  # its noise has variance σ² / width
         smooth = np.maximum(part, 0.0) + max(1.0, sigma) / 2
-        logs[at : at + width] = np.log(smooth / smooth.sum(axis=0))
-        at += width
+        logs += np.log(smooth / smooth.sum(axis=0)).tolist()
     # The class totals of every column estimate the same number, with less noise in narrower columns.
     prior = np.average([total * width for total, width in zip(totals, widths, strict=True)], axis=0,
                        weights=[1 / width for width in widths])  # fmt: skip
     shares = np.maximum(prior, 1.0)
-    return {"prior": np.log(shares / shares.sum()).tolist(), "logs": logs.tolist()}
+    return {"prior": np.log(shares / shares.sum()).tolist(), "logs": logs}
 
 
 _LOOK = Fraction(1, 10)  # share of the counts
@@ -154,48 +157,43 @@ class AdditiveTrees(CodedClassifier, ScoredClassifier):
         tree = ReleaseGroup(REACH**2, max(widths) * outputs, passes * columns, 1 - _LOOK)
         return self._priced(look, tree)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         (columns, rows), classes = self._coded(table), checked_classes(self.classes)
-        boosting = Boosting(run, columns, float(self.stride))
-        truth, outputs = class_codes(classes, target), score_count(len(classes))
-        return {"curves": boosting.curves(rows, truth, outputs).tolist()}
+        truth = class_codes(classes, target)
+        return {"curves": boost(run, columns, rows, truth, float(self.stride)).tolist()}
 
 
-class Boosting:
-    """Trees in turn, each fitted to the errors of the earlier ones. The mean of the later half is kept."""
+def boost(
+    run: PricedReleases, columns: Sequence[Column], rows: Wholes, truth: Wholes, stride: float
+) -> Floats:
+    """Return the number that each value of each column adds to each score.
 
-    def __init__(self, run: PricedReleases, columns: Sequence[Category | Binned], stride: float) -> None:
-        self._run, self._columns, self._stride = run, columns, stride
-        self._starts = column_starts(columns)
+    Trees follow in turn, each fitted to the errors of the earlier ones. The mean of the later half is kept.
+    """
+    starts, widths = column_starts(columns), [column.width for column in columns]
+    leaves, passes = sum(widths), run.parts[1].count // len(columns)
+    outputs = run.parts[1].dimension // max(widths)
+    counts = run.release(0, COUNT * count_values(rows, starts, 0 * truth, (leaves, 1))) / COUNT
+    scores = np.zeros((len(rows), outputs), dtype=np.int64)  # whole steps: adding them up is exact
+    curves = np.zeros((leaves, outputs), dtype=np.int64)
+    mean = np.zeros((leaves, outputs))
+    for passed in range(passes):
+        for leaf, first, width in zip(rows.T, starts, widths, strict=True):
+            own = slice(first, first + width)
+            moved = _tree(run, leaf, score_errors(scores, truth), counts[own], stride)
+            curves[own] += moved
+            scores += np.where(leaf[:, None] == UNKNOWN, 0, moved[np.maximum(leaf, 0)])
+        mean += curves * (passed >= passes // 2)
+    return mean / (passes - passes // 2) / FINE
 
-    def curves(self, rows: Wholes, truth: Wholes, outputs: int) -> Floats:
-        """Return the number that each value of each column adds to each score."""
-        leaves = sum(column.width for column in self._columns)
-        passes = self._run.parts[1].count // len(self._columns)
-        counts = (
-            self._run.release(0, COUNT * count_values(rows, self._starts, 0 * truth, (leaves, 1))) / COUNT
-        )
-        scores = np.zeros((len(rows), outputs), dtype=np.int64)  # whole steps: adding them up is exact
-        curves = np.zeros((leaves, outputs), dtype=np.int64)
-        mean = np.zeros((leaves, outputs))
-        for passed in range(passes):
-            for at, column in enumerate(self._columns):
-                first = self._starts[at]
-                moved = self._tree(rows[:, at], scores, truth, counts[first : first + column.width])
-                curves[first : first + column.width] += moved
-                scores += np.where(rows[:, at, None] == UNKNOWN, 0, moved[np.maximum(rows[:, at], 0)])
-            mean += curves * (passed >= passes // 2)
-        return mean / (passes - passes // 2) / FINE
 
-    def _tree(self, leaf: Wholes, scores: Wholes, truth: Wholes, counts: Floats) -> Wholes:
-        """Return the number that each leaf adds to the scores, in steps of a score."""
-        part, width = self._run.parts[1], len(counts)
-        sums = leaf_error_sums(leaf, score_errors(scores, truth), part.dimension // scores.shape[1])
-        noisy = self._run.release(1, sums.ravel()).reshape(sums.shape)[:width] / REACH
-        noise = float(self._run.sigmas[1]) / REACH
-        steepness = _CURVE * np.maximum(counts, 0.0) + noise
-        moved = np.rint(-self._stride * FINE * noisy / steepness[:, None])
-        return np.clip(moved, -FAR * FINE, FAR * FINE).astype(np.int64)
+def _tree(run: PricedReleases, leaf: Wholes, wrong: Wholes, counts: Floats, stride: float) -> Wholes:
+    """Return the number that each leaf adds to the scores, in steps of a score."""
+    sums = leaf_error_sums(leaf, wrong, run.parts[1].dimension // wrong.shape[1])
+    noisy = run.release(1, sums.ravel()).reshape(sums.shape)[: len(counts)] / REACH
+    steepness = _CURVE * np.maximum(counts, 0.0) + float(run.sigmas[1]) / REACH
+    moved = np.rint(-stride * FINE * noisy / steepness[:, None])
+    return np.clip(moved, -FAR * FINE, FAR * FINE).astype(np.int64)
 
 
 def leaf_error_sums(leaf: Wholes, wrong: Wholes, leaves: int) -> Wholes:

@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClusterMixin, TransformerMixin  # type: ignore[import-untyped]
 
 from lapwing.core.exact import whole
 from lapwing.core.noise import uniform_int
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Wholes
 from lapwing.learn.trainers.columns import ONE
-from lapwing.learn.trainers.estimator import ModelNumbers, Trainer
-from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup
+from lapwing.learn.trainers.estimator import ModelNumbers, PricedReleases, ReleaseGroup, Trainer
 from lapwing.learn.trainers.whole_vectors import whole_squared_lengths
 
 _TRIES = 50
@@ -70,7 +68,7 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
         reach = columns * ONE * ONE + count_weight(columns) ** 2
         return self._priced(ReleaseGroup(reach, clusters * (self._width(columns) + 1), rounds))
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         rows, weight = self._features(table), count_weight(table.shape[1])
         centres = initial_centres(self.n_clusters, rows.shape[1])
         for _ in range(run.parts[0].count):

@@ -37,37 +37,30 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin, TransformerMixin  # type: ignore[import-untyped]
 
 from lapwing.core.exact import Number, positive, whole
 from lapwing.core.noise import bernoulli
 from lapwing.errors import BadParameter
-from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.table_input import Cells, Floats, Truths, Wholes
+from lapwing.learn.trainers import whole_vectors
 from lapwing.learn.trainers.columns import (
     ONE,
     Real,
     checked_classes,
-    checked_columns,
     class_codes,
     radius_in_steps,
 )
-from lapwing.learn.trainers.estimator import ModelNumbers, ScoredClassifier, Trainer
-from lapwing.learn.trainers.pricing import (
+from lapwing.learn.trainers.estimator import (
+    ModelNumbers,
     PricedReleases,
     ReleaseGroup,
+    ScoredClassifier,
+    Trainer,
     checked_rate,
     noise_ratio,
 )
-from lapwing.learn.trainers.whole_vectors import (
-    FINE,
-    REACH,
-    exact_cross_sum,
-    exact_products,
-    score_count,
-    score_errors,
-    shorten,
-)
+from lapwing.learn.trainers.whole_vectors import FINE, REACH, exact_cross_sum, exact_products, score_errors
 
 
 def moments_release(squared_length: int, wide: int) -> ReleaseGroup:
@@ -105,12 +98,12 @@ class MomentsTrainer(Trainer):
 
     radius: float | None = None
 
-    def _features(self, table: NDArray[Any]) -> Wholes:
+    def _features(self, table: Cells) -> Wholes:
         rows = super()._features(table)
         if self.radius is None:
             return rows
         limit = radius_in_steps(self.radius)
-        return shorten(rows, limit, limit)
+        return whole_vectors.shorten(rows, limit, limit)
 
     def _priced_moments(self, columns: int, more: int) -> PricedReleases:
         """Price the moments of rows of these columns, with `more` entries beside their features."""
@@ -119,7 +112,7 @@ class MomentsTrainer(Trainer):
             length = min(length, radius_in_steps(self.radius) ** 2)
         return self._priced(moments_release(length + more * ONE * ONE, self._width(columns) + more))
 
-    def _moments(self, run: PricedReleases, table: NDArray[Any], *more: Wholes) -> Floats:
+    def _moments(self, run: PricedReleases, table: Cells, *more: Wholes) -> Floats:
         """Release the moments of (features, 1, more)."""
         constant = np.full((len(table), 1), ONE, dtype=np.int64)
         return noisy_moments(run, np.hstack([self._features(table), constant, *more]))
@@ -140,16 +133,15 @@ class LinearRegression(RegressorMixin, MomentsTrainer):  # type: ignore[misc]
         return self.target.value(np.clip(found, -1, 1))
 
     def _price(self, columns: int) -> PricedReleases:
-        checked_columns(self.columns, columns)
+        self._width(columns)  # refuses wrong columns
         if not isinstance(self.target, Real):
             raise BadParameter("target", "must be Real(low, high): the bounds of y")
         return self._priced_moments(columns, 2)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         moments = self._moments(run, table, self.target.features(target))
-        weights = ridge_weights(
-            moments[:-1, :-1], moments[:-1, -1], largest_noise_eigenvalue(run, len(moments) - 1)
-        )
+        noise = largest_noise_eigenvalue(run, len(moments) - 1)
+        weights = ridge_weights(moments[:-1, :-1], moments[:-1, -1], noise)
         return {"weights": weights[:-1].tolist(), "intercept": float(weights[-1])}
 
 
@@ -195,7 +187,7 @@ class PCA(TransformerMixin, MomentsTrainer):  # type: ignore[misc]
             raise BadParameter("n_components", f"must be at most {wide}, the number of features")
         return self._priced_moments(columns, 1)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         moments = self._moments(run, table)
         count = max(float(moments[-1, -1]), 1.0)
         mean = np.clip(moments[:-1, -1] / count, -1, 1)
@@ -246,39 +238,30 @@ class LogisticRegression(ScoredClassifier):
     def _plan(self) -> tuple[int, float]:
         """Return steps and pace: more and faster steps, the smaller the noise is beside the data."""
         signal = whole(self.size, "size", at_least=1) / noise_ratio(self.epsilon, self.delta)
-        steps = (
-            max(1, round(4 * signal ** (1 / 3)))
-            if self.steps is None
-            else whole(self.steps, "steps", at_least=1)
-        )
+        usual = max(1, round(4 * signal ** (1 / 3)))
+        steps = usual if self.steps is None else whole(self.steps, "steps", at_least=1)
         return steps, max(1.0, signal**0.5) if self.pace is None else float(positive(self.pace, "pace"))
 
     def _price(self, columns: int) -> PricedReleases:
-        wide, classes = self._width(columns), checked_classes(self.classes)
+        wide, outputs = self._width(columns), whole_vectors.score_count(len(checked_classes(self.classes)))
         self._radius()
-        dimension = (wide + 1) * score_count(len(classes))
+        steps, rate = self._plan()[0], checked_rate(self.rate)
         look = ReleaseGroup(columns * ONE * ONE, wide, share=_LOOK)
-        step = ReleaseGroup(
-            (REACH * LIMIT) ** 2, dimension, self._plan()[0], 1 - _LOOK, checked_rate(self.rate)
-        )
+        step = ReleaseGroup((REACH * LIMIT) ** 2, (wide + 1) * outputs, steps, 1 - _LOOK, rate)
         return self._priced(look, step)
 
-    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+    def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         rows = self._features(table)
         size, classes = whole(self.size, "size", at_least=1), checked_classes(self.classes)
         centre = shrunken_mean(run.release(0, rows.sum(axis=0)) / size, float(run.sigmas[0]) / size)
-        descent = Descent(run, size, self._plan()[1])
-        ready = with_constant(rows, centre, self._radius())
-        weights = descent.weights(ready, class_codes(classes, target), len(classes))
-        return {
-            "centre": centre.tolist(),
-            "weights": weights[:-1].tolist(),
-            "intercept": weights[-1].tolist(),
-        }
+        ready, truth = with_constant(rows, centre, self._radius()), class_codes(classes, target)
+        weights = descend(run, ready, truth, size=size, pace=self._plan()[1])
+        numbers = {"centre": centre, "weights": weights[:-1], "intercept": weights[-1]}
+        return {name: found.tolist() for name, found in numbers.items()}
 
 
 def _centred(rows: Wholes, centre: Wholes, radius: int) -> Wholes:
-    return shorten(rows - centre, radius, _REST)
+    return whole_vectors.shorten(rows - centre, radius, _REST)
 
 
 def with_constant(rows: Wholes, centre: Wholes, radius: int) -> Floats:
@@ -294,34 +277,23 @@ def shrunken_mean(noisy: Floats, sigma: float) -> Wholes:
     return np.clip(np.rint(noisy * max(signal, 0.0)), -ONE, ONE).astype(np.int64)
 
 
-class Descent:
-    """Gradient descent with momentum on noisy sums. The mean of the second half of the steps is kept."""
+def descend(run: PricedReleases, rows: Floats, truth: Wholes, *, size: int, pace: float) -> Floats:
+    """Return one column of weights for each score, by gradient descent with momentum on noisy sums.
 
-    def __init__(self, run: PricedReleases, size: int, pace: float) -> None:
-        self._run, self._size, self._pace = run, size, pace
-        self._rate, self._steps = run.parts[1].rate, run.parts[1].count
-
-    def weights(self, rows: Floats, truth: Wholes, classes: int) -> Floats:
-        """Return one column of weights for each score."""
-        outputs = score_count(classes)
-        at, speed, mean = np.zeros((3, rows.shape[1], outputs))
-        stride = min(_STRIDE, self._pace)
-        scale = REACH * LIMIT * self._size * float(self._rate)
-        half = self._steps // 2
-        for step in range(self._steps):
-            part, labels_of = self._sample(rows, truth)
-            sums = gradient_sum(part, labels_of, at)
-            noisy = self._run.release(1, sums.ravel()).reshape(sums.shape)
-            speed = (1 - stride / self._pace) * speed + noisy / scale
-            at = _bounded(at - stride * speed)
-            mean += at * (step >= half)
-        return mean / (self._steps - half)
-
-    def _sample(self, rows: Floats, truth: Wholes) -> tuple[Floats, Wholes]:
-        if self._rate == 1:
-            return rows, truth
-        drawn = bernoulli(self._rate, len(rows))
-        return rows[drawn], truth[drawn]
+    The mean of the second half of the steps is kept.
+    """
+    rate, steps = run.parts[1].rate, run.parts[1].count
+    outputs: int = run.parts[1].dimension // rows.shape[1]
+    at, speed, mean = np.zeros((3, rows.shape[1], outputs))
+    stride, scale, half = min(_STRIDE, pace), REACH * LIMIT * size * float(rate), steps // 2
+    for step in range(steps):
+        drawn: slice | Truths = slice(None) if rate == 1 else bernoulli(rate, len(rows))
+        sums = gradient_sum(rows[drawn], truth[drawn], at)
+        noisy = run.release(1, sums.ravel()).reshape(sums.shape)
+        speed = (1 - stride / pace) * speed + noisy / scale
+        at = _bounded(at - stride * speed)
+        mean += at * (step >= half)
+    return mean / (steps - half)
 
 
 def _bounded(weights: Floats) -> Floats:

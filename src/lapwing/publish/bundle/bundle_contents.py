@@ -1,34 +1,249 @@
-"""The files of a bundle, made from a finished release."""
+"""The files of a bundle, made from a finished release: tables, the privacy page, proofs and a README.
+
+Tables are CSV and Parquet files: invented rows, census tables by level, and microdata. The privacy page
+says what is protected, the price of each step, and the limits.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.core.exact import short_up
+from lapwing.core.exact import short, short_up
 from lapwing.ledger.gate import Release
 from lapwing.ledger.publishing import answer_position, prove_entry
 from lapwing.publish.bound_release import BoundRelease
-from lapwing.publish.bundle.data_tables import (
-    files_of,
-    level_table,
-    microdata_table,
-    rows_table,
-    shown_queries,
-    spine_table,
-)
 from lapwing.publish.bundle.manifest import write_bundle
-from lapwing.publish.bundle.privacy_page import NEIGHBOURS, fact_lines, privacy_text, unit_name
-from lapwing.publish.bundle.utility_report import census_report, synthetic_report
-from lapwing.publish.census.census_release import BoundCensus, CensusTables
-from lapwing.publish.data_dictionary import columns_of, dictionary_bytes, dictionary_of, dictionary_text
+from lapwing.publish.bundle.utility_report import census_report, half_width, synthetic_report
+from lapwing.publish.census.census_release import ALL, NUMBERS, BoundCensus, CensusTables
+from lapwing.publish.census.least_squares import Query, Spine, SpineEstimate, Wholes, subsets
+from lapwing.publish.measured import private_marginals, published_column
 from lapwing.publish.synthetic_release import SyntheticTable
+from lapwing.sql.expression import Numeric
+
+DIGITS = 3  # of estimates; intervals are rounded outwards
+
+
+def files_of(name: str, table: pa.Table) -> dict[str, bytes]:
+    """Return a table as a CSV file and as a Parquet file."""
+    text, binary = io.BytesIO(), io.BytesIO()
+    pyarrow.csv.write_csv(table, text)
+    pyarrow.parquet.write_table(table, binary)
+    return {f"{name}.csv": text.getvalue(), f"{name}.parquet": binary.getvalue()}
+
+
+def rows_table(columns: Sequence[published_column.PublishedColumn], rows: Wholes) -> pa.Table:
+    """Return rows of cells as a table of values; within a bin, each value has the same chance."""
+    return pa.table(
+        {
+            column.name: pa.array(column.values(rows[:, place]), _arrow_type(column))
+            for place, column in enumerate(columns)
+        }
+    )
+
+
+def _arrow_type(column: published_column.PublishedColumn) -> pa.DataType:
+    values = [value for cell in range(column.bins) for value in column.ends(cell)]
+    return pa.array(values).type
+
+
+def spine_table(spine: Spine) -> pa.Table:
+    """Return the nodes of all levels, one row for each smallest area."""
+    return pa.table(
+        {
+            level: pa.array([spine.nodes[number][k] for k in spine.ancestors(number)])
+            for number, level in enumerate(spine.levels)
+        }
+    )
+
+
+def shown_queries(columns: int, measured: Iterable[Query]) -> list[Query]:
+    """Return the queries that tables show: totals, each column, all cells, and all that were measured."""
+    places = tuple(range(columns))
+    shown = {(), places, *((place,) for place in places), *measured}
+    return [query for query in subsets(places) if query in shown]
+
+
+def level_table(
+    spine: Spine,
+    level: int,
+    columns: Sequence[published_column.ColumnCells],
+    queries: Sequence[Query],
+    *,
+    estimate: SpineEstimate,
+    wholes: Wholes,
+) -> pa.Table:
+    """Return every number of a level: the area, the cell, the estimate, its interval, the whole number."""
+    nodes, sizes = np.array(spine.nodes[level], object), estimate.sizes
+    whole, scale = wholes.reshape(len(nodes), *sizes), 10**DIGITS
+    parts = []
+    for query in queries:
+        axes = tuple(k + 1 for k in range(len(sizes)) if k not in query)
+        middle = estimate.tables[level].sum(axis=axes).reshape(len(nodes), -1)
+        width = half_width(np.maximum(estimate.variance(level, query), 0))[:, None]
+        shape = tuple(sizes[k] for k in query)
+        cells = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
+        found = {spine.levels[level]: pa.array(np.repeat(nodes, cells.shape[1]))}
+        for place, column in enumerate(columns):
+            own = cells[query.index(place)] if place in query else []
+            labels = [column.labels[int(cell)] for cell in own] or [ALL] * cells.shape[1]
+            found[column.name] = pa.array(labels * len(nodes))
+        numbers = (
+            np.round(middle, DIGITS),
+            np.floor((middle - width) * scale) / scale,
+            np.ceil((middle + width) * scale) / scale,
+            whole.sum(axis=axes),
+        )
+        found |= {name: pa.array(values.ravel()) for name, values in zip(NUMBERS, numbers, strict=True)}
+        parts.append(pa.table(found))
+    return pa.concat_tables(parts)
+
+
+def microdata_table(
+    spine: Spine, columns: Sequence[published_column.PublishedColumn], wholes: Wholes
+) -> pa.Table:
+    """Return one row for each counted row of the smallest areas' whole tables."""
+    counts, sizes = wholes.ravel(), tuple(column.size for column in columns)
+    found = np.repeat(np.arange(counts.size), counts)
+    leaf, cell = np.divmod(found, math.prod(sizes))
+    cells = np.column_stack(np.unravel_index(cell, sizes)).astype(np.int64)
+    areas = pa.array(np.array(spine.leaves, object)[leaf], pa.string())
+    return rows_table(columns, cells).add_column(0, spine.levels[-1], areas)
+
+
+_EXACT = re.compile(r"0*[1-9][0-9]{0,400}(/0*[1-9][0-9]{0,400})?")
+NEIGHBOURS = "data sets in which one {unit} more or less has its rows"
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """One step of a release, and the ρ that it cost."""
+
+    what: str
+    noise: str
+    rho: Fraction
+
+
+def steps_of(answer: Mapping[str, Any]) -> list[StepCost]:
+    """Return the steps of a stored answer, with the ρ that follows from σ, ε and K. Lost steps count."""
+    rows = int(answer["rows_per_unit"])
+    if "levels" in answer:
+        queries = [(level["level"], query) for level in answer["levels"] for query in level["queries"]]
+        return [_measured(f"{level}: {query['query']}", query["sigma"], rows) for level, query in queries]
+    uses = {"steps": "", "check": " (to check the rows)"}
+    return [_step(one, rows, use) for name, use in uses.items() for one in answer[name]]
+
+
+def _measured(what: str, sigma: str, rows: int) -> StepCost:
+    cost = private_marginals.measuring_cost(exact_text(sigma), rows)
+    return StepCost(what, f"σ {_short(sigma)}", cost)
+
+
+def _step(one: Mapping[str, Any], rows: int, use: str) -> StepCost:
+    step, lost = one["step"], "" if one["result"] else ", lost in a crash"
+    if "measure" in step:
+        return _measured(f"measure {' × '.join(step['measure'])}{use}{lost}", step["sigma"], rows)
+    what = f"choose one of {step['choose']:,} marginals{lost}"
+    cost = private_marginals.choosing_cost(exact_text(step["epsilon"]))
+    return StepCost(what, f"ε {_short(step['epsilon'])}", cost)
+
+
+def exact_text(text: object) -> Fraction:
+    """Return a positive number that stands as a short fraction in a file. Raises ValueError for others."""
+    if not isinstance(text, str) or not _EXACT.fullmatch(text):
+        raise ValueError("is not a short positive fraction")
+    return Fraction(text)
+
+
+def _short(number: str) -> str:
+    return f"{float(Fraction(number)):.4g}"
+
+
+def note_lines(bound: BoundRelease) -> list[str]:
+    """Return what a reader of the tables must know about the data."""
+    census = bound.file.census
+    if census is None:
+        return ["Several rows of one person are invented independently of each other"]
+    if isinstance(bound.question.columns[census.area], Numeric):
+        return [
+            f"{census.area} is a number: rows with a number beyond its declared bounds are counted in the "
+            "area at the bound, if there is one"
+        ]
+    return []
+
+
+def privacy_text(
+    bound: BoundRelease, answer: Mapping[str, Any], unit: str, where: Mapping[str, Any]
+) -> str:
+    """Return the page in Markdown."""
+    rho, rows, delta = Fraction(answer["rho"]), bound.rows_per_unit, bound.file.delta
+    steps, facts = steps_of(answer), bound.file.facts
+    spent = sum((step.rho for step in steps), Fraction(0))
+    lines = [
+        f"# Privacy of {bound.file.name}",
+        "",
+        f"- Protected: one {unit} with everything about it in the data. At most {rows:,} of its rows "
+        f"{'was' if rows == 1 else 'were'} used.",
+        f"- Neighbours: {NEIGHBOURS.format(unit=unit)}.",
+        f"- Loss: ρ {_rho(rho)} (zero-concentrated differential privacy), which is ε "
+        f"{short_up(zcdp_to_epsilon(rho, delta))} at δ {short(float(delta))}. The steps below used ρ "
+        f"{_rho(spent)}.",
+        f"- Noise: discrete Gaussian, drawn exactly. K rows of one {unit} (here {rows:,}) move a table "
+        "of counts by at most K in L2 norm, so measuring it costs K²/2σ²; choosing a table costs ε²/8.",
+        f"- Charged before the rows were counted: entry {where['charge']} of ledger {where['ledger']}, "
+        f"with the answer in entry {where['answer']}. The proofs are in this folder.",
+        "- Everything else here is computed from the noisy numbers in measurements.json, and costs "
+        "nothing more.",
+        "",
+        "## Public facts, which are not protected",
+        "",
+        *([f"- {line}." for line in facts] or ["None."]),
+    ]
+    if facts:
+        lines += ["", "The promise holds between populations that agree on these facts."]
+    if bound.file.census is not None and bound.file.census.totals:
+        lines[-1] += (
+            f" Where a total is a fact, nobody can be added alone: replacing the rows of one {unit} "
+            f"costs at most 2ρ, which is ε {short_up(zcdp_to_epsilon(2 * rho, delta))} at δ "
+            f"{short(float(delta))}."
+        )
+    lines += [
+        "",
+        "## Not protected, and not promised",
+        "",
+        "- What is true of many: tables may show that a group earns more or is ill more often, also of "
+        f"a {unit} who is not in the data.",
+        "- The names, values and bounds of columns, and what the release file says: they are public.",
+    ]
+    lines += [f"- {line}." for line in note_lines(bound)]
+    lines += ["", "## Steps", "", "| step | noise | ρ | share |", "|---|---|---|---|"]
+    lines += [
+        f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rho(rho: Fraction) -> str:
+    return f"{float(rho):.6g}"
+
+
+def unit_name(protects: str) -> str:
+    """Return a privacy unit in words."""
+    return {"person": "person", "row": "row", "person-period": "person in one period"}[protects]
+
 
 MEASUREMENTS, DICTIONARY, RELEASE_FILE, SPINE, BOUNDS = (
     "measurements.json", "dictionary.json", "release.toml", "spine", "bounds.json",
@@ -51,7 +266,8 @@ def write_synthetic_bundle(folder: Path, bound: BoundRelease, table: SyntheticTa
 def write_census_bundle(folder: Path, census: BoundCensus, tables: CensusTables) -> dict[str, Any]:
     """Write the bundle of a census. Return its manifest."""
     bound, rho = census.release, Fraction(json.loads(tables.release.answer)["rho"])
-    columns = columns_of(dictionary_of(bound.columns, bound.rows_per_unit))
+    described = published_column.dictionary_of(bound.columns, bound.rows_per_unit)
+    columns = published_column.columns_of(described)
     queries = shown_queries(len(columns), {query for level in census.shares for query in level})
     files: dict[str, bytes] = {}
     if tables.wholes[-1].sum() <= MOST_MICRODATA:
@@ -85,11 +301,11 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
             "rho": str(rho),
             "epsilon": short_up(zcdp_to_epsilon(rho, bound.file.delta), 9),
             "delta": str(bound.file.delta),
-            "facts": fact_lines(bound.file),
+            "facts": bound.file.facts,
         },
     }
-    files[DICTIONARY] = dictionary_bytes(bound.columns, bound.rows_per_unit)
-    files["dictionary.md"] = dictionary_text(json.loads(files[DICTIONARY])).encode()
+    files[DICTIONARY] = published_column.dictionary_bytes(bound.columns, bound.rows_per_unit)
+    files["dictionary.md"] = published_column.dictionary_text(json.loads(files[DICTIONARY])).encode()
     files[MEASUREMENTS] = release.answer
     files["privacy.md"] = privacy_text(bound, answer, unit, about).encode()
     files[RELEASE_FILE] = bound.file.text

@@ -51,10 +51,7 @@ def privacy_numbers(privacy: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_bundle(
-    folder: Path,
-    files: Mapping[str, bytes],
-    about: Mapping[str, Any],
-    sign: Callable[[bytes], bytes],
+    folder: Path, files: Mapping[str, bytes], about: Mapping[str, Any], sign: Callable[[bytes], bytes]
 ) -> dict[str, Any]:
     """Write all files and the manifest into a new folder, which appears whole or not at all."""
     manifest = {"form": FORM, **about, "files": {name: _digest(files[name]) for name in sorted(files)}}

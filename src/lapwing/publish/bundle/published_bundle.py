@@ -25,10 +25,10 @@ import pyarrow.parquet
 
 from lapwing.errors import BadParameter
 from lapwing.publish.bundle.bundle_contents import BOUNDS, DICTIONARY, MEASUREMENTS, ROWS, TABLES
-from lapwing.publish.bundle.data_tables import best_interval
 from lapwing.publish.bundle.manifest import read_manifest
+from lapwing.publish.bundle.utility_report import best_interval
 from lapwing.publish.census.census_release import ALL
-from lapwing.publish.data_dictionary import ColumnCells, columns_of
+from lapwing.publish.measured.published_column import ColumnCells, columns_of
 from lapwing.publish.release_file import CENSUS
 
 MEASURED, MODEL = "measured", "model"

@@ -10,16 +10,16 @@ from itertools import combinations
 
 import numpy as np
 
+from lapwing.core.gaussian import Gaussian
 from lapwing.plots.html_page import bar, grid, note, page, section
-from lapwing.publish.bundle.data_tables import best_interval, half_width
 from lapwing.publish.census.census_release import BoundCensus, CensusTables, expected_errors
 from lapwing.publish.measured.published_column import PublishedColumn
 from lapwing.publish.methods import MEAN_OF_NOISE
 from lapwing.publish.models.domain import Clique
-from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.models.graphical_model import Floats
+from lapwing.publish.models.graphical_model import Floats, NoisyMarginal
 from lapwing.publish.synthetic_release import SyntheticTable
 
+CONFIDENCE = 0.95
 MOST_CELLS_DRAWN = 40
 MOST_LISTED = 30
 SIZE_CLASSES = ((0, 0), (1, 10), (11, 100), (101, 1000), (1001, 10_000), (10_001, None))
@@ -28,6 +28,45 @@ SIZE_CLASSES = ((0, 0), (1, 10), (11, 100), (101, 1000), (1001, 10_000), (10_001
 def names_of(clique: Clique) -> str:
     """Return the columns of a marginal in words."""
     return " × ".join(clique)
+
+
+# Intervals
+
+
+def half_width(variance: Floats, confidence: float = CONFIDENCE) -> Floats:
+    """Return the half width of an interval: noise with this variance proxy is sub-Gaussian."""
+    found: Floats = np.sqrt(2 * variance * math.log(2 / (1 - confidence)))
+    return found
+
+
+def best_interval(
+    sigmas: Sequence[Fraction], summed: Sequence[int], *, is_fixed: bool, confidence: float = CONFIDENCE
+) -> tuple[int, float]:
+    """Return which of several measurements of a count has the narrowest interval, and its half width.
+
+    Claim    the interval of the returned measurement covers with at least the given confidence.
+    Because  which measurements follow may depend on earlier noise, so the best one is not independent of
+             its own noise. The n-th interval misses with probability at most (1 − confidence) / n(n + 1),
+             which sums to 1 − confidence: all of them cover at once, whichever is chosen. If nothing is
+             chosen from earlier results (`is_fixed`), there is one measurement, with the whole probability.
+    Test     tests/publish/bundle/test_published_bundle.py
+
+    Args:
+        sigmas: The noise of each measurement, in the order in which they were made.
+        summed: The number of cells of each measurement that are added.
+        is_fixed: Whether exactly one measurement was planned, whatever comes out.
+        confidence: How sure the interval is.
+    """
+    widths = []
+    for number, (sigma, cells) in enumerate(zip(sigmas, summed, strict=True), 1):
+        miss = (1 - Fraction(str(confidence))) / (1 if is_fixed else number * (number + 1))
+        if cells == 1:  # the exact quantile
+            widths.append(float(Gaussian(sigma, Fraction(1), 1).spread(1 - miss)))
+        else:
+            proxy = np.array(cells * float(sigma) ** 2)
+            widths.append(float(np.ceil(half_width(proxy, 1 - float(miss)))))
+    best = int(np.argmin(widths))
+    return best, widths[best]
 
 
 # Synthetic tables

@@ -27,59 +27,32 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.core.loss_records import describe
-from lapwing.core.losses import Concentrated
+from lapwing.core import conversions, loss_records, losses
 from lapwing.errors import BadFile, BadParameter
 from lapwing.ledger.keys import public_key
 from lapwing.ledger.statement import verify_proof
-from lapwing.publish.bundle.bundle_contents import (
-    ANSWER_PROOF,
-    BOUNDS,
-    CHARGE_PROOF,
-    DICTIONARY,
-    MEASUREMENTS,
-    MICRODATA,
-    RELEASE_FILE,
-    ROWS,
-    SPINE,
-    TABLES,
-)
-from lapwing.publish.bundle.data_tables import DIGITS, level_table, shown_queries
+from lapwing.publish.bundle import bundle_contents as files
 from lapwing.publish.bundle.manifest import (
     changed_files,
     privacy_numbers,
     read_manifest,
     signature_findings,
 )
-from lapwing.publish.bundle.privacy_page import NEIGHBOURS, exact_text, fact_lines, steps_of
-from lapwing.publish.census.census_release import (
-    NUMBERS,
-    empty_nodes,
-    known_totals,
-    public_totals,
-    query_of,
-    read_levels,
-    spine_digest,
-)
-from lapwing.publish.census.least_squares import SpineEstimate, estimate_spine
-from lapwing.publish.census.spine import Spine, spine_of
+from lapwing.publish.census import census_release
+from lapwing.publish.census.least_squares import Spine, SpineEstimate, Wholes, estimate_spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
-from lapwing.publish.data_dictionary import ColumnCells, columns_of
-from lapwing.publish.models.fitting import NoisyMarginal, estimated_total
+from lapwing.publish.measured.published_column import ColumnCells, columns_of
+from lapwing.publish.models.graphical_model import NoisyMarginal, estimated_total, row_count
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
-from lapwing.publish.synthetic_release import row_count
 
-Wholes = NDArray[np.int64]
-Truths = NDArray[np.bool_]
 REQUIRED = {
-    MEASUREMENTS, DICTIONARY, RELEASE_FILE, CHARGE_PROOF, ANSWER_PROOF, "dictionary.md", "privacy.md",
-    "report.html", "README.md",
+    files.MEASUREMENTS, files.DICTIONARY, files.RELEASE_FILE, files.CHARGE_PROOF, files.ANSWER_PROOF,
+    "dictionary.md", "privacy.md", "report.html", "README.md",
 }  # fmt: skip
 STATED = ("unit", "neighbours", "rows_per_unit", "rho", "epsilon", "delta", "facts")  # in this order
 MOST_TABLE_ROWS = 60_000_000
 TIES = Fraction(2, 1000)  # the share of rows that whole tables may place differently on another processor
-_LEVEL = re.compile(rf"{TABLES}/[A-Za-z_][A-Za-z0-9_]*\.(csv|parquet)")
+_LEVEL = re.compile(rf"{files.TABLES}/[A-Za-z_][A-Za-z0-9_]*\.(csv|parquet)")
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?(e-?[0-9]{1,2})?")
 _MALFORMED = (
     BadFile, BadParameter, LookupError, TypeError, ValueError, ArithmeticError, AssertionError,
@@ -164,12 +137,12 @@ class _Counted:
 def _other_files(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each file that a bundle of this method must have or cannot have."""
     names = set(manifest["files"])
-    data = (SPINE, MICRODATA) if manifest["method"] == CENSUS else (ROWS,)
+    data = (files.SPINE, files.MICRODATA) if manifest["method"] == CENSUS else (files.ROWS,)
     allowed = {*REQUIRED, *(f"{name}{end}" for name in data for end in (".csv", ".parquet"))}
     if manifest["method"] == CENSUS:
         allowed |= {name for name in names if _LEVEL.fullmatch(name)}
     else:
-        allowed.add(BOUNDS)
+        allowed.add(files.BOUNDS)
     yield from (f"{name} is missing" for name in sorted(REQUIRED - names))
     yield from (f"{name} does not belong to a bundle" for name in sorted(names - allowed))
 
@@ -187,55 +160,52 @@ def _json(place: Path, name: str) -> Any:
 
 
 def _proofs(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    charge, answer = _json(place, CHARGE_PROOF), _json(place, ANSWER_PROOF)
+    charge, answer = _json(place, files.CHARGE_PROOF), _json(place, files.ANSWER_PROOF)
     for name, proof in (("charge", charge), ("answer", answer)):
         for finding in verify_proof(proof, key=bytes.fromhex(manifest["key"])).findings:
             yield f"{name}: {finding}"
         if proof["ledger"] != manifest["ledger"] or proof["entry"] != manifest[name]:
             yield f"the proof of the {name} is about another entry"
     paid, stored = json.loads(charge["body"]), json.loads(answer["body"])
-    rho = exact_text(manifest["privacy"]["rho"])
+    rho = files.exact_text(manifest["privacy"]["rho"])
     said = {
         "name": manifest["name"],
         "method": manifest["method"],
-        "file": sha256((place / RELEASE_FILE).read_bytes()).hexdigest(),
+        "file": sha256((place / files.RELEASE_FILE).read_bytes()).hexdigest(),
         "rows of a unit": manifest["privacy"]["rows_per_unit"],
         "rho": str(rho),
     }
     for name, value in said.items():
         if paid["parameters"].get(name) != value:
             yield f"the ledger was charged for a release with another {name}"
-    if paid["loss"] != describe(Concentrated(rho)):
+    if paid["loss"] != loss_records.describe(losses.Concentrated(rho)):
         yield "the ledger was charged for another loss"
     if stored["kind"] != "answer" or stored["charge"] != manifest["charge"]:
         yield "the proven answer belongs to another charge"
-    if stored["digest"] != sha256((place / MEASUREMENTS).read_bytes()).hexdigest():
+    if stored["digest"] != sha256((place / files.MEASUREMENTS).read_bytes()).hexdigest():
         yield "the measurements are not the ledger's answer"
 
 
 def _loss(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    answer, privacy = _json(place, MEASUREMENTS), manifest["privacy"]
-    rho, delta, file = (
-        exact_text(privacy["rho"]),
-        exact_text(privacy["delta"]),
-        load_release(place / RELEASE_FILE),
-    )
-    if tuple(privacy) != STATED or privacy["neighbours"] != NEIGHBOURS.format(unit=privacy["unit"]):
+    answer, privacy = _json(place, files.MEASUREMENTS), manifest["privacy"]
+    rho, delta = files.exact_text(privacy["rho"]), files.exact_text(privacy["delta"])
+    file = load_release(place / files.RELEASE_FILE)
+    if tuple(privacy) != STATED or privacy["neighbours"] != files.NEIGHBOURS.format(unit=privacy["unit"]):
         yield "the bundle states its privacy with other fields or other words than a bundle does"
-    if delta != file.delta or privacy["facts"] != fact_lines(file):
+    if delta != file.delta or privacy["facts"] != file.facts:
         yield "the δ or the public facts that the bundle states are not those of the release file"
-    if answer["rows_per_unit"] != privacy["rows_per_unit"] or exact_text(answer["rho"]) != rho:
+    if answer["rows_per_unit"] != privacy["rows_per_unit"] or files.exact_text(answer["rho"]) != rho:
         yield "the measurements have another contribution bound or another ρ than the bundle says"
-    if sha256((place / DICTIONARY).read_bytes()).hexdigest() != answer["dictionary"]:
+    if sha256((place / files.DICTIONARY).read_bytes()).hexdigest() != answer["dictionary"]:
         yield "the dictionary is not the one of the measured columns"
-    spent = sum((step.rho for step in steps_of(answer)), Fraction(0))
+    spent = sum((step.rho for step in files.steps_of(answer)), Fraction(0))
     if spent > rho:
         yield (
             f"the noise of the measurements costs ρ {float(spent):.6g}, more than the ρ {float(rho):.6g} "
             "charged"
         )
     stated = privacy["epsilon"] if _DECIMAL.fullmatch(privacy["epsilon"]) else "0"
-    if zcdp_to_epsilon(rho, delta) > Fraction(stated):
+    if conversions.zcdp_to_epsilon(rho, delta) > Fraction(stated):
         yield "the stated ε is too small for this ρ and δ"
 
 
@@ -250,8 +220,10 @@ class _Contents:
 
     @classmethod
     def of(cls, place: Path) -> _Contents:
-        columns = columns_of(_json(place, DICTIONARY))
-        return cls(place, load_release(place / RELEASE_FILE), _json(place, MEASUREMENTS), columns)
+        columns = columns_of(_json(place, files.DICTIONARY))
+        return cls(
+            place, load_release(place / files.RELEASE_FILE), _json(place, files.MEASUREMENTS), columns
+        )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -276,7 +248,7 @@ class _Contents:
     def coded(self, table: pa.Table) -> Wholes:
         return np.column_stack([column.cells(table.column(column.name)) for column in self.columns])
 
-    def impossible(self, cells: Wholes) -> Truths:
+    def impossible(self, cells: Wholes) -> NDArray[np.bool_]:
         """Return which rows have a combination that the release file calls impossible."""
         places = {column.name: place for place, column in enumerate(self.columns)}
         found = np.zeros(len(cells), np.bool_)
@@ -294,7 +266,7 @@ class _Contents:
 
 def _synthetic(found: _Contents, counted: _Counted) -> Iterator[str]:
     names = [column.name for column in found.columns]
-    table, differ = found.table(ROWS)
+    table, differ = found.table(files.ROWS)
     yield from differ
     if table.column_names != names:
         yield "the rows have other columns than the dictionary"
@@ -307,7 +279,7 @@ def _synthetic(found: _Contents, counted: _Counted) -> Iterator[str]:
         NoisyMarginal(
             tuple(one["step"]["measure"]),
             np.array(one["result"]["counts"], float),
-            float(exact_text(one["step"]["sigma"])),
+            float(files.exact_text(one["step"]["sigma"])),
         )
         for one in found.answer["steps"]
         if one["result"] and "measure" in one["step"]
@@ -319,14 +291,14 @@ def _synthetic(found: _Contents, counted: _Counted) -> Iterator[str]:
 def _census(found: _Contents, counted: _Counted) -> Iterator[str]:
     settings = found.file.census
     assert settings is not None
-    nodes, differ = found.table(SPINE)
+    nodes, differ = found.table(files.SPINE)
     yield from differ
     spine = spine_of({level: nodes.column(level).to_pylist() for level in settings.levels})
     is_empty = dict(
         zip(nodes.column(spine.levels[-1]).to_pylist(), nodes.column("empty").to_pylist(), strict=True)
     )
     empty = np.array([is_empty[name] for name in spine.leaves], np.bool_)
-    if spine_digest(spine, empty) != found.answer["spine"]:
+    if census_release.spine_digest(spine, empty) != found.answer["spine"]:
         yield "the areas, or those that are empty by a public fact, are not those that were measured"
         return
     wholes = _whole_numbers(found, spine)
@@ -335,35 +307,37 @@ def _census(found: _Contents, counted: _Counted) -> Iterator[str]:
     impossible = found.impossible(found.all_cells())
     if wholes[-1][:, impossible].any():
         yield "some rows are impossible by the release file"
-    if found.has(MICRODATA):
+    if found.has(files.MICRODATA):
         yield from _microdata(found, spine, wholes[-1], counted)
-    totals = public_totals(settings, spine)
+    totals = census_release.public_totals(settings, spine)
     for level, known in enumerate(totals):
         if (wholes[level].sum(axis=1) != known)[known >= 0].any():
             yield f"a public total of level {spine.levels[level]} is not kept"
     if wholes[-1].sum(axis=1)[empty].any():
         yield "an area that is empty by a public fact has rows"
     names = [column.name for column in found.columns]
-    measured = read_levels(found.answer, names, found.sizes)
-    estimate = estimate_spine(spine, found.sizes, measured, known_totals(totals))
+    measured = census_release.read_levels(found.answer, names, found.sizes)
+    estimate = estimate_spine(spine, found.sizes, measured, census_release.known_totals(totals))
     asked = {
-        query_of(name, names)
+        census_release.query_of(name, names)
         for shares in settings.shares.values()
         for name, share in shares.items()
         if share
     }
-    queries = shown_queries(len(names), asked)
-    facts = SpineFacts(empty_nodes(spine, empty), tuple(totals), impossible)
+    queries = files.shown_queries(len(names), asked)
+    facts = SpineFacts(census_release.empty_nodes(spine, empty), tuple(totals), impossible)
     yield from _wholes_follow(spine, estimate, facts, wholes[-1])
     for level, name in enumerate(spine.levels):
-        table, differ = found.table(f"{TABLES}/{name}")
+        table, differ = found.table(f"{files.TABLES}/{name}")
         yield from differ
-        made = level_table(spine, level, found.columns, queries, estimate=estimate, wholes=wholes[level])
+        made = files.level_table(
+            spine, level, found.columns, queries, estimate=estimate, wholes=wholes[level]
+        )
         yield from _compared(table, made, name)
 
 
 def _microdata(found: _Contents, spine: Spine, leaves: Wholes, counted: _Counted) -> Iterator[str]:
-    people, differ = found.table(MICRODATA)
+    people, differ = found.table(files.MICRODATA)
     yield from differ
     counted.rows = people.num_rows
     if people.column_names != [spine.levels[-1], *(column.name for column in found.columns)]:
@@ -384,15 +358,10 @@ def _wholes_follow(
 
 def _whole_numbers(found: _Contents, spine: Spine) -> list[Wholes]:
     """Return the whole cells of every level: those of the smallest areas as published, others as sums."""
-    table, _ = found.table(f"{TABLES}/{spine.levels[-1]}")
+    table, _ = found.table(f"{files.TABLES}/{spine.levels[-1]}")
     shape = len(spine.leaves), int(np.prod(found.sizes))
-    cells = np.asarray(table.column(NUMBERS[-1]), np.int64)[-shape[0] * shape[1] :]  # all cells come last
-    leaves, sums = cells.reshape(shape), []
-    for level, nodes in enumerate(spine.nodes):
-        of_level = np.zeros((len(nodes), shape[1]), np.int64)
-        np.add.at(of_level, spine.ancestors(level), leaves)
-        sums.append(of_level)
-    return sums
+    cells = np.asarray(table.column(census_release.NUMBERS[-1]), np.int64)
+    return spine.sums(cells[-shape[0] * shape[1] :].reshape(shape))  # all cells come last
 
 
 def _tabulated(found: _Contents, spine: Spine, people: pa.Table) -> Wholes:
@@ -409,9 +378,9 @@ def _compared(table: pa.Table, made: pa.Table, level: str) -> Iterator[str]:
         yield f"the table of {level} has other rows or columns than follow from the measurements"
         return
     for name in made.column_names:
-        if name in NUMBERS[:-1]:
+        if name in census_release.NUMBERS[:-1]:
             mine, theirs = (np.asarray(one.column(name), float) for one in (made, table))
-            if not np.allclose(mine, theirs, rtol=1e-9, atol=1.01 * 10.0**-DIGITS):
+            if not np.allclose(mine, theirs, rtol=1e-9, atol=1.01 * 10.0**-files.DIGITS):
                 yield f"{name} in the table of {level} does not follow from the measurements"
         elif not made.column(name).equals(table.column(name)):
             yield f"{name} in the table of {level} does not agree with the smallest areas"

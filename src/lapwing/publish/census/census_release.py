@@ -29,29 +29,16 @@ from numpy.typing import NDArray
 
 from lapwing.core.exact import sqrt_up
 from lapwing.errors import BadParameter
-from lapwing.ledger.gate import ChargedRead, Gate, Release
+from lapwing.ledger import ChargedRead, Gate, Release
 from lapwing.publish.bound_release import BoundRelease
-from lapwing.publish.census.least_squares import (
-    LevelMeasurement,
-    Query,
-    Sizes,
-    SpineEstimate,
-    answer_variance,
-    cells_of,
-    estimate_spine,
-    own_variances,
-    subsets,
-    tree_variances,
-)
-from lapwing.publish.census.spine import Spine, spine_of
+from lapwing.publish.census import least_squares
+from lapwing.publish.census.least_squares import LevelMeasurement, Query, Sizes, Spine, Wholes
 from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
-from lapwing.publish.data_dictionary import dictionary_digest
 from lapwing.publish.measured.private_marginals import measuring
-from lapwing.publish.measured.published_column import coded_rows
+from lapwing.publish.measured.published_column import coded_rows, dictionary_digest
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
 from lapwing.sql import row_questions
 from lapwing.sql.binding.public_tables import PublicTable, code_of
-from lapwing.sql.row_questions import PrivateRows
 
 ANSWER_FORM = "lapwing census tables 1"
 MOST_CELLS = 4096  # of one node
@@ -61,7 +48,6 @@ SIGMA_STEPS = 1 << 20
 ALL = "all"  # in tables: the sum over all values of a column
 NUMBERS = ("estimate", "low", "high", "whole_number")  # columns of tables
 EMPTY = "empty"  # a column of the table of areas
-Wholes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +110,8 @@ def bind_census(release: BoundRelease) -> BoundCensus:
         if name not in public.values:
             raise BadParameter("census.spine", f'"{settings.spine}" has no column "{name[:60]}"')
     _require_names(release, settings)
-    spine = spine_of({level: [_node(value) for value in public.values[level]] for level in settings.levels})
+    named = {level: [_node(value) for value in public.values[level]] for level in settings.levels}
+    spine = least_squares.spine_of(named)
     cells = math.prod(column.size for column in release.columns)
     if cells > MOST_CELLS or cells * sum(map(len, spine.nodes)) > MOST_NUMBERS:
         raise BadParameter(
@@ -175,8 +162,7 @@ def _queries(release: BoundRelease, shares: Mapping[str, Fraction], level: str) 
             query = query_of(name, names)
         except KeyError:
             raise BadParameter(
-                f"census.shares.{level}",
-                f'"{name[:60]}" is neither "total", "cells" nor published columns',
+                f"census.shares.{level}", f'"{name[:60]}" is neither "total", "cells" nor published columns'
             ) from None
         if share:
             found[query] = found.get(query, Fraction(0)) + share
@@ -267,25 +253,21 @@ def _impossible(release: BoundRelease) -> NDArray[np.bool_]:
 def expected_errors(census: BoundCensus, rho: Fraction) -> list[dict[str, float]]:
     """Return for each level the expected absolute error of a cell of each query, before rounding."""
     own = [
-        own_variances(census.sizes, {query: float(sigma) for query, sigma in level.items()})
+        least_squares.own_variances(census.sizes, {query: float(sigma) for query, sigma in level.items()})
         for level in census.sigmas(rho)
     ]
     everything = tuple(range(len(census.sizes)))
     final = {
-        effect: tree_variances(census.spine, [level[effect] for level in own])[2]
-        for effect in subsets(everything)
+        effect: least_squares.tree_variances(census.spine, [level[effect] for level in own])[2]
+        for effect in least_squares.subsets(everything)
     }
     found = []
     for number in range(len(census.spine.levels)):
-        effects = {effect: variances[number] for effect, variances in final.items()}
-        found.append(
-            {
-                census.query_name(query): float(
-                    np.mean(np.sqrt(2 / math.pi * answer_variance(census.sizes, effects, query)))
-                )
-                for query in subsets(everything)
-            }
-        )
+        effects, errors = {effect: variances[number] for effect, variances in final.items()}, {}
+        for query in least_squares.subsets(everything):
+            variance = least_squares.answer_variance(census.sizes, effects, query)
+            errors[census.query_name(query)] = float(np.mean(np.sqrt(2 / math.pi * variance)))
+        found.append(errors)
     return found
 
 
@@ -319,13 +301,13 @@ def measure_census(census: BoundCensus, rho: Fraction) -> Release:
             current_version=dataset.version,
         )
 
-        def read() -> PrivateRows:
+        def read() -> row_questions.PrivateRows:
             return row_questions.read_rows(dataset, bound.question)
 
         return charged.release(read, lambda rows: census_answer(census, rho, rows))
 
 
-def census_answer(census: BoundCensus, rho: Fraction, rows: PrivateRows) -> bytes:
+def census_answer(census: BoundCensus, rho: Fraction, rows: row_questions.PrivateRows) -> bytes:
     """Measure every level, and return the answer to be stored. Charge ρ first: each call is a release."""
     levels = []
     for table, sigmas in zip(level_tables(census, rows), census.sigmas(rho), strict=True):
@@ -362,7 +344,7 @@ def spine_digest(spine: Spine, empty: NDArray[np.bool_]) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
-def level_tables(census: BoundCensus, rows: PrivateRows) -> list[Wholes]:
+def level_tables(census: BoundCensus, rows: row_questions.PrivateRows) -> list[Wholes]:
     """Return the exact counts of every node of every level. Private.
 
     Rows whose area is unknown or not in the spine are left out. A number beyond its declared bounds is
@@ -381,18 +363,13 @@ def level_tables(census: BoundCensus, rows: PrivateRows) -> list[Wholes]:
             keep = kept.columns[column.name].known
             kept, leaves = kept.where(keep), leaves[keep]
     cells = coded_rows(census.release.columns, kept)
-    size = cells_of(census.sizes, tuple(range(len(census.sizes))))
+    size = least_squares.cells_of(census.sizes, tuple(range(len(census.sizes))))
     flat = np.ravel_multi_index(tuple(cells.T), census.sizes) if len(cells) else np.zeros(0, np.int64)
     count = len(census.spine.leaves)
     counted = (
         np.bincount(leaves * size + flat, minlength=count * size).reshape(count, size).astype(np.int64)
     )
-    tables = []
-    for number, nodes in enumerate(census.spine.nodes):
-        table = np.zeros((len(nodes), size), np.int64)
-        np.add.at(table, census.spine.ancestors(number), counted)
-        tables.append(table.reshape(len(nodes), *census.sizes))
-    return tables
+    return [table.reshape(len(table), *census.sizes) for table in census.spine.sums(counted)]
 
 
 # Tables from a stored answer
@@ -402,7 +379,7 @@ def level_tables(census: BoundCensus, rows: PrivateRows) -> list[Wholes]:
 class CensusTables:
     """Estimates with variances, whole tables of all levels, and the release that they come from."""
 
-    estimate: SpineEstimate
+    estimate: least_squares.SpineEstimate
     wholes: Sequence[Wholes]
     release: Release
 
@@ -447,8 +424,8 @@ def tables_from_answer(census: BoundCensus, release: Release) -> CensusTables:
         census.spine, census.facts.empty[-1]
     ):
         raise BadParameter("census.spine", "is not the one that was measured. Change it back")
-    known = known_totals(census.facts.totals)
-    names = [column.name for column in census.release.columns]
-    estimate = estimate_spine(census.spine, census.sizes, read_levels(answer, names, census.sizes), known)
+    names, known = [column.name for column in census.release.columns], known_totals(census.facts.totals)
+    measured = read_levels(answer, names, census.sizes)
+    estimate = least_squares.estimate_spine(census.spine, census.sizes, measured, known)
     flat = [table.reshape(len(table), -1) for table in estimate.tables]
     return CensusTables(estimate, whole_tables(census.spine, flat, census.facts), release)

@@ -1,4 +1,6 @@
-"""Best estimates of all nodes' tables from noisy queries of all levels, with their variances.
+"""The spine of a census, and best estimates of all its tables from noisy queries, with their variances.
+
+The spine has levels of nodes, from the whole down to the smallest areas. It is public.
 
 Claim    estimates are the least squares over the whole spine: unbiased, of the smallest variance among
          linear unbiased estimates, and consistent: a node's table is the sum of its children's.
@@ -19,13 +21,84 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.publish.census.spine import Spine
+from lapwing.errors import BadParameter
 
+Wholes = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Numbers = TypeVar("Numbers", Floats, Wholes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spine:
+    """Levels of nodes. `parents[k]` are the positions, in level k − 1, of the parents of level k's nodes.
+
+    The first level has one node or more, and `parents[0]` is empty.
+    """
+
+    levels: tuple[str, ...]
+    nodes: tuple[tuple[str, ...], ...]
+    parents: tuple[Wholes, ...]
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """The nodes of the last level."""
+        return self.nodes[-1]
+
+    def ancestors(self, level: int) -> Wholes:
+        """Return for each leaf the position of its ancestor in a level."""
+        found = np.arange(len(self.leaves), dtype=np.int64)
+        for number in range(len(self.levels) - 1, level, -1):
+            found = self.parents[number][found]
+        return found
+
+    def sums(self, leaves: Wholes) -> list[Wholes]:
+        """Return the tables of every level, from one row of cells for each leaf."""
+        return [add_by_parent(leaves, self.ancestors(k), len(nodes)) for k, nodes in enumerate(self.nodes)]
+
+
+def add_by_parent(values: Numbers, parents: Wholes, count: int) -> Numbers:
+    """Return the sum of the rows of each of `count` parents, from the position of each row's parent."""
+    total = np.zeros((count, *values.shape[1:]), values.dtype)
+    np.add.at(total, parents, values)
+    return total
+
+
+def spine_of(table: Mapping[str, Sequence[str]]) -> Spine:
+    """Return the spine of a public table: a column for each level, from the top, a row for each leaf.
+
+    Raises BadParameter if a node has two parents, a leaf stands in two rows, or a node has no name.
+    """
+    levels = tuple(table)
+    if not levels:
+        raise BadParameter("spine", "must have a column for each level")
+    rows = list(zip(*table.values(), strict=True))
+    if not rows:
+        raise BadParameter("spine", "has no nodes")
+    nodes: list[tuple[str, ...]] = []
+    parents: list[Wholes] = []
+    above: dict[str, int] = {}
+    for number, level in enumerate(levels):
+        seen: dict[str, str] = {}
+        for row in rows:
+            if not isinstance(row[number], str) or not row[number]:
+                raise BadParameter("spine", f'a node of level "{level}" has no name')
+            parent = row[number - 1] if number else ""
+            if seen.setdefault(row[number], parent) != parent:
+                raise BadParameter("spine", f'node "{row[number][:60]}" of level "{level}" has two parents')
+        names = tuple(sorted(seen))
+        nodes.append(names)
+        parents.append(np.array([above[seen[name]] for name in names] if number else [], np.int64))
+        above = {name: k for k, name in enumerate(names)}
+    if len(nodes[-1]) != len(rows):
+        raise BadParameter("spine", f'a node of level "{levels[-1]}" stands in two rows')
+    return Spine(levels, tuple(nodes), tuple(parents))
+
+
 Query = tuple[int, ...]  # positions of the attributes that are not summed; () is the total
 Sizes = tuple[int, ...]  # number of values of each attribute
 
@@ -199,7 +272,7 @@ def _solve(spine: Spine, own: list[Floats], noise: list[Floats]) -> tuple[list[F
     added: list[Floats] = [np.zeros(0)] * len(own)
     up[last] = own[last]
     for level in range(last - 1, -1, -1):
-        added[level] = _add_children(up[level + 1], spine.parents[level + 1], len(own[level]))
+        added[level] = add_by_parent(up[level + 1], spine.parents[level + 1], len(own[level]))
         weight = _wide(np.where(noise[level] > 0, _share(below[level], noise[level]), 1.0), own[level])
         up[level] = np.where(weight > 0, weight * own[level], 0.0) + (1 - weight) * added[level]
     solved = [up[0]]
@@ -212,9 +285,3 @@ def _solve(spine: Spine, own: list[Floats], noise: list[Floats]) -> tuple[list[F
 
 def _wide(values: Floats, like: Floats) -> Floats:
     return values.reshape(len(values), *(1 for _ in like.shape[1:]))
-
-
-def _add_children(values: Floats, parents: NDArray[np.int64], count: int) -> Floats:
-    total = np.zeros((count, *values.shape[1:]))
-    np.add.at(total, parents, values)
-    return total

@@ -12,28 +12,99 @@ Because  facts bound the total of every node, from below and from above, by what
          one if the solver does not.
 Test     tests/publish/census/test_whole_tables.py
 
+`whole_numbers_with_sums` finds the totals of nodes, and the cells of a root:
+
+Claim    if the bounds of a group admit its sum, the numbers lie within the bounds and have the sum,
+         whatever the values are.
+Because  the nearest real numbers are `clip(value − shift)` with one shift for each group, which falls
+         monotonically in the sum: bisection finds it. Each is rounded down, and those with the largest
+         remainders that have room go up. Rounding of floats may leave a rest; it is filled in integers.
+Test     tests/publish/census/test_whole_tables_sums.py
+
 This is post-processing of released numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.publish.census.spine import Spine
-from lapwing.publish.census.whole_sums import NEAR_A_WHOLE, whole_numbers_with_sums
+from lapwing.publish.census.least_squares import Floats, Spine, Wholes, add_by_parent
 
-Floats = NDArray[np.float64]
-Wholes = NDArray[np.int64]
 Truths = NDArray[np.bool_]
 
+NEAR_A_WHOLE = 1e-6
+MOST_HALVINGS = 128
+NARROW = 1e-10  # how exact a shift is
 PROJECTION_STEPS = 1000
 MOST_UNITS = 100_000  # variables of a transportation problem in which every cell may move anywhere
 MOST_ROWS = 2**53 - 1  # of a node: floats hold all whole numbers up to here
+
+
+def whole_numbers_with_sums(
+    values: Floats, groups: Wholes, sums: Wholes, low: Wholes, high: Wholes
+) -> Wholes:
+    """Return whole numbers near the values, from `low` to `high`, with the given sum in each group.
+
+    `groups` has the position in `sums` of each value's group. The sum of a group must lie between the sums
+    of its bounds.
+    """
+    # No number is above the sum of its group: lower bounds are at least 0.
+    high = np.minimum(high, sums[groups])
+    nearest = nearest_with_sums(values, groups, sums, low, high)
+    return _largest_remainders(nearest, groups, sums, low, high)
+
+
+def nearest_with_sums(values: Floats, groups: Wholes, sums: Wholes, low: Wholes, high: Wholes) -> Floats:
+    """Return the nearest numbers between the bounds that have the given sum in each group."""
+    count = len(sums)
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(least, groups, values - high)  # with this shift all are at their upper bounds
+    np.maximum.at(most, groups, values - low)  # and with this one at their lower bounds
+    has_members = np.isfinite(least)
+    least, most = np.where(has_members, least, 0.0), np.where(has_members, most, 0.0)
+
+    def shifted(shift: Floats) -> Floats:
+        return np.clip(values - shift[groups], low, high)
+
+    for _ in range(MOST_HALVINGS):
+        if not (most - least > NARROW).any():
+            break
+        middle = least + (most - least) / 2
+        is_more = np.bincount(groups, shifted(middle), count) > sums
+        least, most = np.where(is_more, middle, least), np.where(is_more, most, middle)
+    return shifted(least + (most - least) / 2)
+
+
+def _largest_remainders(values: Floats, groups: Wholes, sums: Wholes, low: Wholes, high: Wholes) -> Wholes:
+    """Round values down or up so that each group has its sum: those with the largest remainders go up."""
+    found = np.clip(np.floor(values + NEAR_A_WHOLE).astype(np.int64), low, high)
+    missing = sums - add_by_parent(found, groups, len(sums))
+    has_room = found < high
+    order = np.lexsort((found - values, ~has_room, groups))
+    sizes = np.bincount(groups, minlength=len(sums))
+    first = np.cumsum(sizes) - sizes
+    rank = np.arange(len(values)) - first[groups[order]]
+    found[order[(rank < missing[groups[order]]) & has_room[order]]] += 1
+    missing = sums - add_by_parent(found, groups, len(sums))
+    for group in np.flatnonzero(missing):
+        own = order[first[group] : first[group] + sizes[group]]
+        found[own] += _filled(int(missing[group]), found[own] - low[own], high[own] - found[own])
+    return found
+
+
+def _filled(missing: int, below: Wholes, above: Wholes) -> Wholes:
+    """Return whole numbers that sum to `missing`, from `-below` to `above`."""
+    sign, wanted = (1, missing) if missing > 0 else (-1, -missing)
+    room = np.minimum(above if sign > 0 else below, wanted)
+    taken: Wholes = np.clip(wanted - (np.cumsum(room) - room), 0, room)
+    if taken.sum() != wanted:
+        raise AssertionError("the bounds of a group admit its sum")
+    return sign * taken
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,15 +117,6 @@ class SpineFacts:
     empty: tuple[Truths, ...]
     totals: tuple[Wholes, ...]
     impossible: Truths = field(default_factory=lambda: np.zeros(0, np.bool_))
-
-
-def no_facts(spine: Spine, cells: int) -> SpineFacts:
-    """Return facts that say nothing."""
-    return SpineFacts(
-        tuple(np.zeros(len(names), np.bool_) for names in spine.nodes),
-        tuple(np.full(len(names), -1, np.int64) for names in spine.nodes),
-        np.zeros(cells, np.bool_),
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,19 +151,13 @@ def total_bounds(spine: Spine, facts: SpineFacts) -> list[TotalBounds]:
             raise BadParameter(key, f'"{names[many[0]]}" has more rows than 2^53 by the totals below it')
         if len(wrong := np.flatnonzero(low > high)):
             raise BadParameter(
-                key,
-                f'the total of "{names[wrong[0]]}" contradicts the facts below it. Correct one of them',
+                key, f'the total of "{names[wrong[0]]}" contradicts the facts below it. Correct one of them'
             )
         found.append(TotalBounds(low.astype(np.int64), high.astype(np.int64)))
     return found[::-1]
 
 
-def whole_tables(
-    spine: Spine,
-    estimates: Sequence[Floats],
-    facts: SpineFacts,
-    progress: Callable[[int], None] | None = None,
-) -> list[Wholes]:
+def whole_tables(spine: Spine, estimates: Sequence[Floats], facts: SpineFacts) -> list[Wholes]:
     """Return whole tables of all levels, one row of cells for each node.
 
     `estimates` has the estimated cells of all nodes, by level, each in two dimensions. Raises BadParameter
@@ -115,8 +171,6 @@ def whole_tables(
             result.append(_root_tables(real, bounds, open_cells))
         else:
             result.append(_child_tables(real, spine.parents[level], result[-1], bounds, open_cells))
-        if progress is not None:
-            progress(level)
     return result
 
 
@@ -154,7 +208,7 @@ def project_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) 
 
     def with_sums(values: Floats) -> Floats:
         rows = totals - values.sum(axis=1)
-        columns = above - _by_parent(values, parents, len(above))
+        columns = above - add_by_parent(values, parents, len(above))
         several = np.maximum(children, 1)[:, None]
         shared = columns.sum(axis=1) / (np.maximum(children, 1) * width)
         moved: Floats = (rows / width)[:, None] + (columns / several - shared[:, None])[parents]
@@ -168,12 +222,6 @@ def project_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) 
         if max(np.abs(summed - kept).max(), np.abs(kept - before).max()) < NEAR_A_WHOLE / 10:
             break
     return kept
-
-
-def _by_parent(values: Floats, parents: Wholes, count: int) -> Floats:
-    total = np.zeros((count, values.shape[1]))
-    np.add.at(total, parents, values)
-    return total
 
 
 def round_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) -> Wholes:

@@ -1,5 +1,7 @@
 """Marginals of private rows: each is charged, then measured or chosen with exact noise, then written down.
 
+Methods learn of private data through `MarginalSource` alone.
+
 Claim    one privacy unit, with its K rows, moves a marginal by at most K in L1 and in L2, and a score by at
          most GRID · K · weight. So measuring costs K² / 2σ², and a choice ε² / 8. The sum of all steps is
          at most the reserved ρ, although later steps depend on earlier results. A failure while rows are
@@ -18,8 +20,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +33,60 @@ from lapwing.core.selection import Exponential
 from lapwing.errors import BadParameter, WorkEnded
 from lapwing.publish.measured.journal import Journal, JournalStep
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
+from lapwing.publish.models.graphical_model import NoisyMarginal
+
+GRID = 16  # steps of a count to which the model's numbers are rounded before private counts are compared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A marginal that may be chosen.
+
+    Its score is weight · (L1 distance of the private counts to `expected` − `penalty`). `expected` and
+    `penalty` are in steps of 1/GRID of a count: whole numbers, so that scores are exact.
+    """
+
+    clique: Clique
+    expected: NDArray[np.int64]
+    weight: int = 1
+    penalty: int = 0
+
+
+class MarginalSource(Protocol):
+    """A table of private rows, of which marginals are measured and chosen within a budget ρ (zCDP)."""
+
+    @property
+    def domain(self) -> Domain:
+        """The columns and their sizes."""
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The contribution bound: how many rows of a privacy unit count."""
+
+    @property
+    def budget(self) -> Fraction:
+        """The ρ for all steps."""
+
+    @property
+    def left(self) -> Fraction:
+        """The ρ that is left."""
+
+    def measure(self, clique: Clique, sigma: Fraction) -> NoisyMarginal:
+        """Return counts of a marginal with Gaussian noise. An earlier result keeps its own σ."""
+
+    def choose(self, candidates: Sequence[Candidate], epsilon: Fraction) -> Clique:
+        """Return a marginal of large score, by the exponential mechanism."""
+
+
+def measuring_cost(sigma: Fraction, rows_per_unit: int) -> Fraction:
+    """Return the ρ of measuring one marginal: K² / 2σ², since K rows may all be in one cell."""
+    return rows_per_unit**2 / (2 * sigma**2)
+
+
+def choosing_cost(epsilon: Fraction) -> Fraction:
+    """Return the ρ of one choice: ε² / 8 (bounded range)."""
+    return epsilon**2 / 8
+
 
 Wholes = NDArray[np.int64]
 Charge = Callable[[Loss], None]
@@ -79,9 +134,8 @@ class PrivateMarginals:
         fail: Callable[[], None],
         journal: Journal,
     ) -> None:
-        self._domain, self._read_rows, self._rows = domain, read, rows_per_unit
-        self._budget, self._charge, self._journal = budget, charge, journal
-        self._fail = fail
+        self.domain, self.rows_per_unit, self.budget = domain, rows_per_unit, budget
+        self._read_rows, self._charge, self._fail, self._journal = read, charge, fail, journal
         self._table: Wholes | None = None
         self._counted: dict[Clique, Wholes] = {}
         self._next, self._spent = 0, Fraction(0)
@@ -89,24 +143,9 @@ class PrivateMarginals:
         self._pass_lost()
 
     @property
-    def domain(self) -> Domain:
-        """The columns and their sizes."""
-        return self._domain
-
-    @property
-    def rows_per_unit(self) -> int:
-        """The contribution bound K."""
-        return self._rows
-
-    @property
-    def budget(self) -> Fraction:
-        """The ρ for all steps."""
-        return self._budget
-
-    @property
     def left(self) -> Fraction:
         """The ρ that is left."""
-        return self._budget - self._spent
+        return self.budget - self._spent
 
     @property
     def steps(self) -> tuple[JournalStep, ...]:
@@ -115,32 +154,28 @@ class PrivateMarginals:
 
     def measure(self, clique: Clique, sigma: Fraction) -> NoisyMarginal:
         """Return counts of a marginal with Gaussian noise; those of the journal, if this step is in it."""
-        cells = self._domain.cells(clique)
-        mechanism = measuring(sigma, self._rows, cells)
+        mechanism = measuring(sigma, self.rows_per_unit, self.domain.cells(clique))
         step = {"measure": list(clique), "sigma": str(sigma)}
 
         def draw() -> dict[str, Any]:
             return {"counts": mechanism.sample(self._counts(clique)).tolist()}
 
-        done = self._step(step, measuring_cost(sigma, self._rows), mechanism.loss, draw)
-        return noisy_marginal(self._domain, done)
+        done = self._step(step, measuring_cost(sigma, self.rows_per_unit), mechanism.loss, draw)
+        return noisy_marginal(self.domain, done)
 
     def choose(self, candidates: Sequence[Candidate], epsilon: Fraction) -> Clique:
         """Return a marginal of large score; that of the journal, if this step is in it."""
-        mechanism = choosing(epsilon, self._rows, candidates)
+        mechanism = choosing(epsilon, self.rows_per_unit, candidates)
         step = {"choose": len(candidates), "epsilon": str(epsilon), "candidates": _digest(candidates)}
 
         def draw() -> dict[str, Any]:
-            scores = [self._score(candidate) for candidate in candidates]
+            scores = [score(self._counts(candidate.clique), candidate) for candidate in candidates]
             return {"chosen": list(candidates[mechanism.sample(scores)].clique)}
 
         done = self._step(step, choosing_cost(epsilon), mechanism.loss, draw)
         assert done.result is not None
         self.agrees &= done.step == step
-        return self._domain.clique(done.result["chosen"])
-
-    def _score(self, candidate: Candidate) -> int:
-        return score(self._counts(candidate.clique), candidate)
+        return self.domain.clique(done.result["chosen"])
 
     def _step(
         self, step: dict[str, Any], rho: Fraction, loss: Loss, draw: Callable[[], dict[str, Any]]
@@ -184,12 +219,10 @@ class PrivateMarginals:
         if clique not in self._counted:
             if self._table is None:
                 self._table = self._read_rows()
-            shape = self._domain.shape(clique)
-            columns = [self._table[:, self._domain.place(name)] for name in clique]
+            shape = self.domain.shape(clique)
+            columns = [self._table[:, self.domain.place(name)] for name in clique]
             cells = np.ravel_multi_index(columns, shape) if len(self._table) else np.zeros(0, np.int64)
-            self._counted[clique] = np.bincount(cells, minlength=self._domain.cells(clique)).astype(
-                np.int64
-            )
+            self._counted[clique] = np.bincount(cells, minlength=self.domain.cells(clique)).astype(np.int64)
         return self._counted[clique]
 
 

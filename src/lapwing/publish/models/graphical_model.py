@@ -5,12 +5,30 @@ Because  sums over a junction tree are exact (two passes); a marginal outside al
          smallest subtree that has its columns, as p = Π cliques / Π separators.
 Test     tests/publish/models/test_graphical_model.py: equal to sums over all rows of small domains
 
-Nothing here is private: potentials are fitted to released numbers.
+`fit` returns the model whose marginals are nearest to noisy ones, by mirror descent (McKenna, Sheldon and
+Miklau 2019).
+
+Claim    each step lowers the weighted squared distance to the noisy counts, and the result of many steps is
+         the nearest model that has a potential for every measured marginal.
+Because  the distance is convex in the marginals; a step is kept only if it lowers the distance by half of
+         what its slope promises, else it is halved.
+Test     tests/publish/models/test_graphical_model_fitting.py: equal to the least squares of small domains
+
+`sample_rows` invents rows that follow a model as closely as whole rows can.
+
+Claim    the rows' count of each cell of the root clique differs from the model's by less than one, and
+         within the rows of one separator value the count of each cell of a child clique differs from its
+         conditional share by less than one, with the right expectation.
+Because  rows are placed at equal distances along the cumulative shares, from a random start (systematic
+         sampling), and dealt to the rows of the group in random order.
+Test     tests/publish/models/test_graphical_model_rows.py
+
+Nothing here is private: models are fitted to released numbers, and rows are drawn from a model alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -19,8 +37,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.publish.models.domain import Clique, Domain, summed_axes, widened_shape
-from lapwing.publish.models.junction_tree import JunctionTree, junction_tree
+from lapwing.core.noise import permutation, uniform_int
+from lapwing.publish.models.domain import (
+    Clique,
+    Domain,
+    JunctionTree,
+    junction_tree,
+    summed_axes,
+    widened_shape,
+)
 
 Floats = NDArray[np.float64]
 
@@ -203,3 +228,173 @@ def _contract(parts: list[tuple[Floats, Clique]], kept: Clique) -> Floats:
         operands += [table, [letters[name] for name in names]]
     result: Floats = np.einsum(*operands, [letters[name] for name in kept], optimize=len(parts) > 1)
     return result
+
+
+Progress = Callable[[int, int], None]  # steps done, steps in all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyMarginal:
+    """Noisy counts of a marginal, and the standard deviation of their noise."""
+
+    clique: Clique
+    counts: Floats
+    sigma: float
+
+
+def estimated_total(marginals: Sequence[NoisyMarginal]) -> float:
+    """Return the number of rows, as the mean of the marginals' sums by inverse variance; at least 1."""
+    variances = [marginal.sigma**2 * marginal.counts.size for marginal in marginals]
+    weights = np.array([1 / max(variance, 1e-12) for variance in variances])
+    sums = np.array([marginal.counts.sum() for marginal in marginals])
+    return max(1.0, float(weights @ sums / weights.sum()))
+
+
+def combined(marginals: Sequence[NoisyMarginal]) -> list[NoisyMarginal]:
+    """Return one noisy marginal for each clique: repeated ones are averaged by inverse variance."""
+    found: dict[Clique, NoisyMarginal] = {}
+    for one in marginals:
+        if one.clique not in found:
+            found[one.clique] = one
+            continue
+        before = found[one.clique]
+        old, new = before.sigma**-2, one.sigma**-2
+        counts = (before.counts * old + one.counts * new) / (old + new)
+        found[one.clique] = NoisyMarginal(one.clique, counts, (old + new) ** -0.5)
+    return list(found.values())
+
+
+def fit(
+    domain: Domain,
+    marginals: Sequence[NoisyMarginal],
+    *,
+    steps: int,
+    total: float | None = None,
+    start: Mapping[Clique, Floats] | None = None,
+    impossible: Mapping[Clique, NDArray[np.bool_]] | None = None,
+    progress: Progress | None = None,
+) -> GraphicalModel:
+    """Fit a model to noisy marginals.
+
+    Args:
+        domain: The columns and their sizes.
+        marginals: The noisy counts. There must be at least one.
+        steps: The number of steps of mirror descent.
+        total: The number of rows. None: estimated from the marginals.
+        start: Potentials of an earlier fit, by clique.
+        impossible: Cells that no row may have, by clique.
+        progress: Called after each step.
+    """
+    measured = combined(marginals)
+    rows = estimated_total(marginals) if total is None else total
+    sums = BeliefPropagation(domain, [one.clique for one in measured], impossible)
+    known = start or {}
+    potentials = [known.get(one.clique, np.zeros(one.counts.shape)) for one in measured]
+    descent = _Descent(sums, measured, rows, potentials)
+    for step in range(steps):
+        if not descent.step():
+            break
+        if progress is not None:
+            progress(step + 1, steps)
+    by_clique = {one.clique: potential for one, potential in zip(measured, descent.potentials, strict=True)}
+    return GraphicalModel(domain, sums.tree, descent.tables, rows, by_clique)
+
+
+class _Descent:
+    """The current point of mirror descent, and the length of its next step."""
+
+    def __init__(
+        self,
+        sums: BeliefPropagation,
+        measured: Sequence[NoisyMarginal],
+        rows: float,
+        potentials: list[Floats],
+    ) -> None:
+        self._sums, self._measured, self._rows = sums, measured, rows
+        scale = max(one.sigma**-2 for one in measured)  # the distance is relative to the best measurement
+        self._weights = [one.sigma**-2 / scale for one in measured]
+        self._length = 2.0 / (rows * sum(self._weights))
+        self.potentials = potentials
+        self.tables, self._counts, self._distance = self._at(potentials)
+
+    def _at(self, potentials: list[Floats]) -> tuple[list[Floats], list[Floats], float]:
+        tables = self._sums.probabilities(potentials)
+        counts = [table * self._rows for table in self._sums.project(tables)]
+        misses = zip(self._weights, counts, self._measured, strict=True)
+        return tables, counts, sum(w * float(((c - m.counts) ** 2).sum()) / 2 for w, c, m in misses)
+
+    def step(self) -> bool:
+        """Take one step. Return False if no step lowers the distance any more."""
+        slopes = [
+            w * (c - m.counts) for w, c, m in zip(self._weights, self._counts, self._measured, strict=True)
+        ]
+        for _ in range(30):
+            tried = [p - self._length * s for p, s in zip(self.potentials, slopes, strict=True)]
+            tables, counts, distance = self._at(tried)
+            promised = sum(
+                float((s * (c - n)).sum()) for s, c, n in zip(slopes, self._counts, counts, strict=True)
+            )
+            if self._distance - distance >= promised / 2 and promised > 0:
+                self.potentials, self.tables, self._counts, self._distance = tried, tables, counts, distance
+                self._length *= 1.5
+                return True
+            self._length /= 2
+        return False
+
+
+Wholes = NDArray[np.int64]
+_FINE = 1 << 53
+MOST_ROWS = 20_000_000
+MOST_VALUES = 200_000_000  # rows times columns; making them takes about four times their 8 bytes
+
+
+def row_count(total: float, columns: int) -> int:
+    """Return the number of rows to invent: the estimated total, at least 1, within the limits of memory."""
+    return min(max(1, round(total)), MOST_ROWS, MOST_VALUES // columns)
+
+
+def sample_rows(model: GraphicalModel, count: int) -> Wholes:
+    """Return `count` rows in random order, one column of value numbers for each column of the domain."""
+    domain, tree = model.domain, model.tree
+    rows = np.zeros((count, len(domain.columns)), np.int64)
+    order = [(tree.root, ()), *((edge.child, edge.separator) for edge in reversed(tree.edges))]
+    for number, separator in order:
+        _fill(rows, domain, tree.cliques[number], separator, model.tables[number])
+    return rows[permutation(count)] if count else rows
+
+
+def _fill(rows: Wholes, domain: Domain, clique: Clique, separator: Clique, table: Floats) -> None:
+    """Choose the columns of a clique that the rows do not have yet, given those that they have."""
+    new = tuple(name for name in clique if name not in separator)
+    if not new or not len(rows):
+        return
+    axes = [clique.index(name) for name in chain(separator, new)]
+    shares = table.transpose(axes).reshape(domain.cells(separator), domain.cells(new))
+    groups = np.zeros(len(rows), np.int64)
+    for name in separator:
+        groups = groups * domain.cells((name,)) + rows[:, domain.place(name)]
+    chosen = _systematic(shares, groups)
+    for name in reversed(new):
+        chosen, rows[:, domain.place(name)] = np.divmod(chosen, domain.cells((name,)))
+
+
+def _systematic(shares: Floats, groups: Wholes) -> Wholes:
+    """Return a cell for each row, by systematic sampling among the rows of each group."""
+    cumulative = np.cumsum(shares, axis=1)
+    ends = cumulative[:, -1:]
+    # Rows come only where the model has some probability; rounding may leave a separator value without.
+    flat = np.arange(1, shares.shape[1] + 1) / shares.shape[1]
+    cumulative = np.where(ends > 0, cumulative / np.where(ends > 0, ends, 1), flat)
+    mixed = permutation(len(groups))
+    by_group = mixed[np.argsort(groups[mixed], kind="stable")]
+    sizes = np.bincount(groups, minlength=len(shares))
+    first = np.cumsum(sizes) - sizes
+    own = groups[by_group]
+    starts = uniform_int(0, _FINE - 1, len(shares)) / _FINE
+    places = (np.arange(len(groups)) - first[own] + starts[own]) / sizes[own]
+    edges = (cumulative + np.arange(len(shares))[:, None]).ravel()
+    found = np.searchsorted(edges, own + places, side="right") - own * shares.shape[1]
+    chosen = np.empty(len(groups), np.int64)
+    last = shares.shape[1] - 1 - (shares > 0)[:, ::-1].argmax(axis=1)  # rounding must not reach beyond it
+    chosen[by_group] = np.minimum(found, last[own])
+    return chosen

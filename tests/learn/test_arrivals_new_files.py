@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.learn.new_files import take_file
+from lapwing.learn.arrivals import take_file
 from lapwing.sql.policy import Source, Table
 from lapwing.sql.source_location import parse_source
 from support.private_tables import table_of, whole

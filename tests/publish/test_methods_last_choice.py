@@ -9,10 +9,10 @@ import pytest
 
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.selection import Exponential
-from lapwing.publish.last_choice import LastChoice
+from lapwing.publish.measured.private_marginals import GRID, Candidate
+from lapwing.publish.methods import LastChoice
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.fitting import NoisyMarginal, fit
-from lapwing.publish.models.marginal_source import GRID, Candidate
+from lapwing.publish.models.graphical_model import NoisyMarginal, fit
 from support.slowly import slow
 from support.streams import SeededStream
 

@@ -11,8 +11,8 @@ import pytest
 
 from lapwing.core.losses import Pure
 from lapwing.errors import BadFile, BadParameter, OverBudget
-from lapwing.learn.budget_sharing import SharingRule, load_sharing_rule, share_label
 from lapwing.learn.stream import Stream
+from lapwing.learn.stream_blocks import SharingRule, load_sharing_rule, share_label
 from learn.test_stream import spend
 from support.ride_streams import ARRIVALS, Opens, write_rides
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.graphical_model import BeliefPropagation, Floats, GraphicalModel
-from lapwing.publish.models.row_sampler import Wholes, sample_rows
+from lapwing.publish.models.graphical_model import (
+    BeliefPropagation,
+    Floats,
+    GraphicalModel,
+    Wholes,
+    sample_rows,
+)
 
 DOMAIN = Domain(("a", "b", "c", "d"), (3, 4, 5, 2))
 MARGINALS: list[Clique] = [("a", "b"), ("b", "c")]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter
+from lapwing.publish.bound_release import LEAST_RHO, SyntheticPrice, checkable
 from lapwing.publish.models.domain import Domain
 from lapwing.publish.release_file import load_release
-from lapwing.publish.synthetic_price import LEAST_RHO, SyntheticPrice, checkable
 
 DOMAIN = Domain(("a", "b", "c"), (2, 3, 4))
 RELEASE = """[release]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.publish.census.whole_sums import nearest_with_sums, whole_numbers_with_sums
+from lapwing.publish.census.whole_tables import nearest_with_sums, whole_numbers_with_sums
 
 
 @settings(max_examples=200)

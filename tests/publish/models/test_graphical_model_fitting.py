@@ -7,8 +7,7 @@ import pytest
 from scipy import optimize
 
 from lapwing.publish.models.domain import Clique, Domain, summed_axes
-from lapwing.publish.models.fitting import NoisyMarginal, combined, estimated_total, fit
-from lapwing.publish.models.graphical_model import Floats
+from lapwing.publish.models.graphical_model import Floats, NoisyMarginal, combined, estimated_total, fit
 
 DOMAIN = Domain(("a", "b", "c"), (2, 3, 4))
 MEASURED: list[tuple[Clique, float]] = [(("a", "b"), 2.0), (("b", "c"), 5.0), (("a", "c"), 3.0)]

@@ -13,20 +13,18 @@ from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.confidence_bounds import float_down, float_up
 from lapwing.learn.payer import PublicData
-from lapwing.learn.validation import (
-    ValidationRelease,
-    ValidationRows,
-    ValidationVerdict,
-    Validator,
-    eta_share,
-    noise_quantile,
-)
 from lapwing.learn.validators import (
     AccuracyValidator,
     BestInClass,
     HistogramValidator,
     LossValidator,
     MeanValidator,
+    ValidationRelease,
+    ValidationRows,
+    ValidationVerdict,
+    Validator,
+    eta_share,
+    noise_quantile,
 )
 from support.raised import named
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.publish.census.spine import spine_of
+from lapwing.publish.census.least_squares import spine_of
 
 
 def test_levels_nodes_and_ancestors() -> None:

@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.payer import EACH_ROW
-from lapwing.learn.table_input import one_row_each
-from lapwing.learn.validation import (
+from lapwing.learn.table_input import Rounding, in_steps, one_row_each, real_rows, unit_means
+from lapwing.learn.validators import (
     ClassLosses,
-    Rounding,
     ValidationRows,
     checked_bounds,
-    in_steps,
-    real_rows,
     step_count,
-    unit_means,
     unit_numbers,
 )
 from support.laws import follows

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.publish.models.domain import Clique, Domain
-from lapwing.publish.models.junction_tree import JunctionTree, junction_tree, tree_cells
+from lapwing.publish.models.domain import Clique, Domain, JunctionTree, junction_tree, tree_cells
 
 COLUMNS = ("a", "b", "c", "d", "e", "f", "g")
 DOMAIN = Domain(COLUMNS, (2, 3, 5, 2, 4, 3, 2))

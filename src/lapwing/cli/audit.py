@@ -15,26 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from lapwing.cli.console import (
-    AsJson,
-    ExampleFolder,
-    console,
-    heading,
-    new_file,
-    os_errors_told,
-    pairs,
-    print_json,
-    print_written,
-    table,
-    warning,
-    working,
-)
+from lapwing.cli import console
 from lapwing.cli.sql_text import Sql, SqlFile, read_sql
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lapwing.audit.audit_run import AuditReport, CaseResult
     from lapwing.audit.case import AuditCase
 
@@ -71,7 +56,7 @@ def _run(
     _check_new(html, "--html")
     budget = StageBudget(seconds=_checked_seconds(seconds), is_thorough=not quick)
     command = _with_options(command, seconds, quick=quick) if command else None
-    with working("Auditing") as progress:
+    with console.working("Auditing") as progress:
         report = run_audit(
             cases,
             budget,
@@ -80,14 +65,11 @@ def _run(
             uncovered=uncovered,
             progress=lambda done, of, _: progress(done, of),
         )
-    if as_json:
-        print_json(report.to_json())
-    else:
-        show_report(report)
+    console.print_result(report, show_report, as_json=as_json)
     if html is not None:
         from lapwing.audit.report import html_report
 
-        with new_file(html, option="--html") as file:
+        with console.new_file(html, option="--html") as file:
             file.write(html_report(report))
     if not report.passed:
         raise typer.Exit(NOT_PASSED)
@@ -128,9 +110,9 @@ def show_report(report: AuditReport) -> None:
         for one in report.cases
         for place, result in enumerate(one.stages)
     ]
-    with console() as out:
+    with console.page() as out:
         heads = ("claim", "stage", "result", "claimed ε", "found ε", "would have shown")
-        out.print(table(*heads, right=(3, 4, 5), rows=rows))
+        out.table(*heads, right=(3, 4, 5), rows=rows)
         for one in report.violations:
             _show_witness(out, one)
         if len(report.cases) == 1:
@@ -144,14 +126,14 @@ def show_report(report: AuditReport) -> None:
         if report.passed:
             out.print(report.verdict)
         else:
-            warning(out, report.verdict)
+            out.warning(report.verdict)
 
 
-def _show_witness(out: Console, one: CaseResult) -> None:
+def _show_witness(out: console.Page, one: CaseResult) -> None:
     from lapwing.audit.report import witness_rows
 
-    heading(out, f"Violation: {one.case.name}")
-    pairs(out, witness_rows(one))
+    out.heading(f"Violation: {one.case.name}")
+    out.pairs(witness_rows(one))
 
 
 def _is_function(name: str) -> bool:
@@ -188,19 +170,19 @@ def _named(name: str) -> list[AuditCase]:
 
 
 @app.command()
-def example(folder: ExampleFolder = Path(".")) -> None:
+def example(folder: console.ExampleFolder = Path(".")) -> None:
     """Write a file with three private counts to audit. Each claims ε = 1, and one of them is right."""
     from lapwing.examples.own_functions import OWN_FUNCTIONS, write_own_functions
 
-    with os_errors_told():
+    with console.os_errors_told():
         names, is_new = write_own_functions(folder)
-    print_written(names, is_new=is_new)
+    console.print_written(names, is_new=is_new)
     for function in ("right", "narrow_noise", "float_noise"):
         print(f"  lapwing audit mechanism {folder / OWN_FUNCTIONS}:{function} --epsilon 1 --seconds 5")
 
 
 @app.command("list")
-def list_claims(*, as_json: AsJson = False) -> None:
+def list_claims(*, as_json: console.AsJson = False) -> None:
     """List all claims in the registry, with the stages that try to break them."""
     from lapwing.audit.registry import cases
 
@@ -208,10 +190,10 @@ def list_claims(*, as_json: AsJson = False) -> None:
         (case.family.value, case.name, ", ".join(stage.value for stage in case.stages)) for case in cases()
     ]
     if as_json:
-        print_json([{"family": f, "name": n, "stages": s.split(", ")} for f, n, s in rows])
+        console.print_json([{"family": f, "name": n, "stages": s.split(", ")} for f, n, s in rows])
         return
-    with console() as out:
-        out.print(table("family", "claim", "stages", rows=rows))
+    with console.page() as out:
+        out.table("family", "claim", "stages", rows=rows)
 
 
 @app.command()
@@ -233,7 +215,7 @@ def mechanism(
     exact_only: WithoutSampling = False,
     quick: Quick = False,
     html: Html = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Audit a mechanism of Lapwing, or a function of your own: (data, size) -> outputs."""
     _checked_seconds(seconds)
@@ -243,7 +225,7 @@ def mechanism(
 
         if epsilon is None:
             raise BadParameter("epsilon", "give the ε that the function claims: --epsilon 1")
-        with os_errors_told():
+        with console.os_errors_told():
             found = [case_of_function(name, epsilon, delta, pairs=data, memory=memory << 20)]
         command = f"lapwing audit mechanism {quote(name)} --epsilon {epsilon} --delta {delta}"
         if data is not None:
@@ -267,7 +249,7 @@ def audit_all(
     exact_only: WithoutSampling = False,
     quick: Quick = False,
     html: Html = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Audit every claim of Lapwing. The audit does not pass if a claim has no case."""
     from lapwing.audit.registry import cases
@@ -282,7 +264,7 @@ def audit_all(
 
 @app.command()
 def query(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")],
+    policy: console.PolicyFile,
     sql: Sql = None,
     *,
     file: SqlFile = None,
@@ -291,13 +273,13 @@ def query(
     exact_only: WithoutSampling = False,
     quick: Quick = False,
     html: Html = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Audit a question: replay it on generated neighbours of the policy's tables."""
     from lapwing.audit.query_audit import case_of_query
 
     sql = read_sql(sql, file)
-    with os_errors_told():
+    with console.os_errors_told():
         found = case_of_query(policy, sql, epsilon=epsilon)
     command = f"lapwing audit query {quote(str(policy))} {quote(sql)} --epsilon {epsilon}"
     _run(
@@ -316,9 +298,9 @@ def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
         exact_only: WithoutSampling = False,
         quick: Quick = False,
         html: Html = None,
-        as_json: AsJson = False,
+        as_json: console.AsJson = False,
     ) -> None:
-        with os_errors_told():
+        with console.os_errors_told():
             found = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
         command = f"lapwing audit {name} {quote(str(path))}"
         _run(

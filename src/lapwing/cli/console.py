@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import StringIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from lapwing.ledger import Ledger
 
 PLAIN_WIDTH = 100
+NO_KEY = (
+    "Warning: no --key was given. Anybody could have made this with a key of their own: compare the public "
+    "key above with the one that you know from elsewhere."
+)
+Cell = str | Text  # of a table
 Where = Annotated[
     str,
     typer.Argument(
@@ -54,59 +59,83 @@ KnownKey = Annotated[
     str | None,
     typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
 ]
+PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
+Analyst = Annotated[
+    str | None, typer.Option("--as", envvar="LAPWING_ANALYST", help="Who asks; else your user name.")
+]
+Threads = Annotated[int | None, typer.Option(help="How many cores an embedded engine may use.")]
+Confidence = Annotated[str, typer.Option(help="How sure each interval is.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PlotPath = Annotated[Path | None, typer.Option(help="Draw it into this .svg, .png or .pdf file.")]
 ExampleFolder = Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")]
 
 
+class Result(Protocol):
+    """The result of a command, which can be written as JSON."""
+
+    def to_json(self) -> Any:
+        """Return plain values."""
+
+
+R = TypeVar("R", bound=Result)
+
+
+class Page(Console):
+    """A console with the parts that Lapwing's output is made of."""
+
+    def title(self, text: str) -> None:
+        """Print a bold line."""
+        self.print(Text(text, style="bold"))
+
+    def heading(self, text: str) -> None:
+        """Print a bold line, after an empty one."""
+        self.print()
+        self.title(text)
+
+    def warning(self, text: str) -> None:
+        """Print a bold yellow paragraph."""
+        self.print(Text(text, style="bold yellow"))
+
+    def indented(self, *paragraphs: str) -> None:
+        """Print paragraphs under a heading."""
+        for text in paragraphs:
+            self.print(Padding(Text(text), (0, 0, 0, 2)))
+
+    def points(self, *lines: str) -> None:
+        """Print a list of sentences."""
+        for line in lines:
+            grid = Table.grid(padding=(0, 1))
+            grid.add_row(Text("  -"), Text(line))
+            self.print(grid)
+
+    def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Print names and their values in two columns."""
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in rows:
+            grid.add_row(Text(name), Text(value))
+        self.print(Padding(grid, (0, 0, 0, 2)))
+
+    def table(self, *columns: str, right: Iterable[int] = (), rows: Iterable[Iterable[Cell]]) -> None:
+        """Print a table with these rows; the columns in `right` hold numbers."""
+        self.print(table(*columns, right=right, rows=rows))
+
+
 @contextmanager
-def console() -> Iterator[Console]:
-    """Yield a console: as wide as the terminal, elsewhere of fixed width, so that files look the same."""
-    out = Console(highlight=False, markup=False, emoji=False)
+def page() -> Iterator[Page]:
+    """Yield a page: as wide as the terminal, elsewhere of fixed width, so that files look the same."""
+    out = Page(highlight=False, markup=False, emoji=False)
     if out.is_terminal:
         yield out
         return
     lines = StringIO()
-    yield Console(file=lines, highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH, no_color=True)
+    yield Page(file=lines, highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH, no_color=True)
     for line in lines.getvalue().splitlines():
         print(line.rstrip())  # tables pad their lines with spaces
 
 
-def heading(out: Console, text: str) -> None:
-    """Print a bold line, after an empty one."""
-    out.print()
-    out.print(Text(text, style="bold"))
-
-
-def warning(out: Console, text: str) -> None:
-    """Print a bold yellow paragraph."""
-    out.print(Text(text, style="bold yellow"))
-
-
-def indented(out: Console, text: str) -> None:
-    """Print a paragraph under a heading."""
-    out.print(Padding(Text(text), (0, 0, 0, 2)))
-
-
-def points(out: Console, lines: Iterable[str]) -> None:
-    """Print a list of sentences."""
-    for line in lines:
-        grid = Table.grid(padding=(0, 1))
-        grid.add_row(Text("  -"), Text(line))
-        out.print(grid)
-
-
-def pairs(out: Console, rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and their values in two columns."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(Text(name), Text(value))
-    out.print(Padding(grid, (0, 0, 0, 2)))
-
-
-def table(*columns: str, right: Iterable[int] = (), rows: Iterable[Iterable[str | Text]] = ()) -> Table:
+def table(*columns: str, right: Iterable[int] = (), rows: Iterable[Iterable[Cell]] = ()) -> Table:
     """Return a table with these rows; the columns in `right` hold numbers."""
     made = Table(box=SIMPLE_HEAD, pad_edge=True, header_style="bold")
     for k, name in enumerate(columns):
@@ -145,10 +174,35 @@ def tell(text: str) -> None:
             print(f"lapwing: {text}", file=sys.stderr, flush=True)
 
 
+def whole_number(text: str, option: str, *, example: int) -> int:
+    """Return the whole number that an option has. Raise BadParameter for another text."""
+    try:
+        return int(text)
+    except ValueError:
+        raise BadParameter(option, f"must be a whole number, such as {example}") from None
+
+
 def print_written(names: Iterable[str], *, is_new: bool) -> None:
     """Print which files an example has, and whether they were written now. The next steps follow."""
     files = ", ".join(names)
     print(f"Wrote {files}. Next:" if is_new else f"There already, and left as it was: {files}. Next:")
+
+
+def print_findings(head: str, findings: Iterable[str], advice: str = "") -> None:
+    """Print on stderr what is wrong with a file, one line each."""
+    print(f"lapwing: {head}", file=sys.stderr)
+    for finding in findings:
+        print(f"  - {printable(' '.join(finding.split()))}", file=sys.stderr)
+    if advice:
+        print(f"  {advice}", file=sys.stderr)
+
+
+def print_result(found: R, show: Callable[[R], None], *, as_json: bool) -> None:
+    """Print the result of a command: as JSON, or as `show` shows it."""
+    if as_json:
+        print_json(found.to_json())
+    else:
+        show(found)
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from lapwing.audit.case import StageBudget
 from lapwing.audit.planted import planted_bugs
 from lapwing.audit.registry.mechanisms import mechanism_cases
 from lapwing.audit.stages.self_check import run_self_check
-from lapwing.cli.console import console, heading, indented, points
+from lapwing.cli import console
 
 QUICK = StageBudget(seconds=2, is_thorough=False)
 HELD, PLANTED = "Laplace", "noise x 0.8"
@@ -25,15 +25,12 @@ def tell_audit() -> None:
     found = (
         f"the true ε is at least {caught.measured:.2f}" if caught.measured is not None else "it is caught"
     )
-    with console() as out:
-        heading(out, "The auditor: it tries to break every claim, on generated data")
-        points(
-            out,
-            (
-                f"{case.name} noise, claimed ε {float(case.epsilon):g}: {verdict} in {exact.checks} "
-                f"comparisons of exact probabilities. The largest true ε is {exact.measured:.4f}.",
-                f"Broken on purpose ({bug.wrong}), claimed ε {caught.claimed:g}: {outcome} by the "
-                f"{caught.stage.value} stage, {found}.",
-            ),
+    with console.page() as out:
+        out.heading("The auditor: it tries to break every claim, on generated data")
+        out.points(
+            f"{case.name} noise, claimed ε {float(case.epsilon):g}: {verdict} in {exact.checks} "
+            f"comparisons of exact probabilities. The largest true ε is {exact.measured:.4f}.",
+            f"Broken on purpose ({bug.wrong}), claimed ε {caught.claimed:g}: {outcome} by the "
+            f"{caught.stage.value} stage, {found}.",
         )
-        indented(out, "Try `lapwing audit all --quick`, and `lapwing attack all`.")
+        out.indented("Try `lapwing audit all --quick`, and `lapwing attack all`.")

@@ -16,20 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lapwing.cli.console import (
-    AsJson,
-    console,
-    heading,
-    indented,
-    os_errors_told,
-    points,
-    print_json,
-    print_written,
-    table,
-    tell,
-    working,
-)
-from lapwing.cli.query import Analyst, PolicyFile, Threads
+from lapwing.cli import console
 from lapwing.errors import BadFile, BadParameter
 
 if TYPE_CHECKING:
@@ -43,7 +30,7 @@ app = typer.Typer(help="Growing data: blocks that open as data arrives.", no_arg
 
 @app.command()
 def append(
-    policy: PolicyFile,
+    policy: console.PolicyFile,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="New rows. Without it: what was put into the source."),
@@ -54,19 +41,19 @@ def append(
         str | None,
         typer.Option(help="The newest block that has data now, such as 2026-03; else by the calendar."),
     ] = None,
-    analyst: Analyst = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
+    analyst: console.Analyst = None,
+    threads: console.Threads = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Take new data in and open its blocks. What was taken in before is never changed."""
     from lapwing.learn import Stream
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
-    opened.dataset.tell = tell
-    with os_errors_told(), opened as stream, working("taking data in") as report:
+    opened.dataset.tell = console.tell
+    with console.os_errors_told(), opened as stream, console.working("taking data in") as report:
         done = stream.append(file, table=table, through=through, progress=_told(report, as_json=as_json))
     if as_json:
-        print_json(
+        console.print_json(
             {
                 "version": done.version,
                 "file": None if done.file is None else str(done.file),
@@ -96,21 +83,18 @@ def _told(report: Callable[[int, int], None], *, as_json: bool) -> Callable[[flo
 
 @app.command()
 def status(
-    policy: PolicyFile,
+    policy: console.PolicyFile,
     *,
     pipeline: Annotated[str | None, typer.Option(help="What is left for this pipeline.")] = None,
-    analyst: Analyst = None,
-    as_json: AsJson = False,
+    analyst: console.Analyst = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show every block, what is left of it, and which are retired. It costs nothing."""
     from lapwing.learn import Stream
 
-    with os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
+    with console.os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
         found = stream.status(pipeline=pipeline)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        _show_status(found)
+    console.print_result(found, _show_status, as_json=as_json)
 
 
 def _show_status(found: StreamStatus) -> None:
@@ -171,15 +155,15 @@ def train(
         bool, typer.Option("--new-run", help="Begin another run: it spends anew. Else the last goes on.")
     ] = False,
     mlflow: Annotated[str | None, typer.Option(help="Log the run to MLflow at this address.")] = None,
-    analyst: Analyst = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
+    analyst: console.Analyst = None,
+    threads: console.Threads = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Train until a model is shown to be good: accept, retry with twice as much, or reject."""
     if str(pipeline) == EXAMPLE:
         _example(folder or Path("."))
         return
-    with os_errors_told():
+    with console.os_errors_told():
         outcome, card, files = _train(
             pipeline, folder, new_run=new_run, analyst=analyst, threads=threads, quiet=as_json
         )
@@ -189,7 +173,7 @@ def train(
 
             logged = {"mlflow_run": log_to_mlflow(card, files, mlflow)}
     if as_json:
-        print_json({**card, "files": {name: str(path) for name, path in files.items()}, **logged})
+        console.print_json({**card, "files": {name: str(path) for name, path in files.items()}, **logged})
     else:
         show_outcome(outcome, card, files)
     if code := CODES.get(outcome.end.name):
@@ -213,7 +197,7 @@ def _train(
     pipeline = load_pipeline(path)
     place = folder if folder is not None else path.with_name(f"{path.stem}.runs")
     with Stream.open(pipeline.stream, analyst=analyst, threads=threads) as stream:
-        stream.dataset.tell = tell
+        stream.dataset.tell = console.tell
         try:
             check_pipeline(stream, pipeline)
         except BadFile:
@@ -229,9 +213,9 @@ def _train(
 def _example(folder: Path) -> None:
     from lapwing.examples.rides import PIPELINES, RIDES_POLICY, write_rides
 
-    with os_errors_told():
+    with console.os_errors_told():
         names, is_new = write_rides(folder)
-    print_written(names, is_new=is_new)
+    console.print_written(names, is_new=is_new)
     print(f"  lapwing stream append {folder / RIDES_POLICY} --through 2026-01")
     print(f"  lapwing train {folder / PIPELINES[0]}")
 
@@ -271,7 +255,7 @@ class AttemptBoard:
 
     def render(self) -> Table:
         """Return the current table."""
-        grid = table("attempt", "blocks", "ε", "verdict", "shown", "", right=(0, 1, 2))
+        grid = console.table("attempt", "blocks", "ε", "verdict", "shown", "", right=(0, 1, 2))
         for number, blocks, epsilon, verdict, words, again in self.rows:
             grid.add_row(number, blocks, epsilon, Text(verdict, style=_STYLES[verdict]), words, again)
         if self.now:
@@ -314,30 +298,29 @@ def show_outcome(outcome: TrainingOutcome, card: dict[str, Any], files: dict[str
     from lapwing.learn.pipelines.components import statistic_lines
     from lapwing.learn.pipelines.model_card import printable
 
-    with console() as out:
+    with console.page() as out:
         end = outcome.end.value
-        heading(out, f"{outcome.pipeline.name}, run {outcome.run}")
+        out.heading(f"{outcome.pipeline.name}, run {outcome.run}")
         if card["attempts"]:
             out.print(_attempts(card))
         out.print(Text(f"{end.upper()}: {outcome.words}", style=_ENDS[end]))
         if outcome.end.is_verdict and all(one.is_replay for one in outcome.attempts):
-            indented(out, "It was decided before: nothing was spent now. --new-run begins another run.")
+            out.indented("It was decided before: nothing was spent now. --new-run begins another run.")
         if "statistic" in card:
-            points(out, statistic_lines(card["statistic"], card["statistic"]["error_at_most"]))
+            out.points(*statistic_lines(card["statistic"], card["statistic"]["error_at_most"]))
         if "calibration" in card:
-            points(out, map(printable, calibration_lines(card["calibration"])))
+            out.points(*map(printable, calibration_lines(card["calibration"])))
         privacy = card["privacy"]
-        indented(
-            out,
+        out.indented(
             f"No block lost more than ε {privacy['run_epsilon_at_most']:.6g} by this run, and none will "
             f"lose more than ε {privacy['stream_epsilon_for_life']:g} in its life. Protected: "
-            f"{card['data']['unit']}.",
+            f"{card['data']['unit']}."
         )
-        points(out, [f"{name.replace('_', ' ')}: {path}" for name, path in files.items()])
+        out.points(*(f"{name.replace('_', ' ')}: {path}" for name, path in files.items()))
 
 
 def _attempts(card: dict[str, Any]) -> Table:
-    grid = table("attempt", "blocks", "ε", "verdict", "shown", right=(0, 1, 2))
+    grid = console.table("attempt", "blocks", "ε", "verdict", "shown", right=(0, 1, 2))
     for one in card["attempts"]:
         verdict = Text(one["verdict"], style=_STYLES[one["verdict"]])
         used = str(len(one["blocks"])), f"{one['epsilon']:.6g}"

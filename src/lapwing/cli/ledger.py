@@ -11,29 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.text import Text
 
-from lapwing.cli.budget import show_account
-from lapwing.cli.console import (
-    AnchorAt,
-    AsJson,
-    Keys,
-    KnownKey,
-    Where,
-    console,
-    heading,
-    indented,
-    opened_ledger,
-    os_errors_told,
-    pairs,
-    points,
-    print_json,
-    require_file,
-    table,
-    warning,
-    working,
-    write_new,
-)
+from lapwing.cli import budget, console
 from lapwing.cli.named_ledger import named_ledger
 from lapwing.errors import BadParameter, Tampered
 
@@ -55,18 +34,19 @@ Delta = Annotated[str, typer.Option(help="For life, such as 1e-6; 0 for none.")]
 CuratorFile = Annotated[Path, typer.Option("--curator", help="The curator's key file.")]
 
 
-def _curator(path: Path) -> CuratorKey:
+def curator_key(path: Path) -> CuratorKey:
+    """Read the curator's key. Raise BadParameter if there is no such file."""
     from lapwing.ledger import CuratorKey
 
-    require_file(path, "curator")
+    console.require_file(path, "curator")
     return CuratorKey.load(path)
 
 
 @app.command()
 def init(
-    where: Where,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    where: console.Where,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
     curator: Annotated[
         Path | None, typer.Option("--curator", help="The new key file of the curator; else LEDGER.curator.")
     ] = None,
@@ -75,7 +55,7 @@ def init(
     from lapwing.ledger import Ledger
     from lapwing.ledger.ledger_place import LedgerPlace
 
-    with os_errors_told():
+    with console.os_errors_told():
         found = named_ledger(where, keys, anchor)
         place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor)
         _require_room(place, curator or place.curator)
@@ -114,7 +94,7 @@ def _require_room(place: LedgerPlace, curator: Path) -> None:
 
 @app.command()
 def account(
-    where: Where,
+    where: console.Where,
     name: Name,
     *,
     epsilon: Epsilon,
@@ -136,14 +116,14 @@ def account(
         typer.Option(help="What blocks slice: nothing, units by their data, time, or who units are."),
     ] = "none",
     rule: Annotated[str, typer.Option(help="By which rule the units or rows are sliced.")] = "",
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Open an account with a budget for life. Nothing of it can ever be changed."""
     from lapwing.core.losses import Relation
     from lapwing.ledger import Slices, Unit
 
-    with opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(where, keys, anchor) as ledger:
         ledger.open_account(
             name,
             epsilon=epsilon,
@@ -153,57 +133,57 @@ def account(
             slices=Slices(slices),
             rule=rule,
         )
-        show_account(ledger, name)
+        budget.show_account(ledger, name)
 
 
 @app.command()
 def blocks(
-    where: Where,
+    where: console.Where,
     name: Name,
     block: Annotated[list[str], typer.Argument(metavar="BLOCK...", help="Names of new blocks.")],
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Open blocks of a sliced account, each with the whole budget."""
-    with opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(where, keys, anchor) as ledger:
         ledger.open_blocks(name, block)
         print(f"{len(block):,} block{'s' * (len(block) > 1)} of {name} opened.")
 
 
 @app.command(name="raise")
 def raise_(
-    where: Where,
+    where: console.Where,
     name: Name,
     *,
     epsilon: Epsilon,
     delta: Delta,
     curator: CuratorFile,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Give an account a further budget. Everybody sees the sum from then on."""
-    with opened_ledger(where, keys, anchor) as ledger:
-        ledger.raise_budget(name, epsilon=epsilon, delta=delta, curator=_curator(curator))
-        show_account(ledger, name)
+    with console.opened_ledger(where, keys, anchor) as ledger:
+        ledger.raise_budget(name, epsilon=epsilon, delta=delta, curator=curator_key(curator))
+        budget.show_account(ledger, name)
 
 
 @app.command()
 def log(
-    where: Where,
+    where: console.Where,
     last: Annotated[int, typer.Option(min=1, help="How many of the newest entries.")] = 20,
-    as_json: AsJson = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    as_json: console.AsJson = False,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Show the newest entries: who was charged for what."""
     from dataclasses import asdict
 
     from lapwing.ledger.request_log import log_lines
 
-    with opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(where, keys, anchor) as ledger:
         lines = log_lines(ledger, last=last)
     if as_json:
-        print_json([asdict(line) for line in lines])
+        console.print_json([asdict(line) for line in lines])
     else:
         show_log(lines)
 
@@ -216,23 +196,23 @@ def verify(
             metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof."
         ),
     ],
-    key: KnownKey = None,
-    as_json: AsJson = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    key: console.KnownKey = None,
+    as_json: console.AsJson = False,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Check a ledger, a statement or a proof. Exit code 1 if it is not what it was."""
     from lapwing.ledger.verification import verify
 
-    with os_errors_told():
+    with console.os_errors_told():
         place = named_ledger(file, keys, anchor)
         if place.file:
             place.require()
         found: VerifiedFile = verify(
-            place.where, key=key, keys=place.keys, anchor=place.anchor, working=working
+            place.where, key=key, keys=place.keys, anchor=place.anchor, working=console.working
         )
     if as_json:
-        print_json(found.to_json())
+        console.print_json(found.to_json())
         if found.findings:
             raise typer.Exit(1)
     elif found.findings:
@@ -243,19 +223,19 @@ def verify(
 
 @app.command()
 def export(
-    where: Where,
+    where: console.Where,
     statement: Annotated[Path, typer.Argument(metavar="STATEMENT", help="The new file.")],
     names: Annotated[
         bool, typer.Option("--names", help="Say in it what the random ids stand for.")
     ] = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Write the whole history into a file that anybody can check with `verify`."""
     from lapwing.ledger.publishing import export_statement as write
 
-    with opened_ledger(where, keys, anchor) as ledger:
-        with working("writing the statement") as told:
+    with console.opened_ledger(where, keys, anchor) as ledger:
+        with console.working("writing the statement") as told:
             entries = write(ledger, statement, names=names, watch=told)
         print(f"{statement}: {entries:,} entries, {'with' if names else 'without'} names.")
         print(f"To check it: lapwing ledger verify {statement} --key {ledger.keys.signing.public.hex()}")
@@ -263,39 +243,39 @@ def export(
 
 @app.command()
 def prove(
-    where: Where,
+    where: console.Where,
     position: Annotated[int, typer.Argument(metavar="POSITION", min=1, help="The receipt's position.")],
     proof: Annotated[Path, typer.Argument(metavar="PROOF", help="The new file.")],
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Write a proof that one receipt is in the ledger."""
     from lapwing.ledger.publishing import prove_entry as proof_of
 
-    with opened_ledger(where, keys, anchor) as ledger:
-        with working("proving"):
+    with console.opened_ledger(where, keys, anchor) as ledger:
+        with console.working("proving"):
             made = proof_of(ledger, position)
-        write_new(proof, json.dumps(made) + "\n", option="proof")
+        console.write_new(proof, json.dumps(made) + "\n", option="proof")
         print(f"{proof}: entry {position} is in the ledger, up to its seal number {made['seal'][0]}.")
         print(f"To check it: lapwing ledger verify {proof} --key {made['key']}")
 
 
 @app.command()
 def recover(
-    where: Where,
+    where: console.Where,
     curator: CuratorFile,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    keys: console.Keys = None,
+    anchor: console.AnchorAt = None,
 ) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
     from lapwing.ledger import recovery
 
-    with os_errors_told():
+    with console.os_errors_told():
         found = named_ledger(where, keys, anchor)
         found.require()
-        with working("checking the ledger"):
+        with console.working("checking the ledger"):
             closed = recovery.recover(
-                found.where, curator=_curator(curator), keys=found.keys, anchor=found.anchor
+                found.where, curator=curator_key(curator), keys=found.keys, anchor=found.anchor
             )
     if closed:
         many = "1 block is" if closed == 1 else f"{closed:,} blocks are"
@@ -307,25 +287,22 @@ def recover(
 
 def show_new_ledger(where: str, *, keys: Path, anchors: Sequence[str], curator: Path, public: str) -> None:
     """Show the files of a new ledger, and what to do with them."""
-    with console() as out:
-        out.print(Text("A new ledger", style="bold"))
+    with console.page() as out:
+        out.title("A new ledger")
         rows = [
             ("history", _without_password(where)),
             ("keys", f"{keys} (secret: it signs for the ledger)"),
         ]
         rows += [("anchor" if k == 0 else "second anchor", anchor) for k, anchor in enumerate(anchors)]
         rows += [("curator's key", str(curator)), ("public key", public)]
-        pairs(out, rows)
-        heading(out, "Now")
-        points(
-            out,
-            (
-                f"Move {curator} away, to where only the curator can read it. Whoever has it can raise "
-                "budgets; without it nobody can.",
-                "Never restore the anchor from a backup, not even together with the history: it is what "
-                "tells an older copy.",
-                "Give the public key to those who will check statements.",
-            ),
+        out.pairs(rows)
+        out.heading("Now")
+        out.points(
+            f"Move {curator} away, to where only the curator can read it. Whoever has it can raise "
+            "budgets; without it nobody can.",
+            "Never restore the anchor from a backup, not even together with the history: it is what "
+            "tells an older copy.",
+            "Give the public key to those who will check statements.",
         )
 
 
@@ -342,10 +319,10 @@ def _without_password(where: str) -> str:
 
 def show_log(lines: Sequence[LogLine]) -> None:
     """Show the newest entries."""
-    with console() as out:
+    with console.page() as out:
         # Two lines a cell, so that the table fits a terminal.
         columns = ("entry", "time (UTC)", "kind", "account\nblocks", "what for\nprice, by whom")
-        shown = table(*columns, right=(0,))
+        shown = console.table(*columns, right=(0,))
         for column, width in ((1, 10), (2, 9), (3, 28)):
             shown.columns[column].max_width = width
         for line in lines:
@@ -370,8 +347,8 @@ def _lines(*texts: str) -> str:
 
 def show_verified_file(found: VerifiedFile) -> None:
     """Show the result of a check that found nothing wrong."""
-    with console() as out:
-        out.print(Text(f"{_without_password(found.where)}: nothing differs", style="bold"))
+    with console.page() as out:
+        out.title(f"{_without_password(found.where)}: nothing differs")
         rows = [("ledger", found.ledger), ("public key", found.key)]
         if found.kind == "proof":
             rows += [("entry", ""), *((f"  {name}", value) for name, value in (found.entry or {}).items())]
@@ -386,14 +363,9 @@ def show_verified_file(found: VerifiedFile) -> None:
         if found.head is not None:
             rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
             rows.append(("root", found.head.root.hex()))
-        pairs(out, rows)
+        out.pairs(rows)
         if not found.key_was_given and found.kind != "ledger":
-            warning(
-                out,
-                "Warning: no --key was given. Anybody could have made this with a key of their own: "
-                "compare the public key above with the one that you know from elsewhere.",
-            )
+            out.warning(console.NO_KEY)
         if found.promises:
-            heading(out, "What it promises")
-            for line in found.promises:
-                indented(out, line)
+            out.heading("What it promises")
+            out.indented(*found.promises)

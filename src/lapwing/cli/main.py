@@ -13,17 +13,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from lapwing.cli import audit, learning, ledger, party, publish, query, survey
+from lapwing.cli import audit, budget, learning, ledger, party, publish, query, report, starting, survey
 from lapwing.cli.attack import attack
-from lapwing.cli.budget import budget, history
-from lapwing.cli.console import tell
+from lapwing.cli.console import print_findings, tell
 from lapwing.cli.error_json import STOPPED, USAGE, fields_of, print_error, wants_json
 from lapwing.cli.explain import explain
-from lapwing.cli.learning import train
-from lapwing.cli.report import report, verify
 from lapwing.cli.schema import schema
 from lapwing.cli.show import OWN_NUMBERS, show
-from lapwing.cli.starting import example, init
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
 
@@ -95,8 +91,8 @@ def _old_name(command: Callable[..., None], *, now: str) -> Callable[..., None]:
 # For each kind of user, the commands in the order of the help. A pair is a name and its own commands.
 COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = {
     "Curators and analysts": (
-        example,
-        init,
+        starting.example,
+        starting.init,
         schema,
         query.prepare,
         query.check,
@@ -109,13 +105,13 @@ COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = 
     "Survey owners and respondents": (("survey", survey.app),),
     "Parties": (("party", party.app),),
     "Publishers": (("publish", publish.app),),
-    "Model builders": (("stream", learning.app), train),
+    "Model builders": (("stream", learning.app), learning.train),
     "Privacy officers and auditors": (
-        budget,
-        history,
+        budget.budget,
+        budget.history,
         ("ledger", ledger.app),
-        report,
-        verify,
+        report.report,
+        report.verify,
         ("audit", audit.app),
     ),
     "Learn what it means": (explain, show, demo, attack),
@@ -170,10 +166,7 @@ def _explain(error: LapwingError) -> None:
     """Print an error on stderr, with all that it found."""
     match error:
         case Tampered():
-            _complain(NOT_WHAT_IT_WAS)
-            for found in error.found:
-                print(f"  - {' '.join(found.split())}", file=sys.stderr)
-            print(f"  {WHAT_NOW}", file=sys.stderr)
+            print_findings(NOT_WHAT_IT_WAS, error.found, WHAT_NOW)
         case BadFile():
             _complain("the file has mistakes:")
             for mistake in error.mistakes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.console import AsJson, os_errors_told, print_json, printable, require_file, tell, write_new
+from lapwing.cli import console
 from lapwing.cli.party_simulation import compare, example, simulate
 from lapwing.errors import Aborted, BadParameter, LapwingError, Tampered, Unavailable
 
@@ -62,7 +62,7 @@ def init(
     """Make your keys, and the card that you show to the other members."""
     from lapwing.parties.identity import MemberKeys
 
-    with os_errors_told():
+    with console.os_errors_told():
         keys = MemberKeys.create(name, folder or Path(name))
     print(f"{keys.folder / name}.card is your card: send it to the member who invites.")
     print(f"Its fingerprint, to be compared over another channel: {keys.card.fingerprint}")
@@ -75,7 +75,7 @@ def plan(
     *,
     members: Annotated[int, typer.Option(help="How many members there will be.", min=1, max=1000)],
     policy: PolicyPath,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show which protocol would run, with its guarantee, error and traffic. Free; reads no private row."""
     from lapwing.cli.show_party import show_plan
@@ -83,11 +83,14 @@ def plan(
     from lapwing.parties.joining import open_statistic
 
     draft = read_draft(draft_path)
-    with os_errors_told(), open_statistic(draft.statistic, policy, tell=tell) as (_, statistic):
+    with (
+        console.os_errors_told(),
+        open_statistic(draft.statistic, policy, tell=console.tell) as (_, statistic),
+    ):
         made, why = plan_for(draft, members, statistic), statistic.why_not_local
         if as_json:
             found = {"name": draft.name, "statistic": statistic.spec}
-            print_json({**found, **made.to_json(why_not_local=why)})
+            console.print_json({**found, **made.to_json(why_not_local=why)})
         else:
             show_plan(made, draft.name, statistic.title, why_not_local=why)
 
@@ -109,11 +112,14 @@ def invite(
     from lapwing.parties.joining import open_statistic
 
     draft = read_draft(draft_path)
-    with os_errors_told(), open_statistic(draft.statistic, policy, tell=tell) as (_, statistic):
+    with (
+        console.os_errors_told(),
+        open_statistic(draft.statistic, policy, tell=console.tell) as (_, statistic),
+    ):
         relay = None if relay_card is None else Card.read(relay_card)
         made = found_consortium(draft, [Card.read(path) for path in cards], statistic, relay=relay)
         target = out or Path(f"{draft.name}.consortium")
-        write_new(target, made.to_text(), option="out")
+        console.write_new(target, made.to_text(), option="out")
     print(f"Wrote {target}, for {', '.join(made.names)}. Its fingerprint: {made.fingerprint}")
     print("Send it to all of them. Each looks at it and signs:")
     print(f"  lapwing party join {target} --me {made.names[0]} --policy POLICY")
@@ -133,23 +139,25 @@ def join(
 ) -> None:
     """Show the consortium that you are asked to join, with its cost for your people, and sign it."""
     from lapwing.cli.show_party import show_invitation
-    from lapwing.parties.consortium import Consortium
+    from lapwing.parties.consortium import Consortium, write_signatures
     from lapwing.parties.draft import require_coalition, require_same_meaning
     from lapwing.parties.identity import MemberKeys
     from lapwing.parties.joining import open_statistic
-    from lapwing.parties.signing import write_signatures
 
     keys, consortium = MemberKeys.open(me), Consortium.read(file)
     for copy in copies or ():
         consortium = consortium.merged(Consortium.read(copy))
     signed = consortium.signed(keys)
-    with os_errors_told(), open_statistic(consortium.statistic, policy, tell=tell) as (data, statistic):
+    with (
+        console.os_errors_told(),
+        open_statistic(consortium.statistic, policy, tell=console.tell) as (data, statistic),
+    ):
         require_same_meaning(consortium, statistic)
         require_coalition(consortium, data.policy.least_coalition)
         show_invitation(consortium, keys.name, statistic.title)
     if not yes and not typer.confirm(f"Sign this as {keys.name}?"):
         raise typer.Abort
-    with os_errors_told():
+    with console.os_errors_told():
         written = write_signatures(file, signed)
     print(f"{keys.name} has signed {file}.")
     if written.unsigned:
@@ -163,23 +171,21 @@ def join(
 def verify(
     transcript: Annotated[Path, typer.Argument(help="A transcript, as `run` writes it.")],
     *,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Check a run from its public transcript: members, signatures, order, agreed sets and opened sums."""
     from lapwing.cli.show_party import show_verified, verified_json
     from lapwing.parties.transcript import verify_transcript
 
-    require_file(transcript, "transcript")
+    console.require_file(transcript, "transcript")
     try:
-        with os_errors_told():
+        with console.os_errors_told():
             found = verify_transcript(transcript)
     except Tampered as error:
-        print(f"lapwing: {transcript} does not verify:", file=sys.stderr)
-        for finding in error.found:
-            print(f"  - {printable(' '.join(finding.split()))}", file=sys.stderr)
+        console.print_findings(f"{transcript} does not verify:", error.found)
         raise typer.Exit(1) from None
     if as_json:
-        print_json(verified_json(found))
+        console.print_json(verified_json(found))
     else:
         show_verified(found, transcript)
 
@@ -191,9 +197,9 @@ def run(
     me: Me,
     policy: PolicyPath,
     number: Number = None,
-    confidence: Annotated[str, typer.Option(help="How sure each interval is.")] = "0.95",
+    confidence: console.Confidence = "0.95",
     listen: Listen = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Take part in a run: charge your own ledger, add your noise, and open nothing but the sum.
 
@@ -207,19 +213,19 @@ def run(
 
     def show(result: RunResult) -> None:
         if as_json:
-            print_json(result_json(result))
+            console.print_json(result_json(result))
         else:
             show_result(result)
         sys.stdout.flush()
 
-    with os_errors_told():
+    with console.os_errors_told():
         keys, consortium = _open_signed(file, me)
-        with open_statistic(consortium.statistic, policy, tell=tell) as (data, statistic):
+        with open_statistic(consortium.statistic, policy, tell=console.tell) as (data, statistic):
             try:
                 with watching_run(consortium.names) as watch:
                     join_run(
                         consortium, keys, data, statistic, number=number, confidence=confidence,
-                        listen=listen, watch=watch, tell=tell, show=show,
+                        listen=listen, watch=watch, tell=console.tell, show=show,
                     )  # fmt: skip
             except Aborted as error:
                 raise _exit_with_advice(error, _after_abort(consortium, keys, charges_of(data))) from None
@@ -238,9 +244,9 @@ def _open_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
 
 def _exit_with_advice(error: LapwingError, advice: str) -> typer.Exit:
     """Tell of the error and the advice on stderr. Return the exit to raise."""
-    tell(printable(str(error)))
+    console.tell(console.printable(str(error)))
     if advice:
-        tell(advice)
+        console.tell(advice)
     return typer.Exit(1)
 
 
@@ -284,7 +290,7 @@ def relay(file: ConsortiumPath, *, me: Me, number: Number = None, listen: Listen
     from lapwing.parties.relay_server import serve_relay
     from lapwing.parties.run_status import members_without_result, next_relay_run, runs_folder
 
-    with os_errors_told():
+    with console.os_errors_told():
         keys, consortium = _open_signed(file, me)
         if keys.card != consortium.host:
             raise BadParameter("me", f"this is {keys.name}, but {consortium.host.name} is the host")
@@ -292,7 +298,7 @@ def relay(file: ConsortiumPath, *, me: Me, number: Number = None, listen: Listen
         config = consortium.run_configuration(number or next_relay_run(consortium, folder))
         for before in range(1, config.number):
             if names := members_without_result(consortium.run_configuration(before), folder):
-                tell(
+                console.tell(
                     f"run {before} ended, and {', '.join(names)} may not know its sums: --number {before} "
                     "shows the end again"
                 )

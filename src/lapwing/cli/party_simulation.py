@@ -10,24 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.text import Text
 
-from lapwing.cli.console import (
-    AsJson,
-    ExampleFolder,
-    PlotPath,
-    check_plot,
-    console,
-    heading,
-    indented,
-    os_errors_told,
-    points,
-    print_json,
-    print_written,
-    table,
-    working,
-    write_plot,
-)
+from lapwing.cli import console
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -64,7 +48,7 @@ def simulate(
         list[str] | None,
         typer.Option(metavar="MEMBER:ROUND", help="Lose a member from a round on, such as south:deal."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Run all members in one process on made-up counts, and show every round."""
     from lapwing.core.exact import exact
@@ -85,10 +69,7 @@ def simulate(
     numbers = [100 + 37 * k % 90 for k in range(members)] if counts is None else _whole_numbers(counts)
     names = [NAMES[k] if members <= len(NAMES) else f"member-{k + 1}" for k in range(members)]
     done = simulated(needs, numbers, names, lose=dict(_member_and_round(one) for one in lose or ()))
-    if as_json:
-        print_json(done.to_json())
-    else:
-        show_simulation(done)
+    console.print_result(done, show_simulation, as_json=as_json)
 
 
 def _whole_numbers(text: str) -> list[int]:
@@ -109,7 +90,7 @@ def compare(
     *,
     epsilon: Annotated[str, typer.Option(help="The ε of every way to count.")] = "1",
     repetitions: Annotated[int, typer.Option(help="Runs for each point.", min=2, max=10_000)] = 200,
-    plot: PlotPath = None,
+    plot: console.PlotPath = None,
     out: Annotated[Path | None, typer.Option(help="Write the numbers into this .json file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few points, in a second or two.")] = False,
 ) -> None:
@@ -117,46 +98,46 @@ def compare(
     from lapwing.parties.simulation import MEMBERS, SIZES
     from lapwing.parties.simulation import compare_trust_models as compared
 
-    check_plot(plot)
+    console.check_plot(plot)
     sizes, members = (QUICK_SIZES, QUICK_MEMBERS) if quick else (SIZES, MEMBERS)
-    with working("measuring") as report:
+    with console.working("measuring") as report:
         found = compared(epsilon, repetitions=repetitions, sizes=sizes, members=members, tell=report)
     show_comparison(found)
-    with os_errors_told():
+    with console.os_errors_told():
         if out is not None:
             out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     if plot is not None:
         from lapwing.plots.parties import parties
 
-        write_plot(plot, parties(found))
+        console.write_plot(plot, parties(found))
 
 
-def example(folder: ExampleFolder = Path(".")) -> None:
+def example(folder: console.ExampleFolder = Path(".")) -> None:
     """Write invented data and policies of three hospitals, and the draft of their consortium."""
     from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
 
-    with os_errors_told():
+    with console.os_errors_told():
         is_new = write_hospitals(folder)
     at = "" if folder == Path(".") else f"{folder}/"
-    print_written([at + WISH, *(f"{at}{name}/" for name in MEMBERS)], is_new=is_new)
+    console.print_written([at + WISH, *(f"{at}{name}/" for name in MEMBERS)], is_new=is_new)
     print(f"  lapwing party plan {at}{WISH} --members 3 --policy {at}north/{POLICY}")
 
 
 def show_simulation(done: Simulation) -> None:
     """Show all rounds of a simulated run."""
     plan = done.plan
-    with console() as out:
+    with console.page() as out:
         head = f"{plan.requirements.members} members, protocol {plan.protocol} ({plan.fit.name})"
-        out.print(Text(head, style="bold"))
-        indented(out, plan.guarantee)
-        points(out, plan.notes)
-        heading(out, "Invented counts, and the same counts with one noise share of each member")
-        members = table("member", "count", "with its noise share", right=(1, 2))
+        out.title(head)
+        out.indented(plan.guarantee)
+        out.points(*plan.notes)
+        out.heading("Invented counts, and the same counts with one noise share of each member")
+        members = console.table("member", "count", "with its noise share", right=(1, 2))
         for name, count, noised in zip(done.names, done.counts, done.noised, strict=True):
             members.add_row(name, f"{count:,}", f"{noised:,}")
         out.print(members)
-        heading(out, "Rounds")
-        rounds = table(
+        out.heading("Rounds")
+        rounds = console.table(
             "round", "posted", "lost", "everybody reads", "each other member reads", right=(3, 4)
         )
         for step in done.steps:
@@ -164,18 +145,17 @@ def show_simulation(done: Simulation) -> None:
             rounds.add_row(step.name, posted, missing, _bytes(step.public), _bytes(step.private))
         out.print(rounds)
         if done.opened is None:
-            indented(out, f"Nothing was opened: {done.stopped}. What was charged stays charged.")
+            out.indented(f"Nothing was opened: {done.stopped}. What was charged stays charged.")
         else:
             error = done.opened - done.truth
-            indented(
-                out,
+            out.indented(
                 f"Opened: {done.opened:,}. The true sum of {', '.join(done.contributors)} is "
                 f"{done.truth:,} (only because it is made up): {error:+,}, where 95 % are within "
-                f"± {done.width:,}.",
+                f"± {done.width:,}."
             )
         if len(done.lessons) > 1:
-            heading(out, "Why a sum with too few shares is never opened")
-            points(out, _lessons(done))
+            out.heading("Why a sum with too few shares is never opened")
+            out.points(*_lessons(done))
 
 
 def _bytes(count: int) -> str:
@@ -193,9 +173,9 @@ def _lessons(done: Simulation) -> list[str]:
 
 def show_comparison(found: MeasuredErrors) -> None:
     """Show the measured errors of all ways to count."""
-    with console() as out:
+    with console.page() as out:
         head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
-        out.print(Text(head, style="bold"))
+        out.title(head)
         names = list(found.by_size)
         sizes = sorted({n for points in found.by_size.values() for n, _ in points})
         titles = {
@@ -203,12 +183,14 @@ def show_comparison(found: MeasuredErrors) -> None:
             "alone": "10 members,\n9 may collude", "everybody": "every person\na member",
             "local": "local model",
         }  # fmt: skip
-        shown = table("people", *(titles[name] for name in names), right=range(len(names) + 1))
+        shown = console.table("people", *(titles[name] for name in names), right=range(len(names) + 1))
         for n in sizes:
             shown.add_row(f"{n:,}", *(_percent(dict(found.by_size[name]).get(n)) for name in names))
         out.print(shown)
-        heading(out, f"{found.people:,} people, divided among more and more members")
-        divided = table("members", "fewer than half may collude", "all but one may", right=(0, 1, 2))
+        out.heading(f"{found.people:,} people, divided among more and more members")
+        divided = console.table(
+            "members", "fewer than half may collude", "all but one may", right=(0, 1, 2)
+        )
         for m, error in found.by_members["shared"]:
             divided.add_row(str(m), _percent(error), _percent(dict(found.by_members["alone"]).get(m)))
         out.print(divided)

@@ -14,20 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.console import (
-    AsJson,
-    ExampleFolder,
-    PlotPath,
-    check_plot,
-    new_file,
-    os_errors_told,
-    print_json,
-    print_written,
-    tell,
-    working,
-    write_new,
-    write_plot,
-)
+from lapwing.cli import console
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -45,7 +32,6 @@ SurveyFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")
 ]
 Respondents = Annotated[int, typer.Option("--n", help="How many respondents.", min=1, max=MOST_RESPONDENTS)]
-Confidence = Annotated[str, typer.Option(help="How sure each interval is.")]
 Reports = Annotated[
     Path | None, typer.Option(help="Read reports from this file instead of the survey's own store.")
 ]
@@ -59,24 +45,24 @@ def designed(file: Path) -> Design:
 
 
 @app.command()
-def example(folder: ExampleFolder = Path(".")) -> None:
+def example(folder: console.ExampleFolder = Path(".")) -> None:
     """Write a survey with a question of every kind, to begin from."""
     from lapwing.examples.visits import already_written
 
     target = folder / EXAMPLE
     text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
-    with os_errors_told():
+    with console.os_errors_told():
         if already_written({target: text}):
-            print_written([str(target)], is_new=False)
+            console.print_written([str(target)], is_new=False)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            write_new(target, text, option="folder")
-            print_written([str(target)], is_new=True)
+            console.write_new(target, text, option="folder")
+            console.print_written([str(target)], is_new=True)
     print(f"  lapwing survey plan {target} --n 5000")
 
 
 @app.command()
-def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
+def check(file: SurveyFile, *, as_json: console.AsJson = False) -> None:
     """Check a survey file. Every mistake is told with its line and what to write instead."""
     from lapwing.survey.collection import existing_fingerprint
     from lapwing.survey.designing import epsilon_text
@@ -88,7 +74,9 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     if as_json:
         told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
         # In the document that devices get, ε is a text.
-        print_json({**told, "epsilon": float(epsilon_text(found.epsilon)), "survey": found.public()})
+        console.print_json(
+            {**told, "epsilon": float(epsilon_text(found.epsilon)), "survey": found.public()}
+        )
         return
     count = len(found.parts)
     asked = "all are asked" if found.asks_all else "each respondent is asked one at random"
@@ -109,18 +97,15 @@ def plan(
     margin: Annotated[
         str | None, typer.Option(help="A wished-for error, such as 0.03 for 3 percentage points.")
     ] = None,
-    confidence: Confidence = "0.95",
-    as_json: AsJson = False,
+    confidence: console.Confidence = "0.95",
+    as_json: console.AsJson = False,
 ) -> None:
     """Show each question's protocol, ε and expected error, and how many respondents a margin needs."""
     from lapwing.cli.show_survey import show_plan
     from lapwing.survey import plan as planned
 
     made = planned(designed(file), n, margin=margin, confidence=confidence)
-    if as_json:
-        print_json(made.to_json())
-    else:
-        show_plan(made)
+    console.print_result(made, show_plan, as_json=as_json)
 
 
 @app.command()
@@ -132,7 +117,7 @@ def simulate(
         Path | None,
         typer.Option(help="Write the reports into this new file; else FILE.simulated, which is replaced."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Invent respondents, randomize their answers for real, and say what the invented truth is."""
     from lapwing.cli.show_survey import show_invented
@@ -147,7 +132,7 @@ def simulate(
     write_reports(target, made, made.simulate({name: one.answers for name, one in people.items()}))
     if as_json:
         questions = {name: {"law": one.law, "truth": dict(one.truth())} for name, one in people.items()}
-        print_json({"n": n, "reports": str(target), "questions": questions})
+        console.print_json({"n": n, "reports": str(target), "questions": questions})
     else:
         show_invented(people.values(), n, str(target))
         print(f"\nNext:\n  lapwing survey estimate {file} --reports {target}")
@@ -168,10 +153,10 @@ def estimate(
     liars: Annotated[
         str, typer.Option(help="Say what this fraction of lying respondents could do, such as 0.01.")
     ] = "0",
-    confidence: Confidence = "0.95",
-    plot: PlotPath = None,
+    confidence: console.Confidence = "0.95",
+    plot: console.PlotPath = None,
     picture: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Estimate every question from the reports, with intervals."""
     from lapwing.cli.show_survey import draw_estimates, respondent_loss, show_estimates
@@ -181,26 +166,26 @@ def estimate(
 
     pairs = [_pair(text) for text in cross or ()]
     if picture is not None:
-        tell("the option --picture is called --plot now")
+        console.tell("the option --picture is called --plot now")
         plot = plot or picture
-    check_plot(plot)
+    console.check_plot(plot)
     made = designed(file)
     if reports is None:
-        with os_errors_told():
+        with console.os_errors_told():
             found, with_credentials = stored_reports(made)
     else:
         found, with_credentials = read_reports(reports, made), False
-    with working("estimating") as progress:
+    with console.working("estimating") as progress:
         result = estimated(
             made, found, confidence=confidence, by=by, cross=pairs, liars=liars, progress=progress
         )
     privacy = respondent_loss(made, len(found), with_credentials=with_credentials)
     if as_json:
-        print_json({**result.to_json(), "privacy": privacy.to_json()})
+        console.print_json({**result.to_json(), "privacy": privacy.to_json()})
     else:
         show_estimates(made, result, privacy)
     if plot is not None:
-        write_plot(plot, draw_estimates(made, result), quiet=as_json)
+        console.write_plot(plot, draw_estimates(made, result), quiet=as_json)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -237,13 +222,13 @@ def invite(
     invitations.require_answerable(design)  # before a ledger is made
     people = None if to is None else read_people(to)
     if design.warning:
-        tell(f"Warning: {design.warning}")
+        console.tell(f"Warning: {design.warning}")
     issued = 0
     with (
-        os_errors_told(),
+        console.os_errors_told(),
         opened_reports(design) as reports,
-        invitations.open_ledger(design.survey, tell) as ledger,
-        working("inviting") as progress,
+        invitations.open_ledger(design.survey, console.tell) as ledger,
+        console.working("inviting") as progress,
     ):
         batches = invitations.invite(
             design, ledger, reports, people=people, count=count, again=again, progress=progress
@@ -281,7 +266,7 @@ def serve(
 
     has_tls = tls_cert is not None
     require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
-    with os_errors_told():
+    with console.os_errors_told():
         opened = open_survey(file)
 
     stops = opened.design.survey.stops
@@ -317,16 +302,16 @@ def collect(
     again: Annotated[
         bool, typer.Option("--again", help="Count a file whose content was collected before once more.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
     from lapwing.survey.collection import collect_file
 
     design = designed(file)
-    with os_errors_told(), working("collecting") as progress:
-        done = collect_file(design, reports, again=again, tell=tell, progress=progress)
+    with console.os_errors_told(), console.working("collecting") as progress:
+        done = collect_file(design, reports, again=again, tell=console.tell, progress=progress)
     if as_json:
-        print_json({"file": done.in_file, "taken": done.taken, "reports": done.stored})
+        console.print_json({"file": done.in_file, "taken": done.taken, "reports": done.stored})
         return
     print(f"Took {done.taken:,} of {done.in_file:,} reports. There are {done.stored:,} now.")
     if done.taken < done.in_file:
@@ -334,15 +319,17 @@ def collect(
 
 
 @app.command()
-def close(file: SurveyFile, *, as_json: AsJson = False) -> None:
+def close(file: SurveyFile, *, as_json: console.AsJson = False) -> None:
     """Close the survey for ever, and remove every trace of the order in which reports came."""
     from lapwing.survey.collection import opened_reports
 
-    with os_errors_told(), opened_reports(designed(file)) as kept:
+    with console.os_errors_told(), opened_reports(designed(file)) as kept:
         kept.close_survey()
         state, (admitted, used) = kept.state(), kept.invitations()
     if as_json:
-        print_json({"reports": state.reports, "invitations": admitted, "signed": used, "closed": True})
+        console.print_json(
+            {"reports": state.reports, "invitations": admitted, "signed": used, "closed": True}
+        )
         return
     reports = "1 report" if state.reports == 1 else f"{state.reports:,} reports"
     print(f"Closed, with {reports}. Invitations used: {used:,} of {admitted:,}.")
@@ -357,7 +344,7 @@ def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
     if path is None:
         yield lambda text: print(text, end="", flush=True)
         return
-    with new_file(path, option="out", mode=0o600) as file:
+    with console.new_file(path, option="out", mode=0o600) as file:
 
         def write(text: str) -> None:
             file.write(text.encode())

@@ -44,14 +44,8 @@ from lapwing.errors import BadFile, BadParameter
 from lapwing.parties.consortium import LONGEST_NAME, LONGEST_WAIT, Consortium
 from lapwing.parties.identity import Card, checked_member_name
 from lapwing.parties.joint_plan import JointPlan, largest_protected_coalition, plan_jointly
-from lapwing.parties.requirements import (
-    ADVERSARIES,
-    LOCAL,
-    MOST_MEMBERS,
-    PROTOCOL_CHOICES,
-    QUORUMS,
-    JointRequirements,
-)
+from lapwing.parties.protocols.registry import LOCAL, PROTOCOL_CHOICES
+from lapwing.parties.requirements import ADVERSARIES, MOST_MEMBERS, QUORUMS, JointRequirements
 from lapwing.parties.run_configuration import parse_address
 from lapwing.parties.statistics import Statistic
 from lapwing.sql.noising import NOISE_NAMES

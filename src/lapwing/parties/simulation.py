@@ -39,9 +39,9 @@ from lapwing.parties.protocols.protocol import (
     Publics,
     Setting,
 )
-from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.protocols.registry import LOCAL, PROTOCOLS
 from lapwing.parties.protocols.secret_sharing import FreshCoins, ProtocolCoins
-from lapwing.parties.requirements import LOCAL, JointRequirements, protocol_setting
+from lapwing.parties.requirements import JointRequirements, protocol_setting
 from lapwing.parties.statistics import CellBlock
 from lapwing.plots.parties import MeasuredErrors
 

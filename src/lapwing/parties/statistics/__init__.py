@@ -13,8 +13,13 @@ from numpy.typing import ArrayLike
 from lapwing.errors import BadParameter
 from lapwing.parties.statistics.quantile import QuantileStatistic
 from lapwing.parties.statistics.regression import RegressionStatistic
-from lapwing.parties.statistics.sql_question import SqlStatistic
-from lapwing.parties.statistics.statistic import CellBlock, JointAnswer, Statistic, VectorStatistic
+from lapwing.parties.statistics.statistic import (
+    CellBlock,
+    JointAnswer,
+    SqlStatistic,
+    Statistic,
+    VectorStatistic,
+)
 from lapwing.sql.dataset import Dataset
 
 _FIELDS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {

@@ -6,6 +6,7 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -23,75 +24,70 @@ if TYPE_CHECKING:
     from lapwing.audit.audit_run import AuditReport, CaseResult
     from lapwing.audit.case import AuditCase
 
-app = typer.Typer(
-    help="Try to break a privacy claim. Nothing is charged, and no private row is read.",
-    no_args_is_help=True,
-)
+app = console.Commands(help="Try to break a privacy claim. Nothing is charged, and no private row is read.")
 NOT_PASSED = 1
-Seconds = Annotated[float, typer.Option(help="Time for drawing samples, of the whole audit.")]
-Html = Annotated[
-    Path | None, typer.Option("--html", help="Write a report without scripts into this new file.")
-]
-WithoutSampling = Annotated[
-    bool, typer.Option("--exact-only", help="Only replay and exact probabilities: no chance in the result.")
-]
 AuditedFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to audit.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Try a few settings of each claim instead of all.")]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """The options of every audit."""
+
+    seconds: Annotated[float, typer.Option(help="Time for drawing samples, of the whole audit.")] = 60.0
+    exact_only: Annotated[
+        bool,
+        typer.Option("--exact-only", help="Only replay and exact probabilities: no chance in the result."),
+    ] = False
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Try a few settings of each claim instead of all.")
+    ] = False
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a report without scripts into this new file.")
+    ] = None
+    as_json: console.AsJson = False
+
+    def check(self) -> None:
+        """Raise BadParameter before the audit if its time is none, or its report could not be written."""
+        if not 0 < self.seconds < float("inf"):
+            raise BadParameter(
+                "seconds", f"{self.seconds:g} is no time: give a number above 0, such as --seconds 60"
+            )
+        path = self.html
+        if path is not None and (path.exists() or not path.parent.is_dir()):
+            why = "exists: nothing is written over" if path.exists() else "is in a folder that is not there"
+            raise BadParameter("--html", f"{path} {why}. Give another name")
+
+
+WHOLE_AUDIT = AuditOptions(seconds=300.0)
 
 
 def _run(
-    cases: Sequence[AuditCase],
-    command: str | None,
-    *,
-    seconds: float,
-    exact_only: bool,
-    quick: bool,
-    html: Path | None,
-    as_json: bool,
-    uncovered: Sequence[str] = (),
+    cases: Sequence[AuditCase], command: str | None, options: AuditOptions, uncovered: Sequence[str] = ()
 ) -> None:
     from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, run_audit
     from lapwing.audit.case import StageBudget
 
-    _check_new(html, "--html")
-    budget = StageBudget(seconds=_checked_seconds(seconds), is_thorough=not quick)
-    command = _with_options(command, seconds, quick=quick) if command else None
+    options.check()
+    budget = StageBudget(seconds=options.seconds, is_thorough=not options.quick)
+    if command:
+        command = f"{command} --seconds {options.seconds:g}{' --quick' * options.quick}"
     with console.working("Auditing") as progress:
         report = run_audit(
             cases,
             budget,
-            stages=EXACT_STAGES if exact_only else ALL_STAGES,
+            stages=EXACT_STAGES if options.exact_only else ALL_STAGES,
             commands={case.name: command for case in cases} if command else {},
             uncovered=uncovered,
             progress=lambda done, of, _: progress(done, of),
         )
-    console.print_result(report, show_report, as_json=as_json)
-    if html is not None:
+    console.print_result(report, show_report, as_json=options.as_json)
+    if options.html is not None:
         from lapwing.audit.report import html_report
 
-        with console.new_file(html, option="--html") as file:
+        with console.new_file(options.html, option="--html") as file:
             file.write(html_report(report))
     if not report.passed:
         raise typer.Exit(NOT_PASSED)
-
-
-def _checked_seconds(seconds: float) -> float:
-    if not 0 < seconds < float("inf"):
-        raise BadParameter(
-            "seconds", f"{seconds:g} is no time: give a number above 0, such as --seconds 60"
-        )
-    return seconds
-
-
-def _with_options(command: str, seconds: float, *, quick: bool) -> str:
-    return f"{command} --seconds {seconds:g}{' --quick' * quick}"
-
-
-def _check_new(path: Path | None, option: str) -> None:
-    """Raise BadParameter before the audit if its report could not be written."""
-    if path is not None and (path.exists() or not path.parent.is_dir()):
-        why = "exists: nothing is written over" if path.exists() else "is in a folder that is not there"
-        raise BadParameter(option, f"{path} {why}. Give another name")
 
 
 def show_report(report: AuditReport) -> None:
@@ -211,15 +207,10 @@ def mechanism(
         Path | None, typer.Option(help="A JSON file with pairs of neighbouring inputs for your function.")
     ] = None,
     memory: Annotated[int, typer.Option(help="Memory limit of your function, in MB.", min=64)] = 2048,
-    seconds: Seconds = 60.0,
-    exact_only: WithoutSampling = False,
-    quick: Quick = False,
-    html: Html = None,
-    as_json: console.AsJson = False,
+    options: AuditOptions,
 ) -> None:
     """Audit a mechanism of Lapwing, or a function of your own: (data, size) -> outputs."""
-    _checked_seconds(seconds)
-    _check_new(html, "--html")
+    options.check()
     if _is_function(name):
         from lapwing.audit.function_audit import case_of_function
 
@@ -237,29 +228,20 @@ def mechanism(
                 "and --delta and --data are for functions of your own: claims of Lapwing have theirs",
             )
         found, command = _named(name), None
-    _run(
-        found, command, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
-    )  # fmt: skip
+    _run(found, command, options)
 
 
 @app.command("all")
 def audit_all(
     *,
-    seconds: Seconds = 300.0,
-    exact_only: WithoutSampling = False,
-    quick: Quick = False,
-    html: Html = None,
-    as_json: console.AsJson = False,
+    options: AuditOptions = WHOLE_AUDIT,
 ) -> None:
     """Audit every claim of Lapwing. The audit does not pass if a claim has no case."""
     from lapwing.audit.registry import cases
     from lapwing.audit.registry.coverage import uncovered
 
     known = cases()
-    _run(
-        known, None, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
-        uncovered=uncovered(known),
-    )  # fmt: skip
+    _run(known, None, options, uncovered(known))
 
 
 @app.command()
@@ -269,11 +251,7 @@ def query(
     *,
     file: SqlFile = None,
     epsilon: Annotated[str, typer.Option(help="The ε that the question would spend.")] = "1",
-    seconds: Seconds = 60.0,
-    exact_only: WithoutSampling = False,
-    quick: Quick = False,
-    html: Html = None,
-    as_json: console.AsJson = False,
+    options: AuditOptions,
 ) -> None:
     """Audit a question: replay it on generated neighbours of the policy's tables."""
     from lapwing.audit.query_audit import case_of_query
@@ -282,9 +260,7 @@ def query(
     with console.os_errors_told():
         found = case_of_query(policy, sql, epsilon=epsilon)
     command = f"lapwing audit query {quote(str(policy))} {quote(sql)} --epsilon {epsilon}"
-    _run(
-        [found], command, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
-    )  # fmt: skip
+    _run([found], command, options)
 
 
 def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
@@ -294,19 +270,12 @@ def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
     def audit_file(
         path: AuditedFile,
         *,
-        seconds: Seconds = 60.0,
-        exact_only: WithoutSampling = False,
-        quick: Quick = False,
-        html: Html = None,
-        as_json: console.AsJson = False,
+        options: AuditOptions,
     ) -> None:
         with console.os_errors_told():
             found = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
         command = f"lapwing audit {name} {quote(str(path))}"
-        _run(
-            [found], command, seconds=seconds, exact_only=exact_only, quick=quick, html=html,
-            as_json=as_json,
-        )  # fmt: skip
+        _run([found], command, options)
 
 
 _audit_of_file(

@@ -12,8 +12,8 @@ import typer
 from rich.text import Text
 
 from lapwing.cli import console
-from lapwing.cli.csv_output import AsCsv, CsvWriter, require_one_form
-from lapwing.cli.named_ledger import NamedLedger, named_ledger
+from lapwing.cli.csv_output import CsvWriter, OutputForm
+from lapwing.cli.named_ledger import NamedLedger
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -30,29 +30,25 @@ def budget(
     account: Annotated[
         str | None, typer.Option(help="Only this account; of a policy: the account of its data.")
     ] = None,
-    as_json: console.AsJson = False,
-    as_csv: AsCsv = False,
+    form: OutputForm,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw spending over time into this .svg, .png or .pdf file; of one account."),
     ] = None,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Show what is left of every account and block, and what the accounts promise together."""
     from lapwing.ledger.budget_history import overview, overview_json
 
-    require_one_form(as_json=as_json, as_csv=as_csv)
     console.check_plot(plot)
-    with console.os_errors_told():
-        place = named_ledger(where, keys, anchor)
-    with console.opened_named(place) as ledger:
+    place = files.of(where)
+    with console.opened_ledger(place) as ledger:
         found = overview(ledger, _account_of(ledger, place) if account is None else account)
         if plot is not None:
             console.write_plot(plot, _drawn(ledger, found), quiet=True)
-    if as_json:
+    if form.as_json:
         console.print_json(overview_json(found))
-    elif as_csv:
+    elif form.as_csv:
         _write_blocks(overview_json(found))
     else:
         show_budget(found)
@@ -119,21 +115,16 @@ def history(
         ),
     ] = None,
     by: Annotated[Literal["analyst"] | None, typer.Option(help="Only totals, by analyst.")] = None,
-    as_json: console.AsJson = False,
-    as_csv: AsCsv = False,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    form: OutputForm,
+    files: console.LedgerFiles,
 ) -> None:
     """Show what was asked: question, who, when, price, receipt, and whether there was an answer."""
     from lapwing.ledger.request_log import PrincipalTotals, each_request
     from lapwing.sql.answers import stored_question
 
-    require_one_form(as_json=as_json, as_csv=as_csv)
-    with console.os_errors_told():
-        place = named_ledger(where, keys, anchor)
+    place = files.of(where)
     totals, found = PrincipalTotals(), []
-    is_told = as_json or as_csv
-    writer = _Writer(TOTAL if by else REQUEST, as_json=as_json) if is_told else None
+    writer = _Writer(TOTAL if by else REQUEST, as_json=form.as_json) if form.is_for_programs else None
 
     def tell(one: LoggedRequest) -> None:
         if by:
@@ -143,8 +134,8 @@ def history(
         else:
             found.append(one)
 
-    most = last if last is not None or is_told or by else REQUESTS_SHOWN
-    with console.opened_named(place) as ledger, console.working("reading the history") as watch:
+    most = last if last is not None or writer or by else REQUESTS_SHOWN
+    with console.opened_ledger(place) as ledger, console.working("reading the history") as watch:
         each_request(
             ledger, tell, words_of=stored_question, last=most, account=place.account or None, watch=watch
         )

@@ -5,13 +5,16 @@ Output is rich on a terminal, and plain text of fixed width elsewhere.
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from io import StringIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, get_type_hints
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -41,18 +44,6 @@ Where = Annotated[
         metavar="LEDGER|POLICY",
         help="A ledger (a path, or postgresql://…#name), or a policy, survey, pipeline or release file: "
         "then its ledger.",
-    ),
-]
-Keys = Annotated[
-    Path | None,
-    typer.Option("--keys", envvar=VARIABLES["keys"], help="The ledger's key file; else LEDGER.keys."),
-]
-AnchorAt = Annotated[
-    str | None,
-    typer.Option(
-        "--anchor",
-        envvar=VARIABLES["anchor"],
-        help="Where the newest state is kept besides; else LEDGER.anchor.",
     ),
 ]
 KnownKey = Annotated[
@@ -120,6 +111,75 @@ class Page(Console):
     def table(self, *columns: str, right: Iterable[int] = (), rows: Iterable[Iterable[Cell]]) -> None:
         """Print a table with these rows; the columns in `right` hold numbers."""
         self.print(table(*columns, right=right, rows=rows))
+
+
+class Commands(typer.Typer):
+    """Commands whose options may come in groups.
+
+    A group is a dataclass of options that several commands share. A parameter of such a type becomes one
+    option for each field, with the default of the field, or with that of the parameter's own default.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(no_args_is_help=True, **settings)
+
+    def command(self, *names: Any, **settings: Any) -> Callable[[Callable[..., Any]], Any]:
+        """Return a decorator that adds a function as a command, and leaves the function as it is."""
+        add = super().command(*names, **settings)
+
+        def added(function: Callable[..., Any]) -> Callable[..., Any]:
+            add(_without_groups(function))
+            return function
+
+        return added
+
+
+def _without_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with single options in place of groups."""
+    own = inspect.signature(command, eval_str=True)
+    groups = {one.name: one.annotation for one in own.parameters.values() if is_dataclass(one.annotation)}
+    options = []
+    for one in own.parameters.values():
+        option = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        if one.name not in groups:
+            options.append(option)
+            continue
+        given = one.annotation() if one.default is one.empty else one.default
+        for name, hint in get_type_hints(one.annotation, include_extras=True).items():
+            options.append(option.replace(name=name, annotation=hint, default=getattr(given, name)))
+
+    @wraps(command)
+    def run(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return command(**given)
+
+    vars(run)["__signature__"] = own.replace(parameters=options)
+    run.__annotations__ = {one.name: one.annotation for one in options}
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFiles:
+    """The options for the files of a ledger, beside its own place."""
+
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", envvar=VARIABLES["keys"], help="The ledger's key file; else LEDGER.keys."),
+    ] = None
+    anchor: Annotated[
+        str | None,
+        typer.Option(
+            "--anchor",
+            envvar=VARIABLES["anchor"],
+            help="Where the newest state is kept besides; else LEDGER.anchor.",
+        ),
+    ] = None
+
+    def of(self, where: str) -> NamedLedger:
+        """Return the ledger at a place, or that of a policy or another file."""
+        with os_errors_told():
+            return named_ledger(where, self.keys, self.anchor)
 
 
 @contextmanager
@@ -225,15 +285,8 @@ def os_errors_told() -> Iterator[None]:
 
 
 @contextmanager
-def opened_ledger(where: str, keys: Path | None, anchor: str | None) -> Iterator[Ledger]:
-    """Open a ledger, or the ledger of a policy or another file, checked against its entries and anchors."""
-    with os_errors_told(), opened_named(named_ledger(where, keys, anchor)) as ledger:
-        yield ledger
-
-
-@contextmanager
-def opened_named(found: NamedLedger) -> Iterator[Ledger]:
-    """Open a ledger that was found, checked against its entries and anchors."""
+def opened_ledger(found: NamedLedger) -> Iterator[Ledger]:
+    """Open a ledger, checked against its entries and anchors."""
     from lapwing.ledger import Ledger
 
     with os_errors_told():

@@ -6,22 +6,33 @@ import csv
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
 
 import typer
 
-from lapwing.cli.console import printable
+from lapwing.cli.console import AsJson, printable
 from lapwing.errors import BadParameter
 
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 _FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the last four are full-width forms
 
 
-def require_one_form(*, as_json: bool, as_csv: bool) -> None:
-    """Raise BadParameter if a command is asked for JSON and CSV at once."""
-    if as_json and as_csv:
-        raise BadParameter("csv", "or --json: ask for one of them")
+@dataclass(frozen=True, slots=True)
+class OutputForm:
+    """The options for output that programs read: none, or one of them."""
+
+    as_json: AsJson = False
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.as_csv:
+            raise BadParameter("csv", "or --json: ask for one of them")
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Whether a program reads the output, and not a person."""
+        return self.as_json or self.as_csv
 
 
 class CsvWriter:

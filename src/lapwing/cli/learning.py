@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 BLOCKS_SHOWN = 24
-app = typer.Typer(help="Growing data: blocks that open as data arrives.", no_args_is_help=True)
+app = console.Commands(help="Growing data: blocks that open as data arrives.")
 
 
 @app.command()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from lapwing.cli import budget, console
-from lapwing.cli.named_ledger import named_ledger
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from lapwing.ledger.verification import VerifiedFile
 
 
-app = typer.Typer(
-    help="Open a lifetime ledger and its accounts; look at its history, prove and check it.",
-    no_args_is_help=True,
+app = console.Commands(
+    help="Open a lifetime ledger and its accounts; look at its history, prove and check it."
 )
 
 Name = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's name.")]
@@ -45,8 +43,7 @@ def curator_key(path: Path) -> CuratorKey:
 @app.command()
 def init(
     where: console.Where,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
     curator: Annotated[
         Path | None, typer.Option("--curator", help="The new key file of the curator; else LEDGER.curator.")
     ] = None,
@@ -56,7 +53,7 @@ def init(
     from lapwing.ledger.ledger_place import LedgerPlace
 
     with console.os_errors_told():
-        found = named_ledger(where, keys, anchor)
+        found = files.of(where)
         place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor)
         _require_room(place, curator or place.curator)
         with Ledger.create(found.where, curator=curator, keys=found.keys, anchor=found.anchor) as ledger:
@@ -116,14 +113,13 @@ def account(
         typer.Option(help="What blocks slice: nothing, units by their data, time, or who units are."),
     ] = "none",
     rule: Annotated[str, typer.Option(help="By which rule the units or rows are sliced.")] = "",
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Open an account with a budget for life. Nothing of it can ever be changed."""
     from lapwing.core.losses import Relation
     from lapwing.ledger import Slices, Unit
 
-    with console.opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         ledger.open_account(
             name,
             epsilon=epsilon,
@@ -141,11 +137,10 @@ def blocks(
     where: console.Where,
     name: Name,
     block: Annotated[list[str], typer.Argument(metavar="BLOCK...", help="Names of new blocks.")],
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Open blocks of a sliced account, each with the whole budget."""
-    with console.opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         ledger.open_blocks(name, block)
         print(f"{len(block):,} block{'s' * (len(block) > 1)} of {name} opened.")
 
@@ -158,11 +153,10 @@ def raise_(
     epsilon: Epsilon,
     delta: Delta,
     curator: CuratorFile,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Give an account a further budget. Everybody sees the sum from then on."""
-    with console.opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         ledger.raise_budget(name, epsilon=epsilon, delta=delta, curator=curator_key(curator))
         budget.show_account(ledger, name)
 
@@ -170,17 +164,17 @@ def raise_(
 @app.command()
 def log(
     where: console.Where,
+    *,
     last: Annotated[int, typer.Option(min=1, help="How many of the newest entries.")] = 20,
     as_json: console.AsJson = False,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Show the newest entries: who was charged for what."""
     from dataclasses import asdict
 
     from lapwing.ledger.request_log import log_lines
 
-    with console.opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         lines = log_lines(ledger, last=last)
     if as_json:
         console.print_json([asdict(line) for line in lines])
@@ -196,16 +190,16 @@ def verify(
             metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof."
         ),
     ],
+    *,
     key: console.KnownKey = None,
     as_json: console.AsJson = False,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Check a ledger, a statement or a proof. Exit code 1 if it is not what it was."""
     from lapwing.ledger.verification import verify
 
     with console.os_errors_told():
-        place = named_ledger(file, keys, anchor)
+        place = files.of(file)
         if place.file:
             place.require()
         found: VerifiedFile = verify(
@@ -225,16 +219,16 @@ def verify(
 def export(
     where: console.Where,
     statement: Annotated[Path, typer.Argument(metavar="STATEMENT", help="The new file.")],
+    *,
     names: Annotated[
         bool, typer.Option("--names", help="Say in it what the random ids stand for.")
     ] = False,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Write the whole history into a file that anybody can check with `verify`."""
     from lapwing.ledger.publishing import export_statement as write
 
-    with console.opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         with console.working("writing the statement") as told:
             entries = write(ledger, statement, names=names, watch=told)
         print(f"{statement}: {entries:,} entries, {'with' if names else 'without'} names.")
@@ -246,13 +240,12 @@ def prove(
     where: console.Where,
     position: Annotated[int, typer.Argument(metavar="POSITION", min=1, help="The receipt's position.")],
     proof: Annotated[Path, typer.Argument(metavar="PROOF", help="The new file.")],
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Write a proof that one receipt is in the ledger."""
     from lapwing.ledger.publishing import prove_entry as proof_of
 
-    with console.opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         with console.working("proving"):
             made = proof_of(ledger, position)
         console.write_new(proof, json.dumps(made) + "\n", option="proof")
@@ -264,14 +257,13 @@ def prove(
 def recover(
     where: console.Where,
     curator: CuratorFile,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
     from lapwing.ledger import recovery
 
     with console.os_errors_told():
-        found = named_ledger(where, keys, anchor)
+        found = files.of(where)
         found.require()
         with console.working("checking the ledger"):
             closed = recovery.recover(

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from lapwing.cli import audit, budget, learning, ledger, party, publish, query, report, starting, survey
 from lapwing.cli.attack import attack
-from lapwing.cli.console import print_findings, tell
+from lapwing.cli.console import Commands, print_findings, tell
 from lapwing.cli.error_json import STOPPED, USAGE, fields_of, print_error, wants_json
 from lapwing.cli.explain import explain
 from lapwing.cli.schema import schema
@@ -43,11 +43,10 @@ def _name_of(command: Callable[..., Any] | tuple[str, typer.Typer]) -> str:
     return command[0] if isinstance(command, tuple) else command.__name__.replace("_", "-")
 
 
-app = typer.Typer(
+app = Commands(
     name=PROGRAM,
     cls=CommandsByUser,
     help="Differential privacy for every trust model, on one lifetime ledger.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},  # all commands inherit it
 )

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from lapwing.parties.joining import RunResult
     from lapwing.parties.run_status import WasCharged
 
-app = typer.Typer(
-    help="Joint statistics of several members, none of whom sees another's rows.", no_args_is_help=True
-)
+app = console.Commands(help="Joint statistics of several members, none of whom sees another's rows.")
 
 DraftPath = Annotated[
     Path, typer.Argument(metavar="DRAFT", help="The draft of the consortium, such as joint.toml.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lapwing.publish.bundle.verified_bundle import BundleReport
     from lapwing.publish.publication import Publication, PublicationPlan
 
-app = typer.Typer(help="Publish synthetic tables and census tables.", no_args_is_help=True)
+app = console.Commands(help="Publish synthetic tables and census tables.")
 ReleaseFile = Annotated[
     Path, typer.Argument(metavar="RELEASE", help="The release file, such as town-rows.toml.")
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,27 +33,37 @@ PRIVATE = (
     "values or rows_per_unit that you choose by them are not covered by the privacy promise: the "
     "ledger's statements show this check, and every changed policy that is used after it."
 )
-OptionalEpsilon = Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")]
-Within = Annotated[
-    str | None, typer.Option(help="Instead of ε: every number within ± this, at the confidence.")
-]
-Delta = Annotated[str | None, typer.Option(help="The δ to spend; else the policy's delta_per_query.")]
-Noise = Annotated[
-    Literal["auto", "laplace", "gaussian"], typer.Option(help="auto: whichever has the smaller error.")
-]
 RowsOfAPerson = Annotated[
     int | None, typer.Option("--rows", help="Count fewer rows of a person than the policy allows.")
 ]
-WhereFirst = Annotated[
-    bool,
-    typer.Option(
-        "--where-first",
-        help="Choose the rows of a person among those that WHERE keeps. Slower: from the source.",
-    ),
-]
-Size = Annotated[
-    int | None, typer.Option("--n", help="A public number of rows, for the error of averages.")
-]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionOptions:
+    """The options of every question in SQL: those of `Dataset.plan`."""
+
+    epsilon: Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")] = None
+    within: Annotated[
+        str | None, typer.Option(help="Instead of ε: every number within ± this, at the confidence.")
+    ] = None
+    confidence: console.Confidence = "0.95"
+    delta: Annotated[
+        str | None, typer.Option(help="The δ to spend; else the policy's delta_per_query.")
+    ] = None
+    noise: Annotated[
+        Literal["auto", "laplace", "gaussian"], typer.Option(help="auto: whichever has the smaller error.")
+    ] = "auto"
+    rows: RowsOfAPerson = None
+    where_first: Annotated[
+        bool,
+        typer.Option(
+            "--where-first",
+            help="Choose the rows of a person among those that WHERE keeps. Slower: from the source.",
+        ),
+    ] = False
+    n: Annotated[
+        int | None, typer.Option("--n", help="A public number of rows, for the error of averages.")
+    ] = None
 
 
 @contextmanager
@@ -70,25 +81,14 @@ def plan(
     sql: sql_text.Sql = None,
     *,
     file: sql_text.SqlFile = None,
-    epsilon: OptionalEpsilon = None,
-    within: Within = None,
-    confidence: console.Confidence = "0.95",
-    delta: Delta = None,
-    noise: Noise = "auto",
-    rows: RowsOfAPerson = None,
-    where_first: WhereFirst = False,
-    n: Size = None,
+    question: QuestionOptions,
     analyst: console.Analyst = None,
     as_json: console.AsJson = False,
 ) -> None:
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
     sql = sql_text.read_sql(sql, file)
     with opened_dataset(policy, analyst) as found:
-        made = found.plan(
-            sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
-            rows=rows, n=n, where_first=where_first,
-        )  # fmt: skip
-        console.print_result(made, show_plan, as_json=as_json)
+        console.print_result(found.plan(sql, **asdict(question)), show_plan, as_json=as_json)
 
 
 def ask(
@@ -96,14 +96,7 @@ def ask(
     sql: sql_text.Sql = None,
     *,
     file: sql_text.SqlFile = None,
-    epsilon: OptionalEpsilon = None,
-    within: Within = None,
-    confidence: console.Confidence = "0.95",
-    delta: Delta = None,
-    noise: Noise = "auto",
-    rows: RowsOfAPerson = None,
-    where_first: WhereFirst = False,
-    n: Size = None,
+    question: QuestionOptions,
     two_stage: Annotated[
         bool,
         typer.Option("--two-stage", help="With --within: buy a count first, to know what averages need."),
@@ -120,48 +113,43 @@ def ask(
     plot: console.PlotPath = None,
     analyst: console.Analyst = None,
     threads: console.Threads = None,
-    as_json: console.AsJson = False,
-    as_csv: csv_output.AsCsv = False,
+    form: csv_output.OutputForm,
 ) -> None:
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
-    csv_output.require_one_form(as_json=as_json, as_csv=as_csv)
     console.check_plot(plot)
     sql = sql_text.read_sql(sql, file)
     with opened_dataset(policy, analyst, threads) as found:
         if two_stage:
-            if within is None or epsilon is not None:
+            if question.within is None or question.epsilon is not None:
                 raise BadParameter("two-stage", "needs --within alone: with --epsilon the price is known")
-            if dry_run or n is not None:
+            if dry_run or question.n is not None:
                 raise BadParameter("two-stage", "buys a count: leave out --dry-run and --n, or --two-stage")
             made, first = found.two_stage(
-                sql, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,
-                sampling=sampling, where_first=where_first,
+                sql, within=question.within, confidence=question.confidence, delta=question.delta,
+                noise=question.noise, rows=question.rows, sampling=sampling,
+                where_first=question.where_first,
             )  # fmt: skip
         else:
-            first = None
-            made = found.plan(
-                sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
-                rows=rows, n=n, sampling=sampling, where_first=where_first,
-            )  # fmt: skip
+            made, first = found.plan(sql, **asdict(question), sampling=sampling), None
         answer = made.dry_run() if dry_run else made.release(fresh=fresh)
-        _show_answers(answer, first, plot=plot, as_json=as_json, as_csv=as_csv)
+        _show_answers(answer, first, form, plot=plot)
 
 
 def _show_answers(
-    answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool, as_csv: bool
+    answer: Answer, first: Answer | None, form: csv_output.OutputForm, *, plot: Path | None = None
 ) -> None:
     """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
-    if as_json:
+    if form.as_json:
         both = {"first": answer_json(first)} if first is not None else {}
         console.print_json({**answer_json(answer), **both})
-    elif as_csv:
+    elif form.as_csv:
         _write_answer(answer, first)
     else:
         if first is not None:
             show_answer(first)
         show_answer(answer)
     if plot is not None:
-        console.write_plot(plot, answer.plot(), quiet=as_json or as_csv)
+        console.write_plot(plot, answer.plot(), quiet=form.is_for_programs)
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -269,14 +257,12 @@ def truncated(
         ),
     ] = None,
     analyst: console.Analyst = None,
-    as_json: console.AsJson = False,
-    as_csv: csv_output.AsCsv = False,
+    form: csv_output.OutputForm,
 ) -> None:
     """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
-    csv_output.require_one_form(as_json=as_json, as_csv=as_csv)
     with opened_dataset(policy, analyst) as found:
         answer = found.truncated(table, epsilon=epsilon, rows=rows, beyond=beyond)
-        _show_answers(answer, None, plot=None, as_json=as_json, as_csv=as_csv)
+        _show_answers(answer, None, form)
 
 
 def clear_hold(

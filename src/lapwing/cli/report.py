@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lapwing.cli import console, ledger, publish
-from lapwing.cli.named_ledger import named_ledger
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
@@ -148,8 +147,7 @@ def verify(
         Path | None, typer.Option(help="The statement of a report, if it lies beside the report.")
     ] = None,
     as_json: console.AsJson = False,
-    keys: console.Keys = None,
-    anchor: console.AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Check whatever Lapwing signs, without the data. Exit code 1 if it is not what it was."""
     from lapwing.ledger.verification import VerifiedFile
@@ -157,7 +155,7 @@ def verify(
     from lapwing.reporting.verifying import verify_anything
 
     with console.os_errors_told():
-        place = named_ledger(what, keys, anchor)
+        place = files.of(what)
         if place.file:
             place.require()
         found = verify_anything(

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from lapwing.survey.designing import Design
 
 
-app = typer.Typer(
-    help="Surveys whose answers are randomized on each respondent's own device.", no_args_is_help=True
-)
+app = console.Commands(help="Surveys whose answers are randomized on each respondent's own device.")
 
 EXAMPLE = "wellbeing.toml"
 MOST_RESPONDENTS = 100_000_000

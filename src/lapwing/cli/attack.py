@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from lapwing.cli import console
 from lapwing.errors import MissingExtra
@@ -19,15 +19,15 @@ VIOLATED = 1
 def attack(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="ATTACK",
             help="linkage, differencing, averaging, reconstruction, membership, refill, "
             "longitudinal; or all.",
         ),
     ],
-    epsilon: Annotated[str, typer.Option(help="The lifetime ε of each person, from 0.05 to 8.")] = "1",
+    epsilon: Annotated[str, Option(help="The lifetime ε of each person, from 0.05 to 8.")] = "1",
     runs: Annotated[
-        str | None, typer.Option(help="How many people to attack; each attack has its own number.")
+        str | None, Option(help="How many people to attack; each attack has its own number.")
     ] = None,
     plot: console.PlotPath = None,
     as_json: console.AsJson = False,

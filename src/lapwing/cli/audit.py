@@ -13,8 +13,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
+from typer import Argument, Exit, Option
 
 from lapwing.cli import console
 from lapwing.cli.sql_text import Sql, SqlFile, read_sql
@@ -26,23 +26,22 @@ if TYPE_CHECKING:
 
 app = console.Commands(help="Try to break a privacy claim. Nothing is charged, and no private row is read.")
 NOT_PASSED = 1
-AuditedFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to audit.")]
+AuditedFile = Annotated[Path, Argument(metavar="FILE", help="The file to audit.")]
 
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
     """The options of every audit."""
 
-    seconds: Annotated[float, typer.Option(help="Time for drawing samples, of the whole audit.")] = 60.0
+    seconds: Annotated[float, Option(help="Time for drawing samples, of the whole audit.")] = 60.0
     exact_only: Annotated[
-        bool,
-        typer.Option("--exact-only", help="Only replay and exact probabilities: no chance in the result."),
+        bool, Option("--exact-only", help="Only replay and exact probabilities: no chance in the result.")
     ] = False
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Try a few settings of each claim instead of all.")
-    ] = False
+    quick: Annotated[bool, Option("--quick", help="Try a few settings of each claim instead of all.")] = (
+        False
+    )
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write a report without scripts into this new file.")
+        Path | None, Option("--html", help="Write a report without scripts into this new file.")
     ] = None
     as_json: console.AsJson = False
 
@@ -87,7 +86,7 @@ def _run(
         with console.new_file(options.html, option="--html") as file:
             file.write(html_report(report))
     if not report.passed:
-        raise typer.Exit(NOT_PASSED)
+        raise Exit(NOT_PASSED)
 
 
 def show_report(report: AuditReport) -> None:
@@ -196,17 +195,15 @@ def list_claims(*, as_json: console.AsJson = False) -> None:
 def mechanism(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", help="A claim or mechanism of Lapwing, or module:function of your own."
-        ),
+        Argument(metavar="NAME", help="A claim or mechanism of Lapwing, or module:function of your own."),
     ],
     *,
-    epsilon: Annotated[str | None, typer.Option(help="The ε that your own function claims.")] = None,
-    delta: Annotated[str, typer.Option(help="The δ that your own function claims.")] = "0",
+    epsilon: Annotated[str | None, Option(help="The ε that your own function claims.")] = None,
+    delta: Annotated[str, Option(help="The δ that your own function claims.")] = "0",
     data: Annotated[
-        Path | None, typer.Option(help="A JSON file with pairs of neighbouring inputs for your function.")
+        Path | None, Option(help="A JSON file with pairs of neighbouring inputs for your function.")
     ] = None,
-    memory: Annotated[int, typer.Option(help="Memory limit of your function, in MB.", min=64)] = 2048,
+    memory: Annotated[int, Option(help="Memory limit of your function, in MB.", min=64)] = 2048,
     options: AuditOptions,
 ) -> None:
     """Audit a mechanism of Lapwing, or a function of your own: (data, size) -> outputs."""
@@ -232,10 +229,7 @@ def mechanism(
 
 
 @app.command("all")
-def audit_all(
-    *,
-    options: AuditOptions = WHOLE_AUDIT,
-) -> None:
+def audit_all(*, options: AuditOptions = WHOLE_AUDIT) -> None:
     """Audit every claim of Lapwing. The audit does not pass if a claim has no case."""
     from lapwing.audit.registry import cases
     from lapwing.audit.registry.coverage import uncovered
@@ -250,7 +244,7 @@ def query(
     sql: Sql = None,
     *,
     file: SqlFile = None,
-    epsilon: Annotated[str, typer.Option(help="The ε that the question would spend.")] = "1",
+    epsilon: Annotated[str, Option(help="The ε that the question would spend.")] = "1",
     options: AuditOptions,
 ) -> None:
     """Audit a question: replay it on generated neighbours of the policy's tables."""
@@ -267,11 +261,7 @@ def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
     """Add a command that audits one file, through the function `builder` of `lapwing.audit.<module>`."""
 
     @app.command(name, help=text)
-    def audit_file(
-        path: AuditedFile,
-        *,
-        options: AuditOptions,
-    ) -> None:
+    def audit_file(path: AuditedFile, *, options: AuditOptions) -> None:
         with console.os_errors_told():
             found = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
         command = f"lapwing audit {name} {quote(str(path))}"

@@ -8,8 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from lapwing.cli import console
 from lapwing.cli.csv_output import CsvWriter, OutputForm
@@ -28,12 +28,12 @@ def budget(
     where: console.Where,
     *,
     account: Annotated[
-        str | None, typer.Option(help="Only this account; of a policy: the account of its data.")
+        str | None, Option(help="Only this account; of a policy: the account of its data.")
     ] = None,
     form: OutputForm,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw spending over time into this .svg, .png or .pdf file; of one account."),
+        Option(help="Draw spending over time into this .svg, .png or .pdf file; of one account."),
     ] = None,
     files: console.LedgerFiles,
 ) -> None:
@@ -110,11 +110,11 @@ def history(
     *,
     last: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1, help=f"How many of the newest; else {REQUESTS_SHOWN}, or all in JSON, CSV and totals."
         ),
     ] = None,
-    by: Annotated[Literal["analyst"] | None, typer.Option(help="Only totals, by analyst.")] = None,
+    by: Annotated[Literal["analyst"] | None, Option(help="Only totals, by analyst.")] = None,
     form: OutputForm,
     files: console.LedgerFiles,
 ) -> None:

@@ -16,12 +16,12 @@ from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, get_type_hints
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option, Typer
 
 from lapwing.cli.named_ledger import VARIABLES, NamedLedger, named_ledger
 from lapwing.errors import BadParameter, Unavailable
@@ -40,25 +40,24 @@ NO_KEY = (
 Cell = str | Text  # of a table
 Where = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="LEDGER|POLICY",
         help="A ledger (a path, or postgresql://…#name), or a policy, survey, pipeline or release file: "
         "then its ledger.",
     ),
 ]
 KnownKey = Annotated[
-    str | None,
-    typer.Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere."),
+    str | None, Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere.")
 ]
-PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
+PolicyFile = Annotated[Path, Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
 Analyst = Annotated[
-    str | None, typer.Option("--as", envvar="LAPWING_ANALYST", help="Who asks; else your user name.")
+    str | None, Option("--as", envvar="LAPWING_ANALYST", help="Who asks; else your user name.")
 ]
-Threads = Annotated[int | None, typer.Option(help="How many cores an embedded engine may use.")]
-Confidence = Annotated[str, typer.Option(help="How sure each interval is.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PlotPath = Annotated[Path | None, typer.Option(help="Draw it into this .svg, .png or .pdf file.")]
-ExampleFolder = Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")]
+Threads = Annotated[int | None, Option(help="How many cores an embedded engine may use.")]
+Confidence = Annotated[str, Option(help="How sure each interval is.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+PlotPath = Annotated[Path | None, Option(help="Draw it into this .svg, .png or .pdf file.")]
+ExampleFolder = Annotated[Path, Argument(help="Where to write; this folder unless you say.")]
 
 
 class Result(Protocol):
@@ -113,7 +112,7 @@ class Page(Console):
         self.print(table(*columns, right=right, rows=rows))
 
 
-class Commands(typer.Typer):
+class Commands(Typer):
     """Commands whose options may come in groups.
 
     A group is a dataclass of options that several commands share. A parameter of such a type becomes one
@@ -165,11 +164,11 @@ class LedgerFiles:
 
     keys: Annotated[
         Path | None,
-        typer.Option("--keys", envvar=VARIABLES["keys"], help="The ledger's key file; else LEDGER.keys."),
+        Option("--keys", envvar=VARIABLES["keys"], help="The ledger's key file; else LEDGER.keys."),
     ] = None
     anchor: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--anchor",
             envvar=VARIABLES["anchor"],
             help="Where the newest state is kept besides; else LEDGER.anchor.",

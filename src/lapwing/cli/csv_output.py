@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from lapwing.cli.console import AsJson, printable
 from lapwing.errors import BadParameter
@@ -23,7 +23,7 @@ class OutputForm:
     """The options for output that programs read: none, or one of them."""
 
     as_json: AsJson = False
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False
+    as_csv: Annotated[bool, Option("--csv", help="Print CSV.")] = False
 
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:

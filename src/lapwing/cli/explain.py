@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from lapwing.cli import console
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def explain(
-    epsilon: Annotated[str, typer.Option(help="The ε of one answer, such as 0.5.")],
-    n: Annotated[str, typer.Option("--n", help="How many people the data is about.")],
-    delta: Annotated[str, typer.Option(help="The δ of one answer, such as 1e-6; 0 for none.")] = "0",
+    epsilon: Annotated[str, Option(help="The ε of one answer, such as 0.5.")],
+    n: Annotated[str, Option("--n", help="How many people the data is about.")],
+    delta: Annotated[str, Option(help="The δ of one answer, such as 1e-6; 0 for none.")] = "0",
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the privacy loss into this .svg, .png or .pdf file.")
+        Path | None, Option(help="Draw the privacy loss into this .svg, .png or .pdf file.")
     ] = None,
     as_json: console.AsJson = False,
 ) -> None:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option
 
 from lapwing.cli import console
 from lapwing.errors import BadFile, BadParameter
@@ -32,14 +32,13 @@ app = console.Commands(help="Growing data: blocks that open as data arrives.")
 def append(
     policy: console.PolicyFile,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="New rows. Without it: what was put into the source."),
+        Path | None, Argument(metavar="FILE", help="New rows. Without it: what was put into the source.")
     ] = None,
     *,
-    table: Annotated[str | None, typer.Option(help="Whose rows they are, if there are several.")] = None,
+    table: Annotated[str | None, Option(help="Whose rows they are, if there are several.")] = None,
     through: Annotated[
         str | None,
-        typer.Option(help="The newest block that has data now, such as 2026-03; else by the calendar."),
+        Option(help="The newest block that has data now, such as 2026-03; else by the calendar."),
     ] = None,
     analyst: console.Analyst = None,
     threads: console.Threads = None,
@@ -85,7 +84,7 @@ def _told(report: Callable[[int, int], None], *, as_json: bool) -> Callable[[flo
 def status(
     policy: console.PolicyFile,
     *,
-    pipeline: Annotated[str | None, typer.Option(help="What is left for this pipeline.")] = None,
+    pipeline: Annotated[str | None, Option(help="What is left for this pipeline.")] = None,
     analyst: console.Analyst = None,
     as_json: console.AsJson = False,
 ) -> None:
@@ -142,19 +141,19 @@ CODES = {"OVER_BUDGET": 3, "FAILED": 1}  # exit codes of ends that are failures
 def train(
     pipeline: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="PIPELINE", help='The pipeline file, such as durations.toml; or "example" to get one.'
         ),
     ],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[FOLDER]", help="Where runs are kept (PIPELINE.runs), or the example."),
+        Argument(metavar="[FOLDER]", help="Where runs are kept (PIPELINE.runs), or the example."),
     ] = None,
     *,
     new_run: Annotated[
-        bool, typer.Option("--new-run", help="Begin another run: it spends anew. Else the last goes on.")
+        bool, Option("--new-run", help="Begin another run: it spends anew. Else the last goes on.")
     ] = False,
-    mlflow: Annotated[str | None, typer.Option(help="Log the run to MLflow at this address.")] = None,
+    mlflow: Annotated[str | None, Option(help="Log the run to MLflow at this address.")] = None,
     analyst: console.Analyst = None,
     threads: console.Threads = None,
     as_json: console.AsJson = False,
@@ -177,17 +176,11 @@ def train(
     else:
         show_outcome(outcome, card, files)
     if code := CODES.get(outcome.end.name):
-        raise typer.Exit(code)
+        raise Exit(code)
 
 
 def _train(
-    path: Path,
-    folder: Path | None,
-    *,
-    new_run: bool,
-    analyst: str | None,
-    threads: int | None,
-    quiet: bool,
+    path: Path, folder: Path | None, *, new_run: bool, analyst: str | None, threads: int | None, quiet: bool
 ) -> tuple[TrainingOutcome, dict[str, Any], dict[str, Path]]:
     from lapwing.learn import Stream, load_pipeline, model_card, write_outputs
     from lapwing.learn import train as run_pipeline

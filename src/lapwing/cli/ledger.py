@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Exit, Option
 
 from lapwing.cli import budget, console
 from lapwing.errors import BadParameter, Tampered
@@ -26,10 +26,10 @@ app = console.Commands(
     help="Open a lifetime ledger and its accounts; look at its history, prove and check it."
 )
 
-Name = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's name.")]
-Epsilon = Annotated[str, typer.Option(help="For life, such as 1.")]
-Delta = Annotated[str, typer.Option(help="For life, such as 1e-6; 0 for none.")]
-CuratorFile = Annotated[Path, typer.Option("--curator", help="The curator's key file.")]
+Name = Annotated[str, Argument(metavar="ACCOUNT", help="The account's name.")]
+Epsilon = Annotated[str, Option(help="For life, such as 1.")]
+Delta = Annotated[str, Option(help="For life, such as 1e-6; 0 for none.")]
+CuratorFile = Annotated[Path, Option("--curator", help="The curator's key file.")]
 
 
 def curator_key(path: Path) -> CuratorKey:
@@ -45,7 +45,7 @@ def init(
     where: console.Where,
     files: console.LedgerFiles,
     curator: Annotated[
-        Path | None, typer.Option("--curator", help="The new key file of the curator; else LEDGER.curator.")
+        Path | None, Option("--curator", help="The new key file of the curator; else LEDGER.curator.")
     ] = None,
 ) -> None:
     """Make a new ledger with new keys."""
@@ -98,21 +98,17 @@ def account(
     delta: Delta,
     unit: Annotated[
         Literal["person", "row", "person-and-period"],
-        typer.Option(
-            help="What is protected: everything about one person, one row, or a person in one period."
-        ),
+        Option(help="What is protected: everything about one person, one row, or a person in one period."),
     ],
     relation: Annotated[
         Literal["add-remove", "replace"],
-        typer.Option(
-            help="Neighbours add or remove one unit (n is private), or replace one (n is public)."
-        ),
+        Option(help="Neighbours add or remove one unit (n is private), or replace one (n is public)."),
     ],
     slices: Annotated[
         Literal["none", "units", "periods", "identities"],
-        typer.Option(help="What blocks slice: nothing, units by their data, time, or who units are."),
+        Option(help="What blocks slice: nothing, units by their data, time, or who units are."),
     ] = "none",
-    rule: Annotated[str, typer.Option(help="By which rule the units or rows are sliced.")] = "",
+    rule: Annotated[str, Option(help="By which rule the units or rows are sliced.")] = "",
     files: console.LedgerFiles,
 ) -> None:
     """Open an account with a budget for life. Nothing of it can ever be changed."""
@@ -136,7 +132,7 @@ def account(
 def blocks(
     where: console.Where,
     name: Name,
-    block: Annotated[list[str], typer.Argument(metavar="BLOCK...", help="Names of new blocks.")],
+    block: Annotated[list[str], Argument(metavar="BLOCK...", help="Names of new blocks.")],
     files: console.LedgerFiles,
 ) -> None:
     """Open blocks of a sliced account, each with the whole budget."""
@@ -165,7 +161,7 @@ def raise_(
 def log(
     where: console.Where,
     *,
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest entries.")] = 20,
+    last: Annotated[int, Option(min=1, help="How many of the newest entries.")] = 20,
     as_json: console.AsJson = False,
     files: console.LedgerFiles,
 ) -> None:
@@ -185,10 +181,7 @@ def log(
 @app.command()
 def verify(
     file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof."
-        ),
+        str, Argument(metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof.")
     ],
     *,
     key: console.KnownKey = None,
@@ -208,7 +201,7 @@ def verify(
     if as_json:
         console.print_json(found.to_json())
         if found.findings:
-            raise typer.Exit(1)
+            raise Exit(1)
     elif found.findings:
         raise Tampered(found.findings)
     else:
@@ -218,11 +211,9 @@ def verify(
 @app.command()
 def export(
     where: console.Where,
-    statement: Annotated[Path, typer.Argument(metavar="STATEMENT", help="The new file.")],
+    statement: Annotated[Path, Argument(metavar="STATEMENT", help="The new file.")],
     *,
-    names: Annotated[
-        bool, typer.Option("--names", help="Say in it what the random ids stand for.")
-    ] = False,
+    names: Annotated[bool, Option("--names", help="Say in it what the random ids stand for.")] = False,
     files: console.LedgerFiles,
 ) -> None:
     """Write the whole history into a file that anybody can check with `verify`."""
@@ -238,8 +229,8 @@ def export(
 @app.command()
 def prove(
     where: console.Where,
-    position: Annotated[int, typer.Argument(metavar="POSITION", min=1, help="The receipt's position.")],
-    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="The new file.")],
+    position: Annotated[int, Argument(metavar="POSITION", min=1, help="The receipt's position.")],
+    proof: Annotated[Path, Argument(metavar="PROOF", help="The new file.")],
     files: console.LedgerFiles,
 ) -> None:
     """Write a proof that one receipt is in the ledger."""
@@ -254,11 +245,7 @@ def prove(
 
 
 @app.command()
-def recover(
-    where: console.Where,
-    curator: CuratorFile,
-    files: console.LedgerFiles,
-) -> None:
+def recover(where: console.Where, curator: CuratorFile, files: console.LedgerFiles) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
     from lapwing.ledger import recovery
 

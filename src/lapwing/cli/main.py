@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Annotated, Any
 
 import typer
+from typer import Exit, Option
 from typer.core import TyperGroup
 
 from lapwing.cli import audit, budget, learning, ledger, party, publish, query, report, starting, survey
@@ -57,13 +58,13 @@ def _version(wanted: bool) -> None:
         from lapwing import __version__
 
         print(f"lapwing {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def lapwing(
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Differential privacy for every trust model, on one lifetime ledger."""

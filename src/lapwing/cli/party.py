@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Exit, Option
 
 from lapwing.cli import console
 from lapwing.cli.party_simulation import compare, example, simulate
@@ -24,37 +25,35 @@ if TYPE_CHECKING:
 app = console.Commands(help="Joint statistics of several members, none of whom sees another's rows.")
 
 DraftPath = Annotated[
-    Path, typer.Argument(metavar="DRAFT", help="The draft of the consortium, such as joint.toml.")
+    Path, Argument(metavar="DRAFT", help="The draft of the consortium, such as joint.toml.")
 ]
 ConsortiumPath = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The consortium file, such as joint-wards.consortium.")
+    Path, Argument(metavar="FILE", help="The consortium file, such as joint-wards.consortium.")
 ]
-Me = Annotated[Path, typer.Option("--me", help="Your folder with your keys, as `init` made it.")]
-PolicyPath = Annotated[Path, typer.Option("--policy", help="The policy of your own data.")]
+Me = Annotated[Path, Option("--me", help="Your folder with your keys, as `init` made it.")]
+PolicyPath = Annotated[Path, Option("--policy", help="The policy of your own data.")]
 CardPath = Annotated[
-    Path | None,
-    typer.Option("--relay-card", help="The card of the host that relays, if it is not a member."),
+    Path | None, Option("--relay-card", help="The card of the host that relays, if it is not a member.")
 ]
 Number = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--number",
         min=1,
         help="The number of the run, the same at all members; else the first not aborted.",
     ),
 ]
 Listen = Annotated[
-    str | None,
-    typer.Option("--listen", help="Where the host listens, if not at the consortium's address."),
+    str | None, Option("--listen", help="Where the host listens, if not at the consortium's address.")
 ]
 
 
 @app.command()
 def init(
-    name: Annotated[str, typer.Argument(help="Your name among the members, such as north.")],
+    name: Annotated[str, Argument(help="Your name among the members, such as north.")],
     *,
     folder: Annotated[
-        Path | None, typer.Option(help="Where your keys will be stored; else a folder of your name.")
+        Path | None, Option(help="Where your keys will be stored; else a folder of your name.")
     ] = None,
 ) -> None:
     """Make your keys, and the card that you show to the other members."""
@@ -71,7 +70,7 @@ def init(
 def plan(
     draft_path: DraftPath,
     *,
-    members: Annotated[int, typer.Option(help="How many members there will be.", min=1, max=1000)],
+    members: Annotated[int, Option(help="How many members there will be.", min=1, max=1000)],
     policy: PolicyPath,
     as_json: console.AsJson = False,
 ) -> None:
@@ -96,13 +95,11 @@ def plan(
 @app.command()
 def invite(
     draft_path: DraftPath,
-    cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="The cards of all members.")],
+    cards: Annotated[list[Path], Argument(metavar="CARD...", help="The cards of all members.")],
     *,
     policy: PolicyPath,
     relay_card: CardPath = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; else NAME.consortium in this folder.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Where to write; else NAME.consortium in this folder.")] = None,
 ) -> None:
     """Write the consortium file that every member signs: members, statistic, protocol, parameters."""
     from lapwing.parties.draft import found_consortium, read_draft
@@ -130,10 +127,9 @@ def join(
     me: Me,
     policy: PolicyPath,
     copies: Annotated[
-        list[Path] | None,
-        typer.Option("--with", help="Take the signatures of this copy, too; may be repeated."),
+        list[Path] | None, Option("--with", help="Take the signatures of this copy, too; may be repeated.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Sign without being asked.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Sign without being asked.")] = False,
 ) -> None:
     """Show the consortium that you are asked to join, with its cost for your people, and sign it."""
     from lapwing.cli.show_party import show_invitation
@@ -167,7 +163,7 @@ def join(
 
 @app.command()
 def verify(
-    transcript: Annotated[Path, typer.Argument(help="A transcript, as `run` writes it.")],
+    transcript: Annotated[Path, Argument(help="A transcript, as `run` writes it.")],
     *,
     as_json: console.AsJson = False,
 ) -> None:
@@ -181,7 +177,7 @@ def verify(
             found = verify_transcript(transcript)
     except Tampered as error:
         console.print_findings(f"{transcript} does not verify:", error.found)
-        raise typer.Exit(1) from None
+        raise Exit(1) from None
     if as_json:
         console.print_json(verified_json(found))
     else:
@@ -240,12 +236,12 @@ def _open_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
     return keys, consortium
 
 
-def _exit_with_advice(error: LapwingError, advice: str) -> typer.Exit:
+def _exit_with_advice(error: LapwingError, advice: str) -> Exit:
     """Tell of the error and the advice on stderr. Return the exit to raise."""
     console.tell(console.printable(str(error)))
     if advice:
         console.tell(advice)
-    return typer.Exit(1)
+    return Exit(1)
 
 
 def _after_abort(consortium: Consortium, keys: MemberKeys, was_charged: WasCharged) -> str:

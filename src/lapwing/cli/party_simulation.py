@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option
 
 from lapwing.cli import console
 from lapwing.errors import BadParameter
@@ -24,29 +24,25 @@ QUICK_SIZES, QUICK_MEMBERS = (10, 100, 1000), (2, 10)
 
 def simulate(
     *,
-    members: Annotated[int, typer.Option(help="How many members.", min=1, max=100)] = 3,
-    coalition: Annotated[
-        int, typer.Option(help="The most members that the adversary may control.", min=0)
-    ] = 1,
+    members: Annotated[int, Option(help="How many members.", min=1, max=100)] = 3,
+    coalition: Annotated[int, Option(help="The most members that the adversary may control.", min=0)] = 1,
     losses: Annotated[
-        int, typer.Option(help="The most further members that may fail before they have shared.", min=0)
+        int, Option(help="The most further members that may fail before they have shared.", min=0)
     ] = 0,
-    people_at: Annotated[
-        int, typer.Option(help="The most members that have rows of one person.", min=1)
-    ] = 1,
+    people_at: Annotated[int, Option(help="The most members that have rows of one person.", min=1)] = 1,
     adversary: Annotated[
-        Literal["unbounded", "bounded"], typer.Option(help="Its computing power.")
+        Literal["unbounded", "bounded"], Option(help="Its computing power.")
     ] = "unbounded",
     protocol: Annotated[
-        Literal["auto", "A", "B", "C", "D"], typer.Option(help="auto: the planner chooses.")
+        Literal["auto", "A", "B", "C", "D"], Option(help="auto: the planner chooses.")
     ] = "auto",
-    epsilon: Annotated[str, typer.Option(help="The most that a person may lose, as ε.")] = "1",
+    epsilon: Annotated[str, Option(help="The most that a person may lose, as ε.")] = "1",
     counts: Annotated[
-        str | None, typer.Option(help="Made-up counts, such as 120,45,230; else some are made up.")
+        str | None, Option(help="Made-up counts, such as 120,45,230; else some are made up.")
     ] = None,
     lose: Annotated[
         list[str] | None,
-        typer.Option(metavar="MEMBER:ROUND", help="Lose a member from a round on, such as south:deal."),
+        Option(metavar="MEMBER:ROUND", help="Lose a member from a round on, such as south:deal."),
     ] = None,
     as_json: console.AsJson = False,
 ) -> None:
@@ -88,11 +84,11 @@ def _member_and_round(text: str) -> tuple[str, str]:
 
 def compare(
     *,
-    epsilon: Annotated[str, typer.Option(help="The ε of every way to count.")] = "1",
-    repetitions: Annotated[int, typer.Option(help="Runs for each point.", min=2, max=10_000)] = 200,
+    epsilon: Annotated[str, Option(help="The ε of every way to count.")] = "1",
+    repetitions: Annotated[int, Option(help="Runs for each point.", min=2, max=10_000)] = 200,
     plot: console.PlotPath = None,
-    out: Annotated[Path | None, typer.Option(help="Write the numbers into this .json file.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few points, in a second or two.")] = False,
+    out: Annotated[Path | None, Option(help="Write the numbers into this .json file.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Few points, in a second or two.")] = False,
 ) -> None:
     """Measure the error of a share: one curator, several members, the local model. Takes half a minute."""
     from lapwing.parties.simulation import MEMBERS, SIZES

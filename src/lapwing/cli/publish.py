@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from lapwing.cli import console
 
@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from lapwing.publish.publication import Publication, PublicationPlan
 
 app = console.Commands(help="Publish synthetic tables and census tables.")
-ReleaseFile = Annotated[
-    Path, typer.Argument(metavar="RELEASE", help="The release file, such as town-rows.toml.")
-]
+ReleaseFile = Annotated[Path, Argument(metavar="RELEASE", help="The release file, such as town-rows.toml.")]
 Everything = Annotated[
-    bool,
-    typer.Option("--everything", help="Spend all of the budget that is left, instead of the file's ε."),
+    bool, Option("--everything", help="Spend all of the budget that is left, instead of the file's ε.")
 ]
 
 
@@ -56,7 +53,7 @@ def plan(
     release: ReleaseFile,
     *,
     everything: Everything = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw error against ε into this file.")] = None,
+    plot: Annotated[Path | None, Option(help="Draw error against ε into this file.")] = None,
     analyst: console.Analyst = None,
     as_json: console.AsJson = False,
 ) -> None:
@@ -128,7 +125,7 @@ def _show_state(out: console.Page, made: PublicationPlan) -> None:
 def run(
     release: ReleaseFile,
     *,
-    out: Annotated[Path, typer.Option("--out", help="The folder of the bundle: new, or empty.")],
+    out: Annotated[Path, Option("--out", help="The folder of the bundle: new, or empty.")],
     everything: Everything = False,
     analyst: console.Analyst = None,
     threads: console.Threads = None,
@@ -188,7 +185,7 @@ def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 @app.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a bundle.")],
+    folder: Annotated[Path, Argument(metavar="BUNDLE", help="The folder of a bundle.")],
     key: console.KnownKey = None,
     as_json: console.AsJson = False,
 ) -> None:
@@ -205,7 +202,7 @@ def verify(
     else:
         show_verified_bundle(found)
     if found.findings:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def show_verified_bundle(found: BundleReport) -> None:

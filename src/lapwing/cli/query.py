@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from lapwing.cli import console, csv_output, ledger, sql_text
 from lapwing.errors import BadParameter
@@ -34,7 +34,7 @@ PRIVATE = (
     "ledger's statements show this check, and every changed policy that is used after it."
 )
 RowsOfAPerson = Annotated[
-    int | None, typer.Option("--rows", help="Count fewer rows of a person than the policy allows.")
+    int | None, Option("--rows", help="Count fewer rows of a person than the policy allows.")
 ]
 
 
@@ -42,28 +42,26 @@ RowsOfAPerson = Annotated[
 class QuestionOptions:
     """The options of every question in SQL: those of `Dataset.plan`."""
 
-    epsilon: Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")] = None
+    epsilon: Annotated[str | None, Option(help="The ε to spend, such as 0.5.")] = None
     within: Annotated[
-        str | None, typer.Option(help="Instead of ε: every number within ± this, at the confidence.")
+        str | None, Option(help="Instead of ε: every number within ± this, at the confidence.")
     ] = None
     confidence: console.Confidence = "0.95"
-    delta: Annotated[
-        str | None, typer.Option(help="The δ to spend; else the policy's delta_per_query.")
-    ] = None
+    delta: Annotated[str | None, Option(help="The δ to spend; else the policy's delta_per_query.")] = None
     noise: Annotated[
-        Literal["auto", "laplace", "gaussian"], typer.Option(help="auto: whichever has the smaller error.")
+        Literal["auto", "laplace", "gaussian"], Option(help="auto: whichever has the smaller error.")
     ] = "auto"
     rows: RowsOfAPerson = None
     where_first: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--where-first",
             help="Choose the rows of a person among those that WHERE keeps. Slower: from the source.",
         ),
     ] = False
-    n: Annotated[
-        int | None, typer.Option("--n", help="A public number of rows, for the error of averages.")
-    ] = None
+    n: Annotated[int | None, Option("--n", help="A public number of rows, for the error of averages.")] = (
+        None
+    )
 
 
 @contextmanager
@@ -98,17 +96,16 @@ def ask(
     file: sql_text.SqlFile = None,
     question: QuestionOptions,
     two_stage: Annotated[
-        bool,
-        typer.Option("--two-stage", help="With --within: buy a count first, to know what averages need."),
+        bool, Option("--two-stage", help="With --within: buy a count first, to know what averages need.")
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Spend again, and combine with earlier answers.")
+        bool, Option("--fresh", help="Spend again, and combine with earlier answers.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Answer from generated rows: costs nothing, means nothing.")
+        bool, Option("--dry-run", help="Answer from generated rows: costs nothing, means nothing.")
     ] = False,
     sampling: Annotated[
-        bool, typer.Option("--sampling", help="Widen intervals by the error of a random sample of rows.")
+        bool, Option("--sampling", help="Widen intervals by the error of a random sample of rows.")
     ] = False,
     plot: console.PlotPath = None,
     analyst: console.Analyst = None,
@@ -196,7 +193,7 @@ def prepare(
     policy: console.PolicyFile,
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Count a new version also of files that nobody has written to.")
+        bool, Option("--again", help="Count a new version also of files that nobody has written to.")
     ] = False,
     threads: console.Threads = None,
 ) -> None:
@@ -216,10 +213,10 @@ def prepare(
 
 def bounds(
     policy: console.PolicyFile,
-    column: Annotated[str, typer.Argument(metavar="TABLE.COLUMN", help="A numeric column.")],
+    column: Annotated[str, Argument(metavar="TABLE.COLUMN", help="A numeric column.")],
     *,
-    epsilon: Annotated[str, typer.Option(help="The ε to spend, such as 0.1.")],
-    step: Annotated[str, typer.Option(help="How finely the column is measured, such as 1 or 0.01.")],
+    epsilon: Annotated[str, Option(help="The ε to spend, such as 0.1.")],
+    step: Annotated[str, Option(help="How finely the column is measured, such as 1 or 0.01.")],
     analyst: console.Analyst = None,
     as_json: console.AsJson = False,
 ) -> None:
@@ -246,14 +243,14 @@ def bounds(
 
 def truncated(
     policy: console.PolicyFile,
-    table: Annotated[str, typer.Argument(help="A private table.")],
+    table: Annotated[str, Argument(help="A private table.")],
     *,
-    epsilon: Annotated[str, typer.Option(help="The ε to spend, such as 0.1.")],
+    epsilon: Annotated[str, Option(help="The ε to spend, such as 0.1.")],
     rows: RowsOfAPerson = None,
     beyond: Annotated[
         int | None,
-        typer.Option(
-            help="Estimate the rows, too: at most so many of a person beyond the bound. 10, 100, … 100000.",
+        Option(
+            help="Estimate the rows, too: at most so many of a person beyond the bound. 10, 100, … 100000."
         ),
     ] = None,
     analyst: console.Analyst = None,
@@ -267,7 +264,7 @@ def truncated(
 
 def clear_hold(
     policy: console.PolicyFile,
-    receipts: Annotated[list[int], typer.Argument(help="Receipts of questions that failed.")],
+    receipts: Annotated[list[int], Argument(help="Receipts of questions that failed.")],
 ) -> None:
     """Let questions that failed be asked again. The curator decides: why they failed may be private."""
     with opened_dataset(policy, "curator") as found:
@@ -324,13 +321,13 @@ def check(
     policy: console.PolicyFile,
     *,
     curator: Annotated[
-        Path | None, typer.Option("--curator", help="The curator's key file, for exact counts.")
+        Path | None, Option("--curator", help="The curator's key file, for exact counts.")
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option(help="Instead: buy noisy counts for this ε in all, such as 0.5.")
+        str | None, Option(help="Instead: buy noisy counts for this ε in all, such as 0.5.")
     ] = None,
     into_a_file: Annotated[
-        bool, typer.Option("--into-a-file", help="Print exact counts also where no terminal shows them.")
+        bool, Option("--into-a-file", help="Print exact counts also where no terminal shows them.")
     ] = False,
     analyst: console.Analyst = None,
     as_json: console.AsJson = False,

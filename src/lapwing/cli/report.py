@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from lapwing.cli import console, ledger, publish
 from lapwing.errors import BadParameter, Tampered
@@ -22,32 +22,28 @@ if TYPE_CHECKING:
 def report(
     what: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="WHAT",
             help="A policy, survey, consortium, pipeline or release file, or a bundle's folder.",
         ),
     ],
     *,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page without scripts into this new file.")
-    ] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write Markdown into this new file.")] = None,
+    html: Annotated[Path | None, Option(help="Write a page without scripts into this new file.")] = None,
+    markdown: Annotated[Path | None, Option(help="Write Markdown into this new file.")] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write JSON into this new file; - prints it.")
+        Path | None, Option("--json", help="Write JSON into this new file; - prints it.")
     ] = None,
     registry: Annotated[
-        Path | None, typer.Option(help="Write a record for the public registry of deployments, as YAML.")
+        Path | None, Option(help="Write a record for the public registry of deployments, as YAML.")
     ] = None,
     audit: Annotated[
-        list[Path] | None, typer.Option(help="What `lapwing audit … --json` printed; can be given again.")
+        list[Path] | None, Option(help="What `lapwing audit … --json` printed; can be given again.")
     ] = None,
-    since: Annotated[int | None, typer.Option(min=1, help="Tell what changed since this receipt.")] = None,
-    analysts: Annotated[bool, typer.Option("--analysts", help="Name the analysts.")] = False,
-    date: Annotated[
-        str | None, typer.Option(help="The day of the report, as 2026-01-31; else today.")
-    ] = None,
+    since: Annotated[int | None, Option(min=1, help="Tell what changed since this receipt.")] = None,
+    analysts: Annotated[bool, Option("--analysts", help="Name the analysts.")] = False,
+    date: Annotated[str | None, Option(help="The day of the report, as 2026-01-31; else today.")] = None,
     template: Annotated[
-        bool, typer.Option("--template", help="Write the file with the officer's questions, and no report.")
+        bool, Option("--template", help="Write the file with the officer's questions, and no report.")
     ] = False,
 ) -> None:
     """Write a privacy report for the officer, signed with the ledger's key. Nothing is charged."""
@@ -136,7 +132,7 @@ def _tell_written(made: MadeReport, files: dict[str, Path], registry: Path | Non
 def verify(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="WHAT",
             help="A ledger, a policy (then its ledger), a statement, proof, report, or a bundle's folder.",
         ),
@@ -144,7 +140,7 @@ def verify(
     *,
     key: console.KnownKey = None,
     statement: Annotated[
-        Path | None, typer.Option(help="The statement of a report, if it lies beside the report.")
+        Path | None, Option(help="The statement of a report, if it lies beside the report.")
     ] = None,
     as_json: console.AsJson = False,
     files: console.LedgerFiles,
@@ -170,7 +166,7 @@ def verify(
         told = found.to_json()
         console.print_json(told if "kind" in told else {"kind": "bundle", **told})
         if found.findings:
-            raise typer.Exit(1)
+            raise Exit(1)
         return
     if isinstance(found, VerifiedFile):
         if found.findings:
@@ -179,7 +175,7 @@ def verify(
     elif found.findings:
         advice = "Do not rely on it. Ask its writer for the original."
         console.print_findings(f"{what} is not what was signed:", found.findings, advice)
-        raise typer.Exit(1)
+        raise Exit(1)
     elif isinstance(found, BundleReport):
         publish.show_verified_bundle(found)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from lapwing.cli import console
 from lapwing.errors import BadParameter
@@ -24,7 +24,7 @@ UNITS = "The unit may be counted, COUNT(DISTINCT unit), and joined; it is never 
 def schema(
     policy: console.PolicyFile,
     *,
-    only: Annotated[str | None, typer.Option("--table", help="Only this table.")] = None,
+    only: Annotated[str | None, Option("--table", help="Only this table.")] = None,
     as_json: console.AsJson = False,
 ) -> None:
     """Show tables, columns, bounds, and what may be asked. It reads the policy alone, and no data."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from lapwing.cli import console
 from lapwing.errors import BadParameter, MissingExtra
@@ -29,17 +29,17 @@ OWN_NUMBERS = {"ignore_unknown_options": True}
 def show(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="TOPIC --NAME NUMBER",
             help="A topic, or all; and numbers that it takes, such as --epsilon 0.5.",
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="The long version of a topic that has one. It takes minutes.")
+        bool, Option("--full", help="The long version of a topic that has one. It takes minutes.")
     ] = False,
     plot: console.PlotPath = None,
     out: Annotated[
-        Path | None, typer.Option(help=f"With all: the folder that {BOOKLET} is written into.")
+        Path | None, Option(help=f"With all: the folder that {BOOKLET} is written into.")
     ] = None,
     as_json: console.AsJson = False,
 ) -> None:

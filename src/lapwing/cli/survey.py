@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from lapwing.cli import console
 from lapwing.errors import BadParameter
@@ -26,12 +26,10 @@ app = console.Commands(help="Surveys whose answers are randomized on each respon
 EXAMPLE = "wellbeing.toml"
 MOST_RESPONDENTS = 100_000_000
 PORT = 8000
-SurveyFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")
-]
-Respondents = Annotated[int, typer.Option("--n", help="How many respondents.", min=1, max=MOST_RESPONDENTS)]
+SurveyFile = Annotated[Path, Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")]
+Respondents = Annotated[int, Option("--n", help="How many respondents.", min=1, max=MOST_RESPONDENTS)]
 Reports = Annotated[
-    Path | None, typer.Option(help="Read reports from this file instead of the survey's own store.")
+    Path | None, Option(help="Read reports from this file instead of the survey's own store.")
 ]
 
 
@@ -93,7 +91,7 @@ def plan(
     *,
     n: Respondents,
     margin: Annotated[
-        str | None, typer.Option(help="A wished-for error, such as 0.03 for 3 percentage points.")
+        str | None, Option(help="A wished-for error, such as 0.03 for 3 percentage points.")
     ] = None,
     confidence: console.Confidence = "0.95",
     as_json: console.AsJson = False,
@@ -113,7 +111,7 @@ def simulate(
     n: Respondents,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the reports into this new file; else FILE.simulated, which is replaced."),
+        Option(help="Write the reports into this new file; else FILE.simulated, which is replaced."),
     ] = None,
     as_json: console.AsJson = False,
 ) -> None:
@@ -142,18 +140,17 @@ def estimate(
     *,
     reports: Reports = None,
     by: Annotated[
-        str | None, typer.Option(metavar="QUESTION", help="Estimate within each answer to this question.")
+        str | None, Option(metavar="QUESTION", help="Estimate within each answer to this question.")
     ] = None,
     cross: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ONE,OTHER", help="A table of two questions; may be repeated."),
+        list[str] | None, Option(metavar="ONE,OTHER", help="A table of two questions; may be repeated.")
     ] = None,
     liars: Annotated[
-        str, typer.Option(help="Say what this fraction of lying respondents could do, such as 0.01.")
+        str, Option(help="Say what this fraction of lying respondents could do, such as 0.01.")
     ] = "0",
     confidence: console.Confidence = "0.95",
     plot: console.PlotPath = None,
-    picture: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    picture: Annotated[Path | None, Option(hidden=True)] = None,
     as_json: console.AsJson = False,
 ) -> None:
     """Estimate every question from the reports, with intervals."""
@@ -197,19 +194,13 @@ def _pair(text: str) -> tuple[str, str]:
 def invite(
     file: SurveyFile,
     *,
-    count: Annotated[int | None, typer.Option(help="How many, for people whom nobody names.")] = None,
-    to: Annotated[
-        Path | None, typer.Option(help="A file with one id or address of a person a line.")
-    ] = None,
+    count: Annotated[int | None, Option(help="How many, for people whom nobody names.")] = None,
+    to: Annotated[Path | None, Option(help="A file with one id or address of a person a line.")] = None,
     base: Annotated[
-        str, typer.Option(help="The address at which respondents reach the survey.")
+        str, Option(help="The address at which respondents reach the survey.")
     ] = f"http://127.0.0.1:{PORT}",
-    out: Annotated[
-        Path | None, typer.Option(help="Write the links into this new file; else print them.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also those who were invited to it before.")
-    ] = False,
+    out: Annotated[Path | None, Option(help="Write the links into this new file; else print them.")] = None,
+    again: Annotated[bool, Option("--again", help="Also those who were invited to it before.")] = False,
 ) -> None:
     """Issue invitations: each is charged its worst case now, answered or not. Prints one link each."""
     from lapwing.survey import invitations
@@ -247,13 +238,12 @@ def invite(
 def serve(
     file: SurveyFile,
     *,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at; 0 for any.", min=0, max=65535)] = PORT,
-    tls_cert: Annotated[Path | None, typer.Option(help="A certificate (PEM), for https.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    host: Annotated[str, Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port to listen at; 0 for any.", min=0, max=65535)] = PORT,
+    tls_cert: Annotated[Path | None, Option(help="A certificate (PEM), for https.")] = None,
+    tls_key: Annotated[Path | None, Option(help="The certificate's key (PEM).")] = None,
     behind_tls_proxy: Annotated[
-        bool,
-        typer.Option("--behind-tls-proxy", help="A proxy with TLS stands in front, and logs no addresses."),
+        bool, Option("--behind-tls-proxy", help="A proxy with TLS stands in front, and logs no addresses.")
     ] = False,
 ) -> None:
     """Serve the page and take reports, until you stop it. No address and no time is logged or stored."""
@@ -295,10 +285,10 @@ def serve(
 @app.command()
 def collect(
     file: SurveyFile,
-    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="A file of reports made offline.")],
+    reports: Annotated[Path, Argument(metavar="REPORTS", help="A file of reports made offline.")],
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Count a file whose content was collected before once more.")
+        bool, Option("--again", help="Count a file whose content was collected before once more.")
     ] = False,
     as_json: console.AsJson = False,
 ) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from lapwing.cli.console import new_file, os_errors_told, require_file
 from lapwing.errors import BadParameter, BadValue
@@ -31,29 +32,26 @@ _LISTED = 40
 def answer(
     survey: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="SURVEY", help="The link of your invitation, a survey file, or a saved survey.json."
         ),
     ],
     *,
     answers: Annotated[
         list[str] | None,
-        typer.Option("--answer", help='NAME=VALUE, for each question; "no answer" is a value, too.'),
+        Option("--answer", help='NAME=VALUE, for each question; "no answer" is a value, too.'),
     ] = None,
-    send: Annotated[
-        str | None, typer.Option(help="The link of your invitation, if SURVEY is a file.")
-    ] = None,
+    send: Annotated[str | None, Option(help="The link of your invitation, if SURVEY is a file.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Instead of sending, write the report into this new file.")
+        Path | None, Option(help="Instead of sending, write the report into this new file.")
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(envvar="LAPWING_DEVICE", help="Where this device keeps its memo and account."),
+        Path | None, Option(envvar="LAPWING_DEVICE", help="Where this device keeps its memo and account.")
     ] = None,
     wait: Annotated[
-        float, typer.Option(help="Send at a random moment within so many seconds.", min=0, max=86400)
+        float, Option(help="Send at a random moment within so many seconds.", min=0, max=86400)
     ] = 20.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Throw the coins without asking again.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Throw the coins without asking again.")] = False,
 ) -> None:
     """Answer a survey on this device: it shows the odds, throws the coins, then sends the report.
 

@@ -162,45 +162,32 @@ def train(
     if str(pipeline) == EXAMPLE:
         _example(folder or Path("."))
         return
-    with console.os_errors_told():
-        outcome, card, files = _train(
-            pipeline, folder, new_run=new_run, analyst=analyst, threads=threads, quiet=as_json
-        )
-        logged = {}
-        if mlflow is not None:
-            from lapwing.learn import log_to_mlflow
+    from lapwing import learn
+    from lapwing.learn.pipelines.pipeline_file import raise_as_file_mistake
+    from lapwing.learn.pipelines.training import check_pipeline
 
-            logged = {"mlflow_run": log_to_mlflow(card, files, mlflow)}
+    place = folder or pipeline.with_name(f"{pipeline.stem}.runs")
+    with console.os_errors_told():
+        wanted = learn.load_pipeline(pipeline)
+        with learn.Stream.open(wanted.stream, analyst=analyst, threads=threads) as stream:
+            stream.dataset.tell = console.tell
+            try:
+                check_pipeline(stream, wanted)
+            except BadFile:
+                raise
+            except BadParameter as error:
+                raise_as_file_mistake(pipeline, error)
+            with watching_attempts(quiet=as_json) as watch:
+                outcome = learn.train(stream, wanted, place, new_run=new_run, watch=watch)
+            files = learn.write_outputs(outcome, stream.policy, place)
+            card = learn.model_card(outcome, stream.policy)
+        logged = {} if mlflow is None else {"mlflow_run": learn.log_to_mlflow(card, files, mlflow)}
     if as_json:
         console.print_json({**card, "files": {name: str(path) for name, path in files.items()}, **logged})
     else:
         show_outcome(outcome, card, files)
     if code := CODES.get(outcome.end.name):
         raise Exit(code)
-
-
-def _train(
-    path: Path, folder: Path | None, *, new_run: bool, analyst: str | None, threads: int | None, quiet: bool
-) -> tuple[TrainingOutcome, dict[str, Any], dict[str, Path]]:
-    from lapwing.learn import Stream, load_pipeline, model_card, write_outputs
-    from lapwing.learn import train as run_pipeline
-    from lapwing.learn.pipelines.pipeline_file import raise_as_file_mistake
-    from lapwing.learn.pipelines.training import check_pipeline
-
-    pipeline = load_pipeline(path)
-    place = folder if folder is not None else path.with_name(f"{path.stem}.runs")
-    with Stream.open(pipeline.stream, analyst=analyst, threads=threads) as stream:
-        stream.dataset.tell = console.tell
-        try:
-            check_pipeline(stream, pipeline)
-        except BadFile:
-            raise
-        except BadParameter as error:
-            raise_as_file_mistake(path, error)
-        with watching_attempts(quiet=quiet) as watch:
-            outcome = run_pipeline(stream, pipeline, place, new_run=new_run, watch=watch)
-        files = write_outputs(outcome, stream.policy, place)
-        return outcome, model_card(outcome, stream.policy), files
 
 
 def _example(folder: Path) -> None:

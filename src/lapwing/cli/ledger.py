@@ -16,7 +16,7 @@ from lapwing.cli import budget, console
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
-    from lapwing.ledger import CuratorKey
+    from lapwing.ledger import CuratorKey, Ledger
     from lapwing.ledger.ledger_place import LedgerPlace
     from lapwing.ledger.request_log import LogLine
     from lapwing.ledger.verification import VerifiedFile
@@ -57,13 +57,7 @@ def init(
         place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor)
         _require_room(place, curator or place.curator)
         with Ledger.create(found.where, curator=curator, keys=found.keys, anchor=found.anchor) as ledger:
-            show_new_ledger(
-                found.where,
-                keys=place.keys,
-                anchors=[known.where for known in (place.anchor, *place.witnesses(ledger.id))],
-                curator=curator or place.curator,
-                public=ledger.keys.signing.public.hex(),
-            )
+            _show_new(found.where, place, curator or place.curator, ledger)
 
 
 def _require_room(place: LedgerPlace, curator: Path) -> None:
@@ -264,16 +258,15 @@ def recover(where: console.Where, curator: CuratorFile, files: console.LedgerFil
         print("Recovered. Nothing was lost: another anchor knew all, and the missing one was made anew.")
 
 
-def show_new_ledger(where: str, *, keys: Path, anchors: Sequence[str], curator: Path, public: str) -> None:
+def _show_new(where: str, place: LedgerPlace, curator: Path, ledger: Ledger) -> None:
     """Show the files of a new ledger, and what to do with them."""
     with console.page() as out:
         out.title("A new ledger")
-        rows = [
-            ("history", _without_password(where)),
-            ("keys", f"{keys} (secret: it signs for the ledger)"),
-        ]
-        rows += [("anchor" if k == 0 else "second anchor", anchor) for k, anchor in enumerate(anchors)]
-        rows += [("curator's key", str(curator)), ("public key", public)]
+        rows = [("history", _without_password(where))]
+        rows.append(("keys", f"{place.keys} (secret: it signs for the ledger)"))
+        rows.append(("anchor", place.anchor.where))
+        rows += [("second anchor", other.where) for other in place.witnesses(ledger.id)]
+        rows += [("curator's key", str(curator)), ("public key", ledger.keys.signing.public.hex())]
         out.pairs(rows)
         out.heading("Now")
         out.points(

@@ -49,6 +49,7 @@ def show(
     No data of yours is read, and nothing is charged.
     """
     from lapwing.show.chapters import chapters
+    from lapwing.show.given_values import topic_named
 
     every = chapters()
     name, texts = _parsed(words or [])
@@ -56,11 +57,16 @@ def show(
         _require_nothing_else(texts, full=full, plot=plot, out=out)
         _list(every, as_json=as_json)
     elif name == "all":
-        _show_all(every, texts, full=full, plot=plot, out=out, as_json=as_json)
+        if plot is not None:
+            raise BadParameter("plot", "is for one topic. The booklet has all pictures: give --out DIR")
+        if (out is None) is not as_json:
+            raise BadParameter("out", "give either --out DIR, for the booklet, or --json, for the numbers")
+        _show_all(every, texts, out, full=full)
     else:
         if out is not None:
             raise BadParameter("out", "is the folder of the booklet. For one picture, give --plot FILE")
-        _show_one(name, every, texts, full=full, plot=plot, as_json=as_json)
+        topics = {topic.name: topic for chapter in every for topic in chapter.topics}
+        _show_one(topic_named(name, topics), texts, full=full, plot=plot, as_json=as_json)
 
 
 def _parsed(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
@@ -119,18 +125,11 @@ def _list(every: Sequence[Chapter], *, as_json: bool) -> None:
 
 
 def _show_one(
-    name: str,
-    every: Sequence[Chapter],
-    texts: Mapping[str, str],
-    *,
-    full: bool,
-    plot: Path | None,
-    as_json: bool,
+    topic: Topic, texts: Mapping[str, str], *, full: bool, plot: Path | None, as_json: bool
 ) -> None:
-    from lapwing.show.given_values import given_values, topic_named
+    from lapwing.show.given_values import given_values
     from lapwing.show.topic import to_json
 
-    topic = topic_named(name, {topic.name: topic for chapter in every for topic in chapter.topics})
     values = given_values(topic, texts)
     if full and not topic.has_full_version:
         raise BadParameter("full", f"{topic.name} has no longer version")
@@ -194,22 +193,11 @@ def _table(numbers: NumberTable) -> Table:
     return made
 
 
-def _show_all(
-    every: Sequence[Chapter],
-    texts: Mapping[str, str],
-    *,
-    full: bool,
-    plot: Path | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+def _show_all(every: Sequence[Chapter], texts: Mapping[str, str], out: Path | None, *, full: bool) -> None:
+    """Show all topics: as a booklet in the folder `out`, or their numbers as JSON if that is None."""
     from lapwing.show.given_values import values_of_all
     from lapwing.show.topic import to_json
 
-    if plot is not None:
-        raise BadParameter("plot", "is for one topic. The booklet has all pictures: give --out DIR")
-    if (out is None) is not as_json:
-        raise BadParameter("out", "give either --out DIR, for the booklet, or --json, for the numbers")
     topics = [topic for chapter in every for topic in chapter.topics]
     values = values_of_all(topics, texts)
     if out is not None:

@@ -48,7 +48,6 @@ def serve_relay(
     listen: str | None = None,
     watch: ProgressCallback = ignore_progress,
     ready: Callable[[], None] = lambda: None,
-    make: RelayFactory = RelayLoop,
 ) -> None:
     """Be the relay of one run, until it is over.
 
@@ -57,7 +56,7 @@ def serve_relay(
     the configuration's. `ready` is called when the relay listens. Raises `BadParameter` or `Unavailable`.
     """
     _require_host(config, keys)
-    relay = make(config, folder=folder, watch=watch)
+    relay = RelayLoop(config, folder=folder, watch=watch)
     asyncio.run(_serve(relay, keys, listen or config.address, ready))
 
 

@@ -30,9 +30,9 @@ from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
 from lapwing.parties.joint_plan import JointPlan, plan_jointly
 from lapwing.parties.protocols import protocol as rules
+from lapwing.parties.protocols import secret_sharing
 from lapwing.parties.protocols.protocol import Heard, OpenedSum, Post, Protocol, Publics, Setting
 from lapwing.parties.protocols.registry import LOCAL, PROTOCOLS
-from lapwing.parties.protocols.secret_sharing import FreshCoins, ProtocolCoins
 from lapwing.parties.requirements import JointRequirements, protocol_setting
 from lapwing.parties.statistics import CellBlock
 from lapwing.plots.parties import MeasuredErrors
@@ -85,7 +85,7 @@ def run_in_memory(
     losses: Mapping[int, int] = _NOBODY,
     late: Mapping[int, int] = _NOBODY,
     shown: Mapping[tuple[int, int], Collection[int]] = _NO_LIES,
-    coins: Sequence[ProtocolCoins] | None = None,
+    coins: Sequence[secret_sharing.ProtocolCoins] | None = None,
     twice: Collection[int] = (),
 ) -> SimulatedRun:
     """Run all members through one sum. `protocol` is its letter or its class.
@@ -98,7 +98,7 @@ def run_in_memory(
     if len(values) != setting.members:
         raise BadParameter("values", f"must be {setting.members}, one for each member")
     kind = PROTOCOLS[protocol] if isinstance(protocol, str) else protocol
-    drawn = coins if coins is not None else [FreshCoins() for _ in values]
+    drawn = coins if coins is not None else [secret_sharing.FreshCoins() for _ in values]
     members = {i: _Member(kind(setting, i, values[i], drawn[i])) for i in range(setting.members)}
     outcomes: dict[int, OpenedSum | rules.ProtocolStopped] = {}
     rounds: list[SimulatedRound] = []

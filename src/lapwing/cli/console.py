@@ -136,14 +136,16 @@ class Commands(Typer):
 def _without_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command with single options in place of groups."""
     own = inspect.signature(command, eval_str=True)
-    groups = {one.name: one.annotation for one in own.parameters.values() if is_dataclass(one.annotation)}
+    groups: dict[str, Any] = {
+        one.name: one.annotation for one in own.parameters.values() if is_dataclass(one.annotation)
+    }
     options = []
     for one in own.parameters.values():
         option = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         if one.name not in groups:
             options.append(option)
             continue
-        given = one.annotation() if one.default is one.empty else one.default
+        given = groups[one.name]() if one.default is one.empty else one.default
         for name, hint in get_type_hints(one.annotation, include_extras=True).items():
             options.append(option.replace(name=name, annotation=hint, default=getattr(given, name)))
 

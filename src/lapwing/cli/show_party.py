@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from lapwing.parties.joining import RunResult
     from lapwing.parties.joint_plan import JointPlan, ProtocolAlternative
     from lapwing.parties.messages import Progress, ProgressCallback
+    from lapwing.parties.simulation import Simulation
     from lapwing.parties.transcript import VerifiedTranscript
+    from lapwing.plots.parties import MeasuredErrors
 
 
 MOST_BLOCKS = 20
@@ -220,6 +222,83 @@ def show_verified(found: VerifiedTranscript, path: Path) -> None:
         out.points(*found.not_checked)
 
 
+def show_simulation(done: Simulation) -> None:
+    """Show all rounds of a simulated run."""
+    plan = done.plan
+    with console.page() as out:
+        head = f"{plan.requirements.members} members, protocol {plan.protocol} ({plan.fit.name})"
+        out.title(head)
+        out.indented(plan.guarantee)
+        out.points(*plan.notes)
+        out.heading("Invented counts, and the same counts with one noise share of each member")
+        members = console.table("member", "count", "with its noise share", right=(1, 2))
+        for name, count, noised in zip(done.names, done.counts, done.noised, strict=True):
+            members.add_row(name, f"{count:,}", f"{noised:,}")
+        out.print(members)
+        out.heading("Rounds")
+        rounds = console.table(
+            "round", "posted", "lost", "everybody reads", "each other member reads", right=(3, 4)
+        )
+        for step in done.steps:
+            posted, missing = ", ".join(step.posted), ", ".join(step.missing)
+            rounds.add_row(step.name, posted, missing, _bytes(step.public), _bytes(step.private))
+        out.print(rounds)
+        if done.opened is None:
+            out.indented(f"Nothing was opened: {done.stopped}. What was charged stays charged.")
+        else:
+            error = done.opened - done.truth
+            out.indented(
+                f"Opened: {done.opened:,}. The true sum of {', '.join(done.contributors)} is "
+                f"{done.truth:,} (only because it is made up): {error:+,}, where 95 % are within "
+                f"± {done.width:,}."
+            )
+        if len(done.lessons) > 1:
+            out.heading("Why a sum with too few shares is never opened")
+            out.points(*_lessons(done))
+
+
+def _bytes(count: int) -> str:
+    return f"{count} bytes" if count else ""
+
+
+def _lessons(done: Simulation) -> list[str]:
+    planned, epsilon = done.plan.honest, float(done.plan.requirements.epsilon)
+    return [
+        f"With {present} of {planned} honest noise shares in it, the sum would reveal ε {reached:.3g}"
+        + (", as planned." if present >= planned else f" instead of {epsilon:.3g}.")
+        for present, reached in done.lessons
+    ]
+
+
+def show_comparison(found: MeasuredErrors) -> None:
+    """Show the measured errors of all ways to count."""
+    with console.page() as out:
+        head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
+        out.title(head)
+        names = list(found.by_size)
+        sizes = sorted({n for points in found.by_size.values() for n, _ in points})
+        titles = {
+            "curator": "one curator", "shared": "3 members,\n1 may collude",
+            "alone": "10 members,\n9 may collude", "everybody": "every person\na member",
+            "local": "local model",
+        }  # fmt: skip
+        shown = console.table("people", *(titles[name] for name in names), right=range(len(names) + 1))
+        for n in sizes:
+            shown.add_row(f"{n:,}", *(_percent(dict(found.by_size[name]).get(n)) for name in names))
+        out.print(shown)
+        out.heading(f"{found.people:,} people, divided among more and more members")
+        divided = console.table(
+            "members", "fewer than half may collude", "all but one may", right=(0, 1, 2)
+        )
+        for m, error in found.by_members["shared"]:
+            divided.add_row(str(m), _percent(error), _percent(dict(found.by_members["alone"]).get(m)))
+        out.print(divided)
+
+
+def _percent(error: float | None) -> str:
+    return "" if error is None else f"{100 * error:.3g}"
+
+
 _MARKS = {"waiting": ("…", "dim"), "here": ("✓", "green"), "posted": ("✓", "green"), "lost": ("✗", "red")}
 
 
@@ -285,23 +364,6 @@ class MemberBoard:
         return Text(f"{mark} {name}", style=style)
 
 
-@contextmanager
-def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
-    """Show progress on stderr during a run: a live table on a terminal, else lines.
-
-    The yielded function never raises, even if stderr is gone.
-    """
-    board = MemberBoard(names)
-    with ExitStack() as stack:
-        watch = _watch_lines(board)
-        if _is_terminal():
-            with suppress(OSError, ValueError):
-                live = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
-                stack.enter_context(_closed_quietly(live))
-                watch = _watch_live(board, live)
-        yield watch
-
-
 class _Quiet(Console):
     """A console that goes quiet when stderr is gone. rich would end the process, and close stdout."""
 
@@ -310,43 +372,34 @@ class _Quiet(Console):
         self.quiet = True
 
 
-def _is_terminal() -> bool:
-    try:
-        return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # closed
-        return False
-
-
 @contextmanager
-def _closed_quietly(live: Live) -> Iterator[None]:
-    try:
-        live.start(refresh=True)
-        yield
-    finally:
-        with suppress(OSError, ValueError):
-            live.stop()
+def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
+    """Show progress on stderr during a run: a live table on a terminal, else lines.
 
+    The yielded function never raises, even if stderr is gone.
+    """
+    board, last = MemberBoard(names), ""
+    live: Live | None = None
 
-def _watch_live(board: MemberBoard, live: Live) -> ProgressCallback:
-    def show(event: Progress) -> None:
-        board.add(event)
-        with suppress(OSError, ValueError):
-            live.update(board.render(), refresh=True)
-
-    return show
-
-
-def _watch_lines(board: MemberBoard) -> ProgressCallback:
-    last = ""
-
-    def show(event: Progress) -> None:
+    def watch(event: Progress) -> None:
         nonlocal last
         line = board.add(event)
-        if line is None or line == last:
-            return
-        last = line
         with suppress(OSError, ValueError):
-            if sys.stderr is not None:
-                print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
+            if live is not None:
+                live.update(board.render(), refresh=True)
+            elif line is not None and line != last:
+                last = line
+                if sys.stderr is not None:
+                    print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
 
-    return show
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None and sys.stderr.isatty():
+            shown = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
+            shown.start(refresh=True)
+            live = shown
+    try:
+        yield watch
+    finally:
+        with suppress(OSError, ValueError):
+            if live is not None:
+                live.stop()

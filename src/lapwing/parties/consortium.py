@@ -261,18 +261,17 @@ class Consortium:
         except UnicodeDecodeError:
             raise BadFile([f"{path}: is not text, as lapwing party invite writes it"]) from None
 
+    def write_signatures(self, path: Path) -> Consortium:
+        """Add the signatures to those in a file, and return the consortium with all of them.
 
-def write_signatures(path: Path, signed: Consortium) -> Consortium:
-    """Add signatures to those in the file, and return the consortium with all of them.
-
-    Others may have signed the same file meanwhile: none of their signatures is lost. The file is replaced
-    as a whole or not at all. Raises `BadParameter`, `BadFile` or `OSError`.
-    """
-    with _locked(path):
-        merged = Consortium.read(path).merged(signed)
-        with replaced_private_file(path, mode=PUBLIC) as file:
-            file.write(merged.to_text().encode())
-    return merged
+        Others may have signed the same file meanwhile: none of their signatures is lost. The file is
+        replaced as a whole or not at all. Raises `BadParameter`, `BadFile` or `OSError`.
+        """
+        with _locked(path):
+            merged = Consortium.read(path).merged(self)
+            with replaced_private_file(path, mode=PUBLIC) as file:
+                file.write(merged.to_text().encode())
+        return merged
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from lapwing.cli.sql_text import Sql, SqlFile, read_sql
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from lapwing.audit.audit_run import AuditReport, CaseResult
+    from lapwing.audit.audit_run import AuditReport
     from lapwing.audit.case import AuditCase
 
 app = console.Commands(help="Try to break a privacy claim. Nothing is charged, and no private row is read.")
@@ -91,7 +91,7 @@ def _run(
 
 def show_report(report: AuditReport) -> None:
     """Show what was audited, what was found, and what each stage could have shown."""
-    from lapwing.audit.report import outcome_of, shown_epsilon
+    from lapwing.audit.report import outcome_of, shown_epsilon, witness_rows
 
     rows = [
         (
@@ -109,7 +109,8 @@ def show_report(report: AuditReport) -> None:
         heads = ("claim", "stage", "result", "claimed ε", "found ε", "would have shown")
         out.table(*heads, right=(3, 4, 5), rows=rows)
         for one in report.violations:
-            _show_witness(out, one)
+            out.heading(f"Violation: {one.case.name}")
+            out.pairs(witness_rows(one))
         if len(report.cases) == 1:
             if report.cases[0].case.reason:
                 out.print(Text(f"  Note: {report.cases[0].case.reason}.", style="dim"))
@@ -122,13 +123,6 @@ def show_report(report: AuditReport) -> None:
             out.print(report.verdict)
         else:
             out.warning(report.verdict)
-
-
-def _show_witness(out: console.Page, one: CaseResult) -> None:
-    from lapwing.audit.report import witness_rows
-
-    out.heading(f"Violation: {one.case.name}")
-    out.pairs(witness_rows(one))
 
 
 def _is_function(name: str) -> bool:

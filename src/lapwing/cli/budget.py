@@ -12,7 +12,6 @@ from rich.text import Text
 from typer import Option
 
 from lapwing.cli import console
-from lapwing.cli.csv_output import CsvWriter, OutputForm
 from lapwing.cli.named_ledger import NamedLedger
 from lapwing.errors import BadParameter
 
@@ -30,7 +29,7 @@ def budget(
     account: Annotated[
         str | None, Option(help="Only this account; of a policy: the account of its data.")
     ] = None,
-    form: OutputForm,
+    form: console.OutputForm,
     plot: Annotated[
         Path | None,
         Option(help="Draw spending over time into this .svg, .png or .pdf file; of one account."),
@@ -81,7 +80,7 @@ BLOCK = (
 
 
 def _write_blocks(found: dict[str, Any]) -> None:
-    writer = CsvWriter(BLOCK)
+    writer = console.CsvWriter(BLOCK)
     for account in found["accounts"]:
         for block in account["blocks"]:
             writer.write([account["account"], *(block[name] for name in BLOCK[1:])])
@@ -115,7 +114,7 @@ def history(
         ),
     ] = None,
     by: Annotated[Literal["analyst"] | None, Option(help="Only totals, by analyst.")] = None,
-    form: OutputForm,
+    form: console.OutputForm,
     files: console.LedgerFiles,
 ) -> None:
     """Show what was asked: question, who, when, price, receipt, and whether there was an answer."""
@@ -175,7 +174,7 @@ class _Writer:
     def __init__(self, names: Sequence[str], *, as_json: bool) -> None:
         self._names = names
         self._rows = 0
-        self._csv = None if as_json else CsvWriter(names)
+        self._csv = None if as_json else console.CsvWriter(names)
 
     def write(self, values: Sequence[Any]) -> None:
         """Write one row."""

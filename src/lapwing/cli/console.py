@@ -5,12 +5,15 @@ Output is rich on a terminal, and plain text of fixed width elsewhere.
 
 from __future__ import annotations
 
+import csv
 import inspect
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import date
 from functools import wraps
 from io import StringIO
 from pathlib import Path
@@ -38,6 +41,7 @@ NO_KEY = (
     "key above with the one that you know from elsewhere."
 )
 Cell = str | Text  # of a table
+_FORMULAS = tuple("=+-@\uff1d\uff0b\uff0d\uff20")  # the last four are full-width forms
 Where = Annotated[
     str,
     Argument(
@@ -161,6 +165,23 @@ def _without_groups(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputForm:
+    """The options for output that programs read: none, or one of them."""
+
+    as_json: AsJson = False
+    as_csv: Annotated[bool, Option("--csv", help="Print CSV.")] = False
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.as_csv:
+            raise BadParameter("csv", "or --json: ask for one of them")
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Whether a program reads the output, and not a person."""
+        return self.as_json or self.as_csv
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerFiles:
     """The options for the files of a ledger, beside its own place."""
 
@@ -269,6 +290,37 @@ def print_result(found: R, show: Callable[[R], None], *, as_json: bool) -> None:
 def print_json(value: Any) -> None:
     """Print one JSON value. Infinity and NaN are errors, since JSON has no words for them."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+class CsvWriter:
+    """Writes rows as they come, after one line of names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._csv = csv.writer(sys.stdout, lineterminator="\n")
+        self.write(list(names))
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Write one row."""
+        self._csv.writerow([csv_cell(value) for value in values])
+
+
+def csv_cell(value: Any) -> str | int | float:
+    """Return a cell. A missing value and an infinite end of an interval are empty.
+
+    Numbers have no separators of thousands. A text that a spreadsheet would take for a formula begins with
+    an apostrophe.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, list | tuple):
+        value = "; ".join(map(str, value))
+    text = printable(value.isoformat() if isinstance(value, date) else str(value))
+    # Some spreadsheets leave out spaces before they look for a formula; a tab has become a space.
+    return f"'{text}" if text.lstrip().startswith(_FORMULAS) else text
 
 
 @contextmanager

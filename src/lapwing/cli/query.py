@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from lapwing.cli import console, csv_output, ledger, sql_text
+from lapwing.cli import console, ledger, sql_text
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def ask(
     plot: console.PlotPath = None,
     analyst: console.Analyst = None,
     threads: console.Threads = None,
-    form: csv_output.OutputForm,
+    form: console.OutputForm,
 ) -> None:
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
     console.check_plot(plot)
@@ -133,7 +133,7 @@ def ask(
 
 
 def _show_answers(
-    answer: Answer, first: Answer | None, form: csv_output.OutputForm, *, plot: Path | None = None
+    answer: Answer, first: Answer | None, form: console.OutputForm, *, plot: Path | None = None
 ) -> None:
     """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
     if form.as_json:
@@ -171,7 +171,7 @@ def _write_answer(answer: Answer, first: Answer | None) -> None:
     from lapwing.sql.answers import column_notes
 
     found = answer.to_arrow()
-    writer = csv_output.CsvWriter(found.column_names)
+    writer = console.CsvWriter(found.column_names)
     for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
         writer.write(row)
     for line in [] if first is None else str(first).splitlines():
@@ -254,7 +254,7 @@ def truncated(
         ),
     ] = None,
     analyst: console.Analyst = None,
-    form: csv_output.OutputForm,
+    form: console.OutputForm,
 ) -> None:
     """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
     with opened_dataset(policy, analyst) as found:

@@ -68,7 +68,9 @@ def report(
     for form, path in files.items():
         with console.new_file(path, option=form) as file:
             file.write(made.bytes_of(form))
-        _write_statement(made, path)
+        if made.evidence is not None and not made.evidence.is_enclosed:  # too long to be in the report
+            with console.new_file(path.with_name(f"{path.name}.statement"), option="statement") as file:
+                file.write(made.evidence.statement)
     if registry is not None:
         from lapwing.reporting.registry_record import registry_record, yaml_text
 
@@ -108,13 +110,6 @@ def _write_template(what: Path) -> None:
     print(
         f"{target}: questions for the officer. Answer them there; lapwing report {what} merges the answers."
     )
-
-
-def _write_statement(made: MadeReport, path: Path) -> None:
-    """Write a statement that is too long to be in the report beside it."""
-    if made.evidence is not None and not made.evidence.is_enclosed:
-        with console.new_file(path.with_name(f"{path.name}.statement"), option="statement") as file:
-            file.write(made.evidence.statement)
 
 
 def _tell_written(made: MadeReport, files: dict[str, Path], registry: Path | None) -> None:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     pass
 
 VALUES_SHOWN = 12
+PROTECTED = {
+    "person": "a person: all rows of a unit together",
+    "row": "one row",
+    "person-period": "a person in one period",
+}
 ALL_KEYS = "GROUP BY a column with declared keys shows all of them, also empty ones. It needs no δ."
 SELECTED_KEYS = "GROUP BY a column with selected keys shows those that enough people hold. It needs δ."
 EVERY_COLUMN = "Every column may stand in WHERE and GROUP BY, and be counted: COUNT(x), COUNT(DISTINCT x)."
@@ -49,7 +54,7 @@ def show_schema(found: Mapping[str, Any]) -> None:
     """Show a schema."""
     budget = found["budget"]
     rows = [
-        ("protects", _protects(found["protects"])),
+        ("protects", PROTECTED[found["protects"]]),
         ("budget for life", f"ε {budget['epsilon']:g}, δ {_delta(budget['delta'])}"),
     ]
     if budget["delta"]:
@@ -73,14 +78,6 @@ def _delta(value: float) -> str:
     from lapwing.core.exact import short_up
 
     return short_up(Fraction(repr(value)))
-
-
-def _protects(unit: str) -> str:
-    return {
-        "person": "a person: all rows of a unit together",
-        "row": "one row",
-        "person-period": "a person in one period",
-    }[unit]
 
 
 def _blocks(blocks: Mapping[str, Any]) -> str:

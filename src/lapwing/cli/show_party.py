@@ -157,12 +157,8 @@ def show_result(result: RunResult) -> None:
         out.indented(f"Left: {result.left}.")
         out.print()
         out.indented("Transcript, which anybody can check:")
-        _print_unbroken(out, f"  lapwing party verify {result.transcript}")
-
-
-def _print_unbroken(out: console.Page, text: str) -> None:
-    """Print a line to be copied: it is never broken."""
-    out.print(Text(text), soft_wrap=True)
+        # This line is to be copied, so it is never broken.
+        out.print(Text(f"  lapwing party verify {result.transcript}"), soft_wrap=True)
 
 
 def result_json(result: RunResult) -> dict[str, Any]:

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lapwing.plots.answers import Bar
+    from lapwing.survey import estimating
     from lapwing.survey.designing import Design
-    from lapwing.survey.estimating import (
-        CrossTable,
-        EstimatedValue,
-        EstimateTable,
-        Interval,
-        QuestionEstimates,
-        SurveyEstimates,
-    )
+    from lapwing.survey.estimating import CrossTable, EstimatedValue, EstimateTable, QuestionEstimates
     from lapwing.survey.planning import QuestionPlan, SimulatedAnswers, SurveyPlan
 
 DELTA = Fraction(1, 10**6)
@@ -122,7 +116,7 @@ def respondent_loss(made: Design, reports: int, *, with_credentials: bool) -> Re
     return RespondentLoss(made.epsilon, shuffled_epsilon(made.epsilon, honest, DELTA, known), honest)
 
 
-def show_estimates(made: Design, found: SurveyEstimates, privacy: RespondentLoss) -> None:
+def show_estimates(made: Design, found: estimating.SurveyEstimates, privacy: RespondentLoss) -> None:
     """Show every number with its intervals, and the privacy loss of a respondent."""
     with console.page() as out:
         sure = f"{float(found.confidence):g}"
@@ -201,11 +195,11 @@ def _cross(out: console.Page, cross: CrossTable) -> None:
     out.print(shown)
 
 
-def draw_estimates(made: Design, found: SurveyEstimates) -> Figure:
+def draw_estimates(made: Design, found: estimating.SurveyEstimates) -> Figure:
     """Draw one table of each question, over all reports or within groups."""
     from lapwing.plots.answers import EstimatePanel, estimates_picture
 
-    def bar(interval: Interval | None) -> Bar | None:
+    def bar(interval: estimating.Interval | None) -> Bar | None:
         return None if interval is None else (interval.low, interval.high)
 
     panels = []

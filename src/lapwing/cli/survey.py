@@ -48,12 +48,11 @@ def example(folder: console.ExampleFolder = Path(".")) -> None:
     target = folder / EXAMPLE
     text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
     with console.os_errors_told():
-        if already_written({target: text}):
-            console.print_written([str(target)], is_new=False)
-        else:
+        is_new = not already_written({target: text})
+        if is_new:
             folder.mkdir(parents=True, exist_ok=True)
             console.write_new(target, text, option="folder")
-            console.print_written([str(target)], is_new=True)
+    console.print_written([str(target)], is_new=is_new)
     print(f"  lapwing survey plan {target} --n 5000")
 
 

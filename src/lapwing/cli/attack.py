@@ -87,7 +87,7 @@ def _show_one(out: console.Page, result: AttackResult) -> None:
     from lapwing.core.exact import short
 
     out.heading(f"{result.attack}: {result.title}")
-    out.pairs([("the attacker knows", result.knows), ("the attacker guesses", result.guesses)])
+    out.pairs(("the attacker knows", result.knows), ("the attacker guesses", result.guesses))
     rows = [
         (
             f"{name}: {release}",

@@ -110,7 +110,7 @@ def show_report(report: AuditReport) -> None:
         out.table(*heads, right=(3, 4, 5), rows=rows)
         for one in report.violations:
             out.heading(f"Violation: {one.case.name}")
-            out.pairs(witness_rows(one))
+            out.pairs(*witness_rows(one))
         if len(report.cases) == 1:
             if report.cases[0].case.reason:
                 out.print(Text(f"  Note: {report.cases[0].case.reason}.", style="dim"))

@@ -102,7 +102,7 @@ class Page(Console):
             grid.add_row(Text("  -"), Text(line))
             self.print(grid)
 
-    def pairs(self, rows: Sequence[tuple[str, str]]) -> None:
+    def pairs(self, *rows: tuple[str, str]) -> None:
         """Print names and their values in two columns."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)

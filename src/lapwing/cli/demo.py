@@ -14,11 +14,11 @@ import numpy as np
 
 from lapwing import Answer, Dataset, LapwingError, OverBudget, learn
 from lapwing import open as open_dataset
-from lapwing.cli import console
-from lapwing.cli.demo_audit import tell_audit
+from lapwing.audit import audit_run, case, planted
+from lapwing.audit.registry.mechanisms import mechanism_cases
+from lapwing.audit.stages.self_check import run_self_check
+from lapwing.cli import console, learning, query
 from lapwing.cli.demo_parties import tell_party
-from lapwing.cli.learning import show_outcome
-from lapwing.cli.query import show_answer
 from lapwing.core.exact import short
 from lapwing.errors import MissingExtra
 from lapwing.examples import clinic, rides, town
@@ -92,12 +92,12 @@ def _ask(visits: Dataset) -> None:
         out.heading("Private SQL: a file of hospital visits (invented), ε 3 for life")
         out.indented(BY_WARD)
     first = visits.ask(BY_WARD, epsilon="0.5")
-    show_answer(first)
+    query.show_answer(first)
     _again(visits, first)
     with console.page() as out:
         out.heading("A join of two private tables by the person, and a public one")
         out.indented(JOINED)
-    show_answer(visits.ask(JOINED, epsilon="0.5"))
+    query.show_answer(visits.ask(JOINED, epsilon="0.5"))
     with console.page() as out:
         out.heading("What is refused, before anything is read or charged")
         out.points(*(f"{sql}: {_complaint(visits, sql)}" for sql in REFUSED))
@@ -207,7 +207,7 @@ def _train(stream: learn.Stream, folder: Path, name: str, *, show: bool) -> None
     if not show:
         return
     files = learn.write_outputs(outcome, stream.policy, runs)
-    show_outcome(outcome, learn.model_card(outcome, stream.policy), {})
+    learning.show_outcome(outcome, learn.model_card(outcome, stream.policy), {})
     if "model" in files:
         predicted = learn.load_model(files["model"]).predict({"distance": [10]})[0]
         with console.page() as out:
@@ -305,3 +305,30 @@ def _ending(out: console.Page, story: clinic.DemoStory) -> None:
         f"A copy in which somebody gave spent budget back: refused, {ending.edited}.",
         f"A copy from before the first question: refused, {ending.older}.",
     )
+
+
+QUICK = case.StageBudget(seconds=2, is_thorough=False)
+HELD, PLANTED = "Laplace", "noise x 0.8"
+
+
+def tell_audit() -> None:
+    """Audit one mechanism of Lapwing, and one that is broken on purpose."""
+    [claim] = [one for one in mechanism_cases() if one.name == HELD]
+    [bug] = [one for one in planted.planted_bugs() if one.name == PLANTED]
+    result = audit_run.run_case(claim, QUICK, audit_run.EXACT_STAGES)
+    [caught] = run_self_check([bug], QUICK).bugs
+    exact = result.stages[-1]
+    verdict = "no violation found" if result.witness is None and not result.unable else "VIOLATION"
+    outcome = "caught" if caught.is_caught else "NOT CAUGHT"
+    found = (
+        f"the true ε is at least {caught.measured:.2f}" if caught.measured is not None else "it is caught"
+    )
+    with console.page() as out:
+        out.heading("The auditor: it tries to break every claim, on generated data")
+        out.points(
+            f"{claim.name} noise, claimed ε {float(claim.epsilon):g}: {verdict} in {exact.checks} "
+            f"comparisons of exact probabilities. The largest true ε is {exact.measured:.4f}.",
+            f"Broken on purpose ({bug.wrong}), claimed ε {caught.claimed:g}: {outcome} by the "
+            f"{caught.stage.value} stage, {found}.",
+        )
+        out.indented("Try `lapwing audit all --quick`, and `lapwing attack all`.")

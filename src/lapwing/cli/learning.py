@@ -52,13 +52,8 @@ def append(
     with console.os_errors_told(), opened as stream, console.working("taking data in") as report:
         done = stream.append(file, table=table, through=through, progress=_told(report, as_json=as_json))
     if as_json:
-        console.print_json(
-            {
-                "version": done.version,
-                "file": None if done.file is None else str(done.file),
-                "blocks": list(done.blocks),
-            }
-        )
+        taken = None if done.file is None else str(done.file)
+        console.print_json({"version": done.version, "file": taken, "blocks": list(done.blocks)})
         return
     if done.file is not None:
         print(f"The file is in {done.file}")

@@ -267,7 +267,7 @@ def _show_new(where: str, place: LedgerPlace, curator: Path, ledger: Ledger) -> 
         rows.append(("anchor", place.anchor.where))
         rows += [("second anchor", other.where) for other in place.witnesses(ledger.id)]
         rows += [("curator's key", str(curator)), ("public key", ledger.keys.signing.public.hex())]
-        out.pairs(rows)
+        out.pairs(*rows)
         out.heading("Now")
         out.points(
             f"Move {curator} away, to where only the curator can read it. Whoever has it can raise "
@@ -335,7 +335,7 @@ def show_verified_file(found: VerifiedFile) -> None:
         if found.head is not None:
             rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
             rows.append(("root", found.head.root.hex()))
-        out.pairs(rows)
+        out.pairs(*rows)
         if not found.key_was_given and found.kind != "ledger":
             out.warning(console.NO_KEY)
         if found.promises:

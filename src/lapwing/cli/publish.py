@@ -89,7 +89,7 @@ def show_plan(made: PublicationPlan) -> None:
         ]
         rows += [("public fact", line) for line in made.facts]
         rows += [("note", line) for line in made.notes]
-        out.pairs(rows)
+        out.pairs(*rows)
         if made.errors:
             out.heading("Expected error of one number, before anything is measured")
             queries = list(dict.fromkeys(query for _, _, errors in made.errors for query in errors))
@@ -136,18 +136,11 @@ def run(
 
     with _opened(release, analyst, threads) as found, _watched(quiet=as_json) as progress:
         manifest = found.run(out, everything=everything, progress=progress)
-    if as_json:
-        console.print_json(
-            {
-                "folder": str(out),
-                **{
-                    name: manifest[name] for name in ("name", "method", "ledger", "key", "charge", "answer")
-                },
-                "privacy": privacy_numbers(manifest["privacy"]),
-            }
-        )
-        return
     privacy = manifest["privacy"]
+    if as_json:
+        told = {name: manifest[name] for name in ("name", "method", "ledger", "key", "charge", "answer")}
+        console.print_json({"folder": str(out), **told, "privacy": privacy_numbers(privacy)})
+        return
     with console.page() as shown:
         shown.title(f"{manifest['name']} is in {out}")
         shown.indented(
@@ -210,17 +203,13 @@ def show_verified_bundle(found: BundleReport) -> None:
     privacy, rows = dict(found.privacy), "" if found.rows is None else f", {found.rows:,} rows"
     with console.page() as out:
         out.title(f"{found.folder}: nothing differs")
+        loss = f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the stated noise"
         out.pairs(
-            [
-                ("release", f"{found.name} ({found.method}){rows}"),
-                ("protected", _protected(privacy["unit"], privacy["rows_per_unit"])),
-                (
-                    "loss",
-                    f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the stated noise",
-                ),
-                ("charged to", f"ledger {found.ledger}"),
-                ("public key", found.key),
-            ]
+            ("release", f"{found.name} ({found.method}){rows}"),
+            ("protected", _protected(privacy["unit"], privacy["rows_per_unit"])),
+            ("loss", loss),
+            ("charged to", f"ledger {found.ledger}"),
+            ("public key", found.key),
         )
         if not found.key_was_given:
             out.warning(console.NO_KEY)

@@ -384,9 +384,8 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
     with opened_dataset(policy, analyst) as found:
         made = check_noisily(found, epsilon)
         if as_json:
-            console.print_json(
-                {"tables": [_to_json(found.policy, one) for one in made], "left": found.left()}
-            )
+            told = [_to_json(found.policy, one) for one in made]
+            console.print_json({"tables": told, "left": found.left()})
         else:
             _show_noisy(found.policy, made)
 

@@ -180,13 +180,9 @@ def verify(
 def _show_report(found: VerifiedReport) -> None:
     with console.page() as out:
         out.title(f"{found.where}: nothing differs")
+        about = f"of the {found.title}, {found.date}, by Lapwing {found.version}, as {found.form}"
         rows = [
-            (
-                "report",
-                console.printable(
-                    f"of the {found.title}, {found.date}, by Lapwing {found.version}, as {found.form}"
-                ),
-            ),
+            ("report", console.printable(about)),
             ("ledger", console.printable(found.ledger)),
             ("public key", found.key),
             ("entries", f"{found.entries:,}, replayed by a second accountant; all numbers computed again"),
@@ -194,6 +190,6 @@ def _show_report(found: VerifiedReport) -> None:
         if found.head is not None:
             rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
             rows.append(("root", found.head.root.hex()))
-        out.pairs(rows)
+        out.pairs(*rows)
         if not found.key_was_given:
             out.warning(console.NO_KEY)

@@ -65,7 +65,7 @@ def show_schema(found: Mapping[str, Any]) -> None:
         rows.append(("blocks", _blocks(found["blocks"])))
     with console.page() as out:
         out.title(found["dataset"])
-        out.pairs(rows)
+        out.pairs(*rows)
         for one in found["tables"]:
             _show_table(out, one)
         out.heading("What may be asked")

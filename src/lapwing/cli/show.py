@@ -106,20 +106,16 @@ def _require_nothing_else(
 
 def _list(every: Sequence[Chapter], *, as_json: bool) -> None:
     if as_json:
-        console.print_json(
-            [
-                {"chapter": chapter.title, "topic": topic.name, "question": topic.question}
-                for chapter in every
-                for topic in chapter.topics
-            ]
-        )
+        topics = [(chapter.title, topic) for chapter in every for topic in chapter.topics]
+        told = ({"chapter": title, "topic": one.name, "question": one.question} for title, one in topics)
+        console.print_json(list(told))
         return
     with console.page() as out:
         width = max(len(topic.name) for chapter in every for topic in chapter.topics)
         for chapter in every:
             if chapter.topics:
                 out.heading(chapter.title)
-                out.pairs([(topic.name.ljust(width), topic.question) for topic in chapter.topics])
+                out.pairs(*((topic.name.ljust(width), topic.question) for topic in chapter.topics))
         out.print()
         out.indented("One of them: lapwing show TOPIC. All in one file: lapwing show all --out DIR.")
 
@@ -169,7 +165,7 @@ def _print(out: console.Page, one: ShownTopic) -> None:
     if one.topic.parameters:
         out.heading("Numbers that you can change")
         options = zip(one.topic.parameters, given_options(one), strict=True)
-        out.pairs([(option, f"{known.meaning} ({limits(known)})") for known, option in options])
+        out.pairs(*((option, f"{known.meaning} ({limits(known)})") for known, option in options))
     out.print()
     more = " The long version: --full." if one.topic.has_full_version else ""
     why = f"Why it holds: {argument_page(one.topic)} of the source."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,9 +28,6 @@ MOST_RESPONDENTS = 100_000_000
 PORT = 8000
 SurveyFile = Annotated[Path, Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")]
 Respondents = Annotated[int, Option("--n", help="How many respondents.", min=1, max=MOST_RESPONDENTS)]
-Reports = Annotated[
-    Path | None, Option(help="Read reports from this file instead of the survey's own store.")
-]
 
 
 def designed(file: Path) -> Design:
@@ -68,10 +65,8 @@ def check(file: SurveyFile, *, as_json: console.AsJson = False) -> None:
     shown = existing_fingerprint(found)
     if as_json:
         told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
-        # In the document that devices get, ε is a text.
-        console.print_json(
-            {**told, "epsilon": float(epsilon_text(found.epsilon)), "survey": found.public()}
-        )
+        epsilon = float(epsilon_text(found.epsilon))  # in the document that devices get, it is a text
+        console.print_json({**told, "epsilon": epsilon, "survey": found.public()})
         return
     count = len(found.parts)
     asked = "all are asked" if found.asks_all else "each respondent is asked one at random"
@@ -137,7 +132,9 @@ def simulate(
 def estimate(
     file: SurveyFile,
     *,
-    reports: Reports = None,
+    reports: Annotated[
+        Path | None, Option(help="Read reports from this file instead of the survey's own store.")
+    ] = None,
     by: Annotated[
         str | None, Option(metavar="QUESTION", help="Estimate within each answer to this question.")
     ] = None,
@@ -265,7 +262,7 @@ def serve(
         end = "The survey is closed: it takes no more" if state.is_closed else f"It ends {stops}"
         print(f"{state.reports:,} reports so far. {end}.", flush=True)
 
-    try:
+    with closing(opened.service), suppress(KeyboardInterrupt):
         run(
             opened.app(has_tls=has_tls),
             host=host,
@@ -275,10 +272,6 @@ def serve(
             behind_tls_proxy=behind_tls_proxy,
             ready=ready,
         )
-    except KeyboardInterrupt:
-        pass
-    finally:
-        opened.service.close()
 
 
 @app.command()
@@ -314,9 +307,8 @@ def close(file: SurveyFile, *, as_json: console.AsJson = False) -> None:
         kept.close_survey()
         state, (admitted, used) = kept.state(), kept.invitations()
     if as_json:
-        console.print_json(
-            {"reports": state.reports, "invitations": admitted, "signed": used, "closed": True}
-        )
+        told = {"reports": state.reports, "invitations": admitted, "signed": used, "closed": True}
+        console.print_json(told)
         return
     reports = "1 report" if state.reports == 1 else f"{state.reports:,} reports"
     print(f"Closed, with {reports}. Invitations used: {used:,} of {admitted:,}.")

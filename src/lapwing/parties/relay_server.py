@@ -37,7 +37,6 @@ _PAUSE_SECONDS = 0.1  # when no descriptor is left to accept with
 HandleConnection = Callable[
     [asyncio.StreamReader, asyncio.StreamWriter, Callable[[], None]], Awaitable[None]
 ]
-RelayFactory = Callable[..., RelayLoop]
 
 
 def serve_relay(
@@ -73,7 +72,7 @@ def relay_in_thread(
     folder: Path,
     listen: str | None = None,
     watch: ProgressCallback = ignore_progress,
-    make: RelayFactory = RelayLoop,
+    make: Callable[..., RelayLoop] = RelayLoop,
 ) -> Iterator[None]:
     """Run the relay in a thread during a `with` block.
 

@@ -26,6 +26,7 @@ from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.parties import joint_noise
+from lapwing.parties.joint_noise import member_loss
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
 from lapwing.parties.protocols.registry import ADDITIVE, LOCAL, MASKED, NAMES, OWN_NOISE, PROTOCOLS, SHAMIR
 from lapwing.parties.requirements import JointRequirements, ProtocolFit, protocol_fit, protocol_setting
@@ -220,7 +221,7 @@ class JointPlan:
         """The loss that one member charges for its own rows, for all stages together."""
         if self.is_local:
             return joint_noise.local_loss(self.requirements)
-        return joint_noise.member_loss(self.shares, self.stages)
+        return member_loss(self.shares, self.stages)
 
     @property
     def why(self) -> str:

@@ -52,8 +52,8 @@ _HOMES = {
     "Respondent": "survey.respondent",
     "Stream": "learn.stream",
     "Survey": "survey.survey",
+    "__version__": "",  # of the distribution: see `__getattr__`
     "explain": "core.explanation",
-    "load_ipython_extension": "notebook",  # for `%load_ext lapwing`
     "mechanisms": "",
     "noise": "",
     "open": "sql.dataset",
@@ -61,33 +61,10 @@ _HOMES = {
     "train": "learn.pipelines.training",
     "verify": "ledger.verification",
 }
-__all__ = [
-    "Answer",
-    "Consortium",
-    "Curator",
-    "Dataset",
-    "Gate",
-    "LapwingError",
-    "Ledger",
-    "OverBudget",
-    "Pipeline",
-    "Plan",
-    "Refused",
-    "Respondent",
-    "Stream",
-    "Survey",
-    "__version__",
-    "explain",
-    "mechanisms",
-    "noise",
-    "open",
-    "take_part",
-    "train",
-    "verify",
-]
+__all__ = list(_HOMES)
 
 
-_find = lazy_names(__name__, _HOMES)
+_find = lazy_names(__name__, {**_HOMES, "load_ipython_extension": "notebook"})  # for `%load_ext lapwing`
 
 
 def __getattr__(name: str) -> Any:

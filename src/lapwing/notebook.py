@@ -33,14 +33,11 @@ class CellArguments(argparse.ArgumentParser):
     def __init__(self) -> None:
         super().__init__("%%lapwing", description=__doc__, add_help=False, allow_abbrev=False)
         self.add_argument("source")
-        self.add_argument("--epsilon")
-        self.add_argument("--within")
-        self.add_argument("--delta")
+        for text in ("--epsilon", "--within", "--delta", "--analyst", "--into"):
+            self.add_argument(text)
         self.add_argument("--confidence", default="0.95")
         self.add_argument("--rows", type=int)
-        self.add_argument("--analyst")
         self.add_argument("--release", action="store_true")
-        self.add_argument("--into")
 
     def error(self, message: str) -> NoReturn:
         """Raise the error of a cell."""

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.cli.party import init
-from lapwing.cli.party_simulation import example
+from lapwing.cli.party import example, init
 from lapwing.cli.show_party import show_verified
 from lapwing.core.laplace import LaplaceShares
 from lapwing.errors import Aborted

@@ -13,8 +13,7 @@ import pytest
 
 from lapwing.cli import main
 from lapwing.cli.console import printable, tell
-from lapwing.cli.party import init
-from lapwing.cli.party_simulation import example
+from lapwing.cli.party import example, init
 from lapwing.errors import Unavailable
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.draft import found_consortium, read_draft

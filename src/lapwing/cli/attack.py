@@ -5,30 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.text import Text
+from typer import Argument, Option
 
-from lapwing.cli.console import (
-    AsJson,
-    PlotPath,
-    check_plot,
-    console,
-    heading,
-    indented,
-    pairs,
-    points,
-    print_json,
-    table,
-    tell,
-    warning,
-    working,
-    write_plot,
-)
-from lapwing.errors import BadParameter, MissingExtra
+from lapwing.cli import console
+from lapwing.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lapwing.audit.attacks import Attack, AttackResult, AttackSettings
 
 VIOLATED = 1
@@ -37,18 +19,18 @@ VIOLATED = 1
 def attack(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="ATTACK",
             help="linkage, differencing, averaging, reconstruction, membership, refill, "
             "longitudinal; or all.",
         ),
     ],
-    epsilon: Annotated[str, typer.Option(help="The lifetime ε of each person, from 0.05 to 8.")] = "1",
+    epsilon: Annotated[str, Option(help="The lifetime ε of each person, from 0.05 to 8.")] = "1",
     runs: Annotated[
-        str | None, typer.Option(help="How many people to attack; each attack has its own number.")
+        str | None, Option(help="How many people to attack; each attack has its own number.")
     ] = None,
-    plot: PlotPath = None,
-    as_json: AsJson = False,
+    plot: console.PlotPath = None,
+    as_json: console.AsJson = False,
 ) -> int:
     """Attack generated data: first without protection, then through Lapwing's real gate.
 
@@ -58,13 +40,15 @@ def attack(
     from lapwing.audit.attacks import AttackSettings, attack_picture, attacks_named
 
     chosen = attacks_named(name)
-    settings = AttackSettings.of(epsilon, None if runs is None else _whole(runs))
-    check_plot(plot)
+    settings = AttackSettings.of(
+        epsilon, None if runs is None else console.whole_number(runs, "runs", example=400)
+    )
+    console.check_plot(plot)
     results = [result for each in chosen for result in _run(each, settings, skips=len(chosen) > 1)]
     if plot is not None:
-        write_plot(plot, attack_picture(results), quiet=True)
+        console.write_plot(plot, attack_picture(results), quiet=True)
     if as_json:
-        print_json([result.to_json() for result in results])
+        console.print_json([result.to_json() for result in results])
     else:
         _show(results)
         if plot is not None:
@@ -72,45 +56,38 @@ def attack(
     return VIOLATED if any(result.is_violation for result in results) else 0
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise BadParameter("runs", "must be a whole number, such as 400") from None
-
-
 def _run(each: Attack, settings: AttackSettings, *, skips: bool) -> tuple[AttackResult, ...]:
     """Run an attack. Of several, one without its extra is left out, and the command says so."""
-    with working(each.name) as progress:
+    with console.working(each.name) as progress:
         try:
             return each.run(replace(settings, progress=progress))
         except MissingExtra as missing:
             if not skips:
                 raise
-            tell(f"{each.name} is left out: {missing}")
+            console.tell(f"{each.name} is left out: {missing}")
             return ()
 
 
 def _show(results: list[AttackResult]) -> None:
-    with console() as out:
+    with console.page() as out:
         for result in results:
             _show_one(out, result)
         out.print()
         if any(result.is_violation for result in results):
-            warning(out, "An attack succeeded more often than the promise allows, or a rule did not hold.")
+            out.warning("An attack succeeded more often than the promise allows, or a rule did not hold.")
         else:
-            out.print(Text("No attack succeeded more often than the promise allows.", style="bold"))
+            out.title("No attack succeeded more often than the promise allows.")
         if weak := sum(bool(result.weakness) for result in results):
             of = f"{weak} of {len(results)} result{'s' * (len(results) != 1)}"
-            warning(out, f"{of} could not have shown a violation: too few runs.")
+            out.warning(f"{of} could not have shown a violation: too few runs.")
 
 
-def _show_one(out: Console, result: AttackResult) -> None:
+def _show_one(out: console.Page, result: AttackResult) -> None:
     from lapwing.core.chances import percent, percent_up
     from lapwing.core.exact import short
 
-    heading(out, f"{result.attack}: {result.title}")
-    pairs(out, [("the attacker knows", result.knows), ("the attacker guesses", result.guesses)])
+    out.heading(f"{result.attack}: {result.title}")
+    out.pairs(("the attacker knows", result.knows), ("the attacker guesses", result.guesses))
     rows = [
         (
             f"{name}: {release}",
@@ -126,12 +103,12 @@ def _show_one(out: Console, result: AttackResult) -> None:
     rows.append(("a blind guess", "", percent(result.chance), ""))
     privacy = f"ε {short(float(result.epsilon))}"
     rows.append((f"limit of all attacks at {privacy}", "", percent_up(result.limit_up), ""))
-    out.print(table("release", "right guesses", "share", "95 % interval", right=(1, 2, 3), rows=rows))
+    out.table("release", "right guesses", "share", "95 % interval", right=(1, 2, 3), rows=rows)
     if result.is_violation:
-        warning(out, result.sentence)
+        out.warning(result.sentence)
     else:
-        indented(out, result.sentence)
-    points(out, [f"Limit: {result.formula}.", *_power(result), *result.notes])
+        out.indented(result.sentence)
+    out.points(f"Limit: {result.formula}.", *_power(result), *result.notes)
 
 
 def _power(result: AttackResult) -> list[str]:

@@ -6,115 +6,92 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
+from typer import Argument, Exit, Option
 
-from lapwing.cli.console import (
-    AsJson,
-    ExampleFolder,
-    console,
-    heading,
-    new_file,
-    os_errors_told,
-    pairs,
-    print_json,
-    print_written,
-    table,
-    warning,
-    working,
-)
+from lapwing.cli import console
 from lapwing.cli.sql_text import Sql, SqlFile, read_sql
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from lapwing.audit.audit_run import AuditReport, CaseResult
+    from lapwing.audit.audit_run import AuditReport
     from lapwing.audit.case import AuditCase
 
-app = typer.Typer(
-    help="Try to break a privacy claim. Nothing is charged, and no private row is read.",
-    no_args_is_help=True,
-)
+app = console.Commands(help="Try to break a privacy claim. Nothing is charged, and no private row is read.")
 NOT_PASSED = 1
-Seconds = Annotated[float, typer.Option(help="Time for drawing samples, of the whole audit.")]
-Html = Annotated[
-    Path | None, typer.Option("--html", help="Write a report without scripts into this new file.")
-]
-WithoutSampling = Annotated[
-    bool, typer.Option("--exact-only", help="Only replay and exact probabilities: no chance in the result.")
-]
-AuditedFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to audit.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Try a few settings of each claim instead of all.")]
+AuditedFile = Annotated[Path, Argument(metavar="FILE", help="The file to audit.")]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """The options of every audit."""
+
+    seconds: Annotated[float, Option(help="Time for drawing samples, of the whole audit.")] = 60.0
+    exact_only: Annotated[
+        bool, Option("--exact-only", help="Only replay and exact probabilities: no chance in the result.")
+    ] = False
+    quick: Annotated[bool, Option("--quick", help="Try a few settings of each claim instead of all.")] = (
+        False
+    )
+    html: Annotated[
+        Path | None, Option("--html", help="Write a report without scripts into this new file.")
+    ] = None
+    as_json: console.AsJson = False
+
+    def check(self) -> None:
+        """Raise BadParameter before the audit if its time is none, or its report could not be written."""
+        if not 0 < self.seconds < float("inf"):
+            raise BadParameter(
+                "seconds", f"{self.seconds:g} is no time: give a number above 0, such as --seconds 60"
+            )
+        path = self.html
+        if path is not None and (path.exists() or not path.parent.is_dir()):
+            why = "exists: nothing is written over" if path.exists() else "is in a folder that is not there"
+            raise BadParameter("--html", f"{path} {why}. Give another name")
+
+
+WHOLE_AUDIT = AuditOptions(seconds=300.0)
 
 
 def _run(
-    cases: Sequence[AuditCase],
-    command: str | None,
-    *,
-    seconds: float,
-    exact_only: bool,
-    quick: bool,
-    html: Path | None,
-    as_json: bool,
-    uncovered: Sequence[str] = (),
+    cases: Sequence[AuditCase], command: str | None, options: AuditOptions, uncovered: Sequence[str] = ()
 ) -> None:
     from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, run_audit
     from lapwing.audit.case import StageBudget
 
-    _check_new(html, "--html")
-    budget = StageBudget(seconds=_checked_seconds(seconds), is_thorough=not quick)
-    command = _with_options(command, seconds, quick=quick) if command else None
-    with working("Auditing") as progress:
+    options.check()
+    budget = StageBudget(seconds=options.seconds, is_thorough=not options.quick)
+    if command:
+        command = f"{command} --seconds {options.seconds:g}{' --quick' * options.quick}"
+    with console.working("Auditing") as progress:
         report = run_audit(
             cases,
             budget,
-            stages=EXACT_STAGES if exact_only else ALL_STAGES,
+            stages=EXACT_STAGES if options.exact_only else ALL_STAGES,
             commands={case.name: command for case in cases} if command else {},
             uncovered=uncovered,
             progress=lambda done, of, _: progress(done, of),
         )
-    if as_json:
-        print_json(report.to_json())
-    else:
-        show_report(report)
-    if html is not None:
+    console.print_result(report, show_report, as_json=options.as_json)
+    if options.html is not None:
         from lapwing.audit.report import html_report
 
-        with new_file(html, option="--html") as file:
+        with console.new_file(options.html, option="--html") as file:
             file.write(html_report(report))
     if not report.passed:
-        raise typer.Exit(NOT_PASSED)
-
-
-def _checked_seconds(seconds: float) -> float:
-    if not 0 < seconds < float("inf"):
-        raise BadParameter(
-            "seconds", f"{seconds:g} is no time: give a number above 0, such as --seconds 60"
-        )
-    return seconds
-
-
-def _with_options(command: str, seconds: float, *, quick: bool) -> str:
-    return f"{command} --seconds {seconds:g}{' --quick' * quick}"
-
-
-def _check_new(path: Path | None, option: str) -> None:
-    """Raise BadParameter before the audit if its report could not be written."""
-    if path is not None and (path.exists() or not path.parent.is_dir()):
-        why = "exists: nothing is written over" if path.exists() else "is in a folder that is not there"
-        raise BadParameter(option, f"{path} {why}. Give another name")
+        raise Exit(NOT_PASSED)
 
 
 def show_report(report: AuditReport) -> None:
     """Show what was audited, what was found, and what each stage could have shown."""
-    from lapwing.audit.report import outcome_of, shown_epsilon
+    from lapwing.audit.report import outcome_of, shown_epsilon, witness_rows
 
     rows = [
         (
@@ -128,11 +105,12 @@ def show_report(report: AuditReport) -> None:
         for one in report.cases
         for place, result in enumerate(one.stages)
     ]
-    with console() as out:
+    with console.page() as out:
         heads = ("claim", "stage", "result", "claimed ε", "found ε", "would have shown")
-        out.print(table(*heads, right=(3, 4, 5), rows=rows))
+        out.table(*heads, right=(3, 4, 5), rows=rows)
         for one in report.violations:
-            _show_witness(out, one)
+            out.heading(f"Violation: {one.case.name}")
+            out.pairs(*witness_rows(one))
         if len(report.cases) == 1:
             if report.cases[0].case.reason:
                 out.print(Text(f"  Note: {report.cases[0].case.reason}.", style="dim"))
@@ -144,14 +122,7 @@ def show_report(report: AuditReport) -> None:
         if report.passed:
             out.print(report.verdict)
         else:
-            warning(out, report.verdict)
-
-
-def _show_witness(out: Console, one: CaseResult) -> None:
-    from lapwing.audit.report import witness_rows
-
-    heading(out, f"Violation: {one.case.name}")
-    pairs(out, witness_rows(one))
+            out.warning(report.verdict)
 
 
 def _is_function(name: str) -> bool:
@@ -188,19 +159,19 @@ def _named(name: str) -> list[AuditCase]:
 
 
 @app.command()
-def example(folder: ExampleFolder = Path(".")) -> None:
+def example(folder: console.ExampleFolder = Path(".")) -> None:
     """Write a file with three private counts to audit. Each claims ε = 1, and one of them is right."""
     from lapwing.examples.own_functions import OWN_FUNCTIONS, write_own_functions
 
-    with os_errors_told():
+    with console.os_errors_told():
         names, is_new = write_own_functions(folder)
-    print_written(names, is_new=is_new)
+    console.print_written(names, is_new=is_new)
     for function in ("right", "narrow_noise", "float_noise"):
         print(f"  lapwing audit mechanism {folder / OWN_FUNCTIONS}:{function} --epsilon 1 --seconds 5")
 
 
 @app.command("list")
-def list_claims(*, as_json: AsJson = False) -> None:
+def list_claims(*, as_json: console.AsJson = False) -> None:
     """List all claims in the registry, with the stages that try to break them."""
     from lapwing.audit.registry import cases
 
@@ -208,42 +179,35 @@ def list_claims(*, as_json: AsJson = False) -> None:
         (case.family.value, case.name, ", ".join(stage.value for stage in case.stages)) for case in cases()
     ]
     if as_json:
-        print_json([{"family": f, "name": n, "stages": s.split(", ")} for f, n, s in rows])
+        console.print_json([{"family": f, "name": n, "stages": s.split(", ")} for f, n, s in rows])
         return
-    with console() as out:
-        out.print(table("family", "claim", "stages", rows=rows))
+    with console.page() as out:
+        out.table("family", "claim", "stages", rows=rows)
 
 
 @app.command()
 def mechanism(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", help="A claim or mechanism of Lapwing, or module:function of your own."
-        ),
+        Argument(metavar="NAME", help="A claim or mechanism of Lapwing, or module:function of your own."),
     ],
     *,
-    epsilon: Annotated[str | None, typer.Option(help="The ε that your own function claims.")] = None,
-    delta: Annotated[str, typer.Option(help="The δ that your own function claims.")] = "0",
+    epsilon: Annotated[str | None, Option(help="The ε that your own function claims.")] = None,
+    delta: Annotated[str, Option(help="The δ that your own function claims.")] = "0",
     data: Annotated[
-        Path | None, typer.Option(help="A JSON file with pairs of neighbouring inputs for your function.")
+        Path | None, Option(help="A JSON file with pairs of neighbouring inputs for your function.")
     ] = None,
-    memory: Annotated[int, typer.Option(help="Memory limit of your function, in MB.", min=64)] = 2048,
-    seconds: Seconds = 60.0,
-    exact_only: WithoutSampling = False,
-    quick: Quick = False,
-    html: Html = None,
-    as_json: AsJson = False,
+    memory: Annotated[int, Option(help="Memory limit of your function, in MB.", min=64)] = 2048,
+    options: AuditOptions,
 ) -> None:
     """Audit a mechanism of Lapwing, or a function of your own: (data, size) -> outputs."""
-    _checked_seconds(seconds)
-    _check_new(html, "--html")
+    options.check()
     if _is_function(name):
         from lapwing.audit.function_audit import case_of_function
 
         if epsilon is None:
             raise BadParameter("epsilon", "give the ε that the function claims: --epsilon 1")
-        with os_errors_told():
+        with console.os_errors_told():
             found = [case_of_function(name, epsilon, delta, pairs=data, memory=memory << 20)]
         command = f"lapwing audit mechanism {quote(name)} --epsilon {epsilon} --delta {delta}"
         if data is not None:
@@ -255,76 +219,47 @@ def mechanism(
                 "and --delta and --data are for functions of your own: claims of Lapwing have theirs",
             )
         found, command = _named(name), None
-    _run(
-        found, command, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
-    )  # fmt: skip
+    _run(found, command, options)
 
 
 @app.command("all")
-def audit_all(
-    *,
-    seconds: Seconds = 300.0,
-    exact_only: WithoutSampling = False,
-    quick: Quick = False,
-    html: Html = None,
-    as_json: AsJson = False,
-) -> None:
+def audit_all(*, options: AuditOptions = WHOLE_AUDIT) -> None:
     """Audit every claim of Lapwing. The audit does not pass if a claim has no case."""
     from lapwing.audit.registry import cases
     from lapwing.audit.registry.coverage import uncovered
 
     known = cases()
-    _run(
-        known, None, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
-        uncovered=uncovered(known),
-    )  # fmt: skip
+    _run(known, None, options, uncovered(known))
 
 
 @app.command()
 def query(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")],
+    policy: console.PolicyFile,
     sql: Sql = None,
     *,
     file: SqlFile = None,
-    epsilon: Annotated[str, typer.Option(help="The ε that the question would spend.")] = "1",
-    seconds: Seconds = 60.0,
-    exact_only: WithoutSampling = False,
-    quick: Quick = False,
-    html: Html = None,
-    as_json: AsJson = False,
+    epsilon: Annotated[str, Option(help="The ε that the question would spend.")] = "1",
+    options: AuditOptions,
 ) -> None:
     """Audit a question: replay it on generated neighbours of the policy's tables."""
     from lapwing.audit.query_audit import case_of_query
 
     sql = read_sql(sql, file)
-    with os_errors_told():
+    with console.os_errors_told():
         found = case_of_query(policy, sql, epsilon=epsilon)
     command = f"lapwing audit query {quote(str(policy))} {quote(sql)} --epsilon {epsilon}"
-    _run(
-        [found], command, seconds=seconds, exact_only=exact_only, quick=quick, html=html, as_json=as_json,
-    )  # fmt: skip
+    _run([found], command, options)
 
 
 def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
     """Add a command that audits one file, through the function `builder` of `lapwing.audit.<module>`."""
 
     @app.command(name, help=text)
-    def audit_file(
-        path: AuditedFile,
-        *,
-        seconds: Seconds = 60.0,
-        exact_only: WithoutSampling = False,
-        quick: Quick = False,
-        html: Html = None,
-        as_json: AsJson = False,
-    ) -> None:
-        with os_errors_told():
+    def audit_file(path: AuditedFile, *, options: AuditOptions) -> None:
+        with console.os_errors_told():
             found = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
         command = f"lapwing audit {name} {quote(str(path))}"
-        _run(
-            [found], command, seconds=seconds, exact_only=exact_only, quick=quick, html=html,
-            as_json=as_json,
-        )  # fmt: skip
+        _run([found], command, options)
 
 
 _audit_of_file(

@@ -8,69 +8,46 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from rich.text import Text
+from typer import Option
 
-from lapwing.cli.console import (
-    AnchorAt,
-    AsJson,
-    Keys,
-    Where,
-    check_plot,
-    console,
-    heading,
-    indented,
-    opened_named,
-    os_errors_told,
-    points,
-    print_json,
-    printable,
-    table,
-    working,
-    write_plot,
-)
-from lapwing.cli.csv_output import AsCsv, CsvWriter, require_one_form
-from lapwing.cli.named_ledger import NamedLedger, named_ledger
+from lapwing.cli import console
+from lapwing.cli.named_ledger import NamedLedger
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import Console
 
     from lapwing.ledger import Ledger
     from lapwing.ledger.budget_history import BlockRemainder, FamilyOverview, LedgerOverview
-    from lapwing.ledger.request_log import LoggedRequest, LogLine, PrincipalTotal
+    from lapwing.ledger.request_log import LoggedRequest, LogLine, PriceInWords, PrincipalTotal
 
 
 def budget(
-    where: Where,
+    where: console.Where,
     *,
     account: Annotated[
-        str | None, typer.Option(help="Only this account; of a policy: the account of its data.")
+        str | None, Option(help="Only this account; of a policy: the account of its data.")
     ] = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    form: console.OutputForm,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw spending over time into this .svg, .png or .pdf file; of one account."),
+        Option(help="Draw spending over time into this .svg, .png or .pdf file; of one account."),
     ] = None,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Show what is left of every account and block, and what the accounts promise together."""
     from lapwing.ledger.budget_history import overview, overview_json
 
-    require_one_form(as_json=as_json, as_csv=as_csv)
-    check_plot(plot)
-    with os_errors_told():
-        place = named_ledger(where, keys, anchor)
-    with opened_named(place) as ledger:
+    console.check_plot(plot)
+    place = files.of(where)
+    with console.opened_ledger(place) as ledger:
         found = overview(ledger, _account_of(ledger, place) if account is None else account)
         if plot is not None:
-            write_plot(plot, _drawn(ledger, found), quiet=True)
-    if as_json:
-        print_json(overview_json(found))
-    elif as_csv:
+            console.write_plot(plot, _drawn(ledger, found), quiet=True)
+    if form.as_json:
+        console.print_json(overview_json(found))
+    elif form.as_csv:
         _write_blocks(overview_json(found))
     else:
         show_budget(found)
@@ -103,7 +80,7 @@ BLOCK = (
 
 
 def _write_blocks(found: dict[str, Any]) -> None:
-    writer = CsvWriter(BLOCK)
+    writer = console.CsvWriter(BLOCK)
     for account in found["accounts"]:
         for block in account["blocks"]:
             writer.write([account["account"], *(block[name] for name in BLOCK[1:])])
@@ -115,7 +92,7 @@ def _drawn(ledger: Ledger, found: LedgerOverview) -> Figure:
 
     if len(found.families) != 1:
         raise BadParameter("plot", "shows one account: name it with --account")
-    with working("drawing"):
+    with console.working("drawing"):
         return spending(BudgetHistory.of(ledger, found.families[0].label))
 
 
@@ -128,30 +105,25 @@ TOTAL = ("analyst", "requests", "answered", "failed", "epsilon", "delta", "rho",
 
 
 def history(
-    where: Where,
+    where: console.Where,
     *,
     last: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1, help=f"How many of the newest; else {REQUESTS_SHOWN}, or all in JSON, CSV and totals."
         ),
     ] = None,
-    by: Annotated[Literal["analyst"] | None, typer.Option(help="Only totals, by analyst.")] = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    by: Annotated[Literal["analyst"] | None, Option(help="Only totals, by analyst.")] = None,
+    form: console.OutputForm,
+    files: console.LedgerFiles,
 ) -> None:
     """Show what was asked: question, who, when, price, receipt, and whether there was an answer."""
     from lapwing.ledger.request_log import PrincipalTotals, each_request
     from lapwing.sql.answers import stored_question
 
-    require_one_form(as_json=as_json, as_csv=as_csv)
-    with os_errors_told():
-        place = named_ledger(where, keys, anchor)
+    place = files.of(where)
     totals, found = PrincipalTotals(), []
-    is_told = as_json or as_csv
-    writer = _Writer(TOTAL if by else REQUEST, as_json=as_json) if is_told else None
+    writer = _Writer(TOTAL if by else REQUEST, as_json=form.as_json) if form.is_for_programs else None
 
     def tell(one: LoggedRequest) -> None:
         if by:
@@ -161,8 +133,8 @@ def history(
         else:
             found.append(one)
 
-    most = last if last is not None or is_told or by else REQUESTS_SHOWN
-    with opened_named(place) as ledger, working("reading the history") as watch:
+    most = last if last is not None or writer or by else REQUESTS_SHOWN
+    with console.opened_ledger(place) as ledger, console.working("reading the history") as watch:
         each_request(
             ledger, tell, words_of=stored_question, last=most, account=place.account or None, watch=watch
         )
@@ -180,19 +152,20 @@ def _request(one: LoggedRequest) -> Sequence[Any]:
     line, price = one.line, one.price
     return (
         line.number, line.time, line.principal, one.state, one.question, line.what, price.words,
-        _number(price.epsilon), _number(price.delta), _number(price.rho), list(line.accounts),
+        *_numbers(price), list(line.accounts),
     )  # fmt: skip
 
 
 def _total(one: PrincipalTotal) -> Sequence[Any]:
-    sums = (_number(one.epsilon), _number(one.delta), _number(one.rho))
-    return (one.principal, one.requests, one.answered, one.failed, *sums, one.others)
+    return (one.principal, one.requests, one.answered, one.failed, *_numbers(one), one.others)
 
 
-def _number(value: Fraction | None) -> float | None:
+def _numbers(price: PriceInWords | PrincipalTotal) -> list[float | None]:
+    """Return ε, δ and ρ, rounded up. None stays None."""
     from lapwing.ledger.budget_history import float_up
 
-    return None if value is None else float_up(value)
+    found = (price.epsilon, price.delta, price.rho)
+    return [None if value is None else float_up(value) for value in found]
 
 
 class _Writer:
@@ -201,7 +174,7 @@ class _Writer:
     def __init__(self, names: Sequence[str], *, as_json: bool) -> None:
         self._names = names
         self._rows = 0
-        self._csv = None if as_json else CsvWriter(names)
+        self._csv = None if as_json else console.CsvWriter(names)
 
     def write(self, values: Sequence[Any]) -> None:
         """Write one row."""
@@ -229,16 +202,18 @@ SUMS_MEAN = (
 
 def show_requests(found: Sequence[LoggedRequest]) -> None:
     """Show the newest requests, oldest first."""
-    with console() as out:
+    with console.page() as out:
         if not found:
             out.print("Nothing was asked yet.")
             return
-        shown = table("receipt", "time (UTC)\nwho", "question\nprice, what came of it", right=(0,))
+        shown = console.table("receipt", "time (UTC)\nwho", "question\nprice, what came of it", right=(0,))
         shown.columns[1].max_width = 20
         for one in found:
             line = one.line
-            when = f"{line.time[:16].replace('T', ' ')}\n{printable(line.principal)}"
-            shown.add_row(str(line.number), when, f"{printable(one.what)}\n{one.price.words}, {one.state}")
+            when = f"{line.time[:16].replace('T', ' ')}\n{console.printable(line.principal)}"
+            shown.add_row(
+                str(line.number), when, f"{console.printable(one.what)}\n{one.price.words}, {one.state}"
+            )
         out.print(shown)
 
 
@@ -246,41 +221,36 @@ def show_totals(totals: Sequence[PrincipalTotal]) -> None:
     """Show the requests of each analyst, added up."""
     from lapwing.core.exact import short_up
 
-    with console() as out:
+    with console.page() as out:
         if not totals:
             out.print("Nothing was asked yet.")
             return
         has_rho, has_others = any(one.rho for one in totals), any(one.others for one in totals)
         columns = ["analyst", "asked", "answered", "failed", "Σ ε", "Σ δ"]
         columns += ["Σ ρ"] * has_rho + ["at other\nprices"] * has_others
-        shown = table(*columns, right=range(1, 8))
+        shown = console.table(*columns, right=range(1, 8))
         for one in totals:
-            cells = [printable(one.principal), f"{one.requests:,}", f"{one.answered:,}", f"{one.failed:,}"]
+            cells = [
+                console.printable(one.principal),
+                f"{one.requests:,}",
+                f"{one.answered:,}",
+                f"{one.failed:,}",
+            ]
             cells += [short_up(one.epsilon), short_up(one.delta)]
             cells += [short_up(one.rho)] * has_rho + [f"{one.others:,}"] * has_others
             shown.add_row(*cells)
         out.print(shown)
-        points(out, [SUMS_MEAN])
+        out.points(SUMS_MEAN)
 
 
 MOST_ROWS = 40  # if there are more blocks, those with the same budget left share a row
-
-
 GATHERED_ROWS = 12
-
-
 NAMED = 2
-
-
 BAR = 10
-
-
 LEFT_MEANS = (
     "ε left: the largest pure ε that a next question could spend there. It is no sum of prices: after "
     "Gaussian noise, or many small questions, more can be left than subtracting would say."
 )
-
-
 DELTA_MEANS = (
     "δ left: of the share for answers that may fail to keep their ε, which are those with keys that the "
     "policy does not declare. Other answers need none of it."
@@ -291,52 +261,52 @@ def show_account(ledger: Ledger, label: str) -> None:
     """Show the promise of an account, after it was opened or raised."""
     from lapwing.ledger.budget_history import overview
 
-    with console() as out:
+    with console.page() as out:
         for family in overview(ledger, label).families:
             _promise(out, family)
 
 
 def show_budget(found: LedgerOverview) -> None:
     """Show all accounts: their promise, their blocks, and exceptions."""
-    with console() as out:
+    with console.page() as out:
         if not found.families:
             out.print("This ledger has no accounts yet.")
         for family in found.families:
             _promise(out, family)
             _blocks(out, family)
         if found.families:
-            points(out, (LEFT_MEANS, DELTA_MEANS))
+            out.points(LEFT_MEANS, DELTA_MEANS)
         _exceptions(out, found)
 
 
-def _promise(out: Console, family: FamilyOverview) -> None:
-    out.print(Text(family.label, style="bold"))
-    indented(out, f"Protects one {family.unit}; neighbours {family.relation}.")
+def _promise(out: console.Page, family: FamilyOverview) -> None:
+    out.title(family.label)
+    out.indented(f"Protects one {family.unit}; neighbours {family.relation}.")
     if len(family.accounts) == 1:
-        indented(out, f"{_pair(*family.total)} for life.")
+        out.indented(f"{_pair(*family.total)} for life.")
     else:
         each = ", then ".join(_pair(epsilon, delta) for _, epsilon, delta in family.accounts)
         times = "once" if len(family.accounts) == 2 else f"{len(family.accounts) - 1} times"
-        indented(out, f"Raised {times}, so losses add: {_pair(*family.total)} for life, that is {each}.")
+        out.indented(f"Raised {times}, so losses add: {_pair(*family.total)} for life, that is {each}.")
     if family.slices != "none":
-        indented(out, f'Sliced by "{family.rule}": each block has the whole budget.')
+        out.indented(f'Sliced by "{family.rule}": each block has the whole budget.')
     if family.in_periods:
-        indented(out, "Somebody who is in several periods loses more, at worst:")
+        out.indented("Somebody who is in several periods loses more, at worst:")
         rows = [(f"{count:,}", _up(epsilon), _up(delta)) for count, epsilon, delta in family.in_periods]
-        out.print(table("periods", "ε", "δ", right=(0, 1, 2), rows=rows))
+        out.table("periods", "ε", "δ", right=(0, 1, 2), rows=rows)
     if family.reservations:
         some = ", ".join(map(str, family.reservations[:5])) + (" …" if len(family.reservations) > 5 else "")
         many = len(family.reservations)
-        indented(out, f"Held for work that has not ended: {many:,} reservation{'s' * (many > 1)} ({some}).")
+        out.indented(f"Held for work that has not ended: {many:,} reservation{'s' * (many > 1)} ({some}).")
 
 
-def _blocks(out: Console, family: FamilyOverview) -> None:
+def _blocks(out: console.Page, family: FamilyOverview) -> None:
     is_raised = len(family.accounts) > 1
     is_holding = any(block.epsilon_after_lapse > block.epsilon for block in family.blocks)
     _set_aside(out, family)
     columns = ["block", "ε left", "", "δ left"]
     columns += ["ε left if what\nis held lapses"] * is_holding + ["in account"] * is_raised
-    shown = table(*columns, right=(1, 3, 4) if is_holding else (1, 3))
+    shown = console.table(*columns, right=(1, 3, 4) if is_holding else (1, 3))
     rows = _gathered(family.blocks)
     for blocks in rows[:GATHERED_ROWS] if len(family.blocks) > MOST_ROWS else rows:
         first = blocks[0]
@@ -350,22 +320,20 @@ def _blocks(out: Console, family: FamilyOverview) -> None:
     out.print(shown)
     rest = [block.epsilon for blocks in rows[len(shown.rows) :] for block in blocks]
     if rest:
-        indented(
-            out,
+        out.indented(
             f"These have least left. {len(rest):,} further blocks have ε {_down(min(rest))} to "
-            f"{_down(max(rest))} left; --json lists all.",
+            f"{_down(max(rest))} left; --json lists all."
         )
 
 
-def _set_aside(out: Console, family: FamilyOverview) -> None:
+def _set_aside(out: console.Page, family: FamilyOverview) -> None:
     delta, shares = family.total[1], family.set_aside
     if delta:
-        indented(
-            out,
+        out.indented(
             f"Of δ {_up(delta)}, {_up(shares.failures)} is set aside for answers that may fail to keep "
             f"their ε, {_up(shares.whole_runs)} for runs priced as one, and {_up(shares.filters)} for the "
             "Rényi filters, by which many answers cost less than the sum of their prices. Setting "
-            "aside spends nothing.",
+            "aside spends nothing."
         )
 
 
@@ -408,7 +376,7 @@ def _which(family: FamilyOverview, block: BlockRemainder) -> str:
     return "the first" if not place else f"raise {place}"
 
 
-def _exceptions(out: Console, found: LedgerOverview) -> None:
+def _exceptions(out: console.Page, found: LedgerOverview) -> None:
     several = [data for data in found.data_sets if len(data.accounts) > 1]
     lines = [
         f'Data "{data.label}" is about people of several accounts, and charged to all of them: '
@@ -419,16 +387,16 @@ def _exceptions(out: Console, found: LedgerOverview) -> None:
     if len(labels) + len(found.not_shown) > 1:
         lines.append(_losses_add(found))
     if lines:
-        heading(out, "Whoever is in several accounts")
-        points(out, lines)
+        out.heading("Whoever is in several accounts")
+        out.points(*lines)
     changed = [line for line in found.declared if line.kind == "policy"]
     for title, some in (
         ("Signed by the curator", [line for line in found.declared if line not in changed]),
         ("Changed after a check", changed),
     ):
         if some:
-            heading(out, title)
-            points(out, [f"Entry {line.number}, {line.time[:10]}: {_about(line)}." for line in some])
+            out.heading(title)
+            out.points(*(f"Entry {line.number}, {line.time[:10]}: {_about(line)}." for line in some))
 
 
 def _losses_add(found: LedgerOverview) -> str:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 
 from lapwing import open as open_dataset
-from lapwing.cli.console import console, heading, indented, points, table, tell
+from lapwing.cli import console
 from lapwing.examples.clinic import state_in
 from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
 from lapwing.parties import Consortium, JointRequirements, simulate
@@ -76,8 +76,8 @@ def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> l
 def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: Future[RunResult]) -> None:
     policy = folder / keys.name / POLICY
     try:
-        with open_statistic(consortium.statistic, policy, tell=tell) as (data, statistic):
-            done = join_run(consortium, keys, data, statistic, confidence=SURE, tell=tell)
+        with open_statistic(consortium.statistic, policy, tell=console.tell) as (data, statistic):
+            done = join_run(consortium, keys, data, statistic, confidence=SURE, tell=console.tell)
     except BaseException as error:
         result.set_exception(error)
     else:
@@ -88,20 +88,17 @@ def _show_joint(consortium: Consortium, results: list[RunResult], checked: Verif
     plan, answer = consortium.plan, results[0].answer
     headings, cells = answer.table()
     same = all(one.answer.to_json() == answer.to_json() for one in results)
-    with console() as out:
-        heading(out, "Three hospitals count together, and none sees another's rows")
-        indented(out, f"{answer.title}  (invented, in three files, of three owners)")
-        indented(out, f"Protocol {plan.protocol}, {plan.fit.name}. {plan.guarantee}")
-        out.print(table(*headings, right=range(len(headings)), rows=cells))
-        points(
-            out,
-            [
-                f"{'All three have the same numbers' if same else 'THE NUMBERS DIFFER'}, over mutual TLS, "
-                f"each after a charge to its own ledger ({results[0].left}).",
-                f"The public transcript verifies: {len(checked.members)} members signed every step, and "
-                "the sum follows from what they posted.",
-                *_lost(),
-            ],
+    with console.page() as out:
+        out.heading("Three hospitals count together, and none sees another's rows")
+        out.indented(f"{answer.title}  (invented, in three files, of three owners)")
+        out.indented(f"Protocol {plan.protocol}, {plan.fit.name}. {plan.guarantee}")
+        out.table(*headings, right=range(len(headings)), rows=cells)
+        out.points(
+            f"{'All three have the same numbers' if same else 'THE NUMBERS DIFFER'}, over mutual TLS, "
+            f"each after a charge to its own ledger ({results[0].left}).",
+            f"The public transcript verifies: {len(checked.members)} members signed every step, and "
+            "the sum follows from what they posted.",
+            *_lost(),
         )
 
 

@@ -11,25 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option
 
-from lapwing.cli.console import (
-    AsJson,
-    console,
-    heading,
-    indented,
-    os_errors_told,
-    points,
-    print_json,
-    print_written,
-    table,
-    tell,
-    working,
-)
-from lapwing.cli.query import Analyst, PolicyFile, Threads
+from lapwing.cli import console
 from lapwing.errors import BadFile, BadParameter
 
 if TYPE_CHECKING:
@@ -38,41 +25,35 @@ if TYPE_CHECKING:
 
 
 BLOCKS_SHOWN = 24
-app = typer.Typer(help="Growing data: blocks that open as data arrives.", no_args_is_help=True)
+app = console.Commands(help="Growing data: blocks that open as data arrives.")
 
 
 @app.command()
 def append(
-    policy: PolicyFile,
+    policy: console.PolicyFile,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="New rows. Without it: what was put into the source."),
+        Path | None, Argument(metavar="FILE", help="New rows. Without it: what was put into the source.")
     ] = None,
     *,
-    table: Annotated[str | None, typer.Option(help="Whose rows they are, if there are several.")] = None,
+    table: Annotated[str | None, Option(help="Whose rows they are, if there are several.")] = None,
     through: Annotated[
         str | None,
-        typer.Option(help="The newest block that has data now, such as 2026-03; else by the calendar."),
+        Option(help="The newest block that has data now, such as 2026-03; else by the calendar."),
     ] = None,
-    analyst: Analyst = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
+    analyst: console.Analyst = None,
+    threads: console.Threads = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Take new data in and open its blocks. What was taken in before is never changed."""
     from lapwing.learn import Stream
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
-    opened.dataset.tell = tell
-    with os_errors_told(), opened as stream, working("taking data in") as report:
+    opened.dataset.tell = console.tell
+    with console.os_errors_told(), opened as stream, console.working("taking data in") as report:
         done = stream.append(file, table=table, through=through, progress=_told(report, as_json=as_json))
     if as_json:
-        print_json(
-            {
-                "version": done.version,
-                "file": None if done.file is None else str(done.file),
-                "blocks": list(done.blocks),
-            }
-        )
+        taken = None if done.file is None else str(done.file)
+        console.print_json({"version": done.version, "file": taken, "blocks": list(done.blocks)})
         return
     if done.file is not None:
         print(f"The file is in {done.file}")
@@ -96,21 +77,18 @@ def _told(report: Callable[[int, int], None], *, as_json: bool) -> Callable[[flo
 
 @app.command()
 def status(
-    policy: PolicyFile,
+    policy: console.PolicyFile,
     *,
-    pipeline: Annotated[str | None, typer.Option(help="What is left for this pipeline.")] = None,
-    analyst: Analyst = None,
-    as_json: AsJson = False,
+    pipeline: Annotated[str | None, Option(help="What is left for this pipeline.")] = None,
+    analyst: console.Analyst = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show every block, what is left of it, and which are retired. It costs nothing."""
     from lapwing.learn import Stream
 
-    with os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
+    with console.os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
         found = stream.status(pipeline=pipeline)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        _show_status(found)
+    console.print_result(found, _show_status, as_json=as_json)
 
 
 def _show_status(found: StreamStatus) -> None:
@@ -158,80 +136,61 @@ CODES = {"OVER_BUDGET": 3, "FAILED": 1}  # exit codes of ends that are failures
 def train(
     pipeline: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="PIPELINE", help='The pipeline file, such as durations.toml; or "example" to get one.'
         ),
     ],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[FOLDER]", help="Where runs are kept (PIPELINE.runs), or the example."),
+        Argument(metavar="[FOLDER]", help="Where runs are kept (PIPELINE.runs), or the example."),
     ] = None,
     *,
     new_run: Annotated[
-        bool, typer.Option("--new-run", help="Begin another run: it spends anew. Else the last goes on.")
+        bool, Option("--new-run", help="Begin another run: it spends anew. Else the last goes on.")
     ] = False,
-    mlflow: Annotated[str | None, typer.Option(help="Log the run to MLflow at this address.")] = None,
-    analyst: Analyst = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
+    mlflow: Annotated[str | None, Option(help="Log the run to MLflow at this address.")] = None,
+    analyst: console.Analyst = None,
+    threads: console.Threads = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Train until a model is shown to be good: accept, retry with twice as much, or reject."""
     if str(pipeline) == EXAMPLE:
         _example(folder or Path("."))
         return
-    with os_errors_told():
-        outcome, card, files = _train(
-            pipeline, folder, new_run=new_run, analyst=analyst, threads=threads, quiet=as_json
-        )
-        logged = {}
-        if mlflow is not None:
-            from lapwing.learn import log_to_mlflow
-
-            logged = {"mlflow_run": log_to_mlflow(card, files, mlflow)}
-    if as_json:
-        print_json({**card, "files": {name: str(path) for name, path in files.items()}, **logged})
-    else:
-        show_outcome(outcome, card, files)
-    if code := CODES.get(outcome.end.name):
-        raise typer.Exit(code)
-
-
-def _train(
-    path: Path,
-    folder: Path | None,
-    *,
-    new_run: bool,
-    analyst: str | None,
-    threads: int | None,
-    quiet: bool,
-) -> tuple[TrainingOutcome, dict[str, Any], dict[str, Path]]:
-    from lapwing.learn import Stream, load_pipeline, model_card, write_outputs
-    from lapwing.learn import train as run_pipeline
+    from lapwing import learn
     from lapwing.learn.pipelines.pipeline import raise_as_file_mistake
     from lapwing.learn.pipelines.training import check_pipeline
 
-    pipeline = load_pipeline(path)
-    place = folder if folder is not None else path.with_name(f"{path.stem}.runs")
-    with Stream.open(pipeline.stream, analyst=analyst, threads=threads) as stream:
-        stream.dataset.tell = tell
-        try:
-            check_pipeline(stream, pipeline)
-        except BadFile:
-            raise
-        except BadParameter as error:
-            raise_as_file_mistake(path, error)
-        with watching_attempts(quiet=quiet) as watch:
-            outcome = run_pipeline(stream, pipeline, place, new_run=new_run, watch=watch)
-        files = write_outputs(outcome, stream.policy, place)
-        return outcome, model_card(outcome, stream.policy), files
+    place = folder or pipeline.with_name(f"{pipeline.stem}.runs")
+    with console.os_errors_told():
+        wanted = learn.load_pipeline(pipeline)
+        with learn.Stream.open(wanted.stream, analyst=analyst, threads=threads) as stream:
+            stream.dataset.tell = console.tell
+            try:
+                check_pipeline(stream, wanted)
+            except BadFile:
+                raise
+            except BadParameter as error:
+                raise_as_file_mistake(pipeline, error)
+            with watching_attempts(quiet=as_json) as watch:
+                outcome = learn.train(stream, wanted, place, new_run=new_run, watch=watch)
+            files = learn.write_outputs(outcome, stream.policy, place)
+            card = learn.model_card(outcome, stream.policy)
+        logged = {} if mlflow is None else {"mlflow_run": learn.log_to_mlflow(card, files, mlflow)}
+    if as_json:
+        console.print_json({**card, "files": {name: str(path) for name, path in files.items()}, **logged})
+    else:
+        show_outcome(outcome, card, files)
+    if code := CODES.get(outcome.end.name):
+        raise Exit(code)
 
 
 def _example(folder: Path) -> None:
     from lapwing.examples.rides import PIPELINES, RIDES_POLICY, write_rides
 
-    with os_errors_told():
+    with console.os_errors_told():
         names, is_new = write_rides(folder)
-    print_written(names, is_new=is_new)
+    console.print_written(names, is_new=is_new)
     print(f"  lapwing stream append {folder / RIDES_POLICY} --through 2026-01")
     print(f"  lapwing train {folder / PIPELINES[0]}")
 
@@ -271,7 +230,7 @@ class AttemptBoard:
 
     def render(self) -> Table:
         """Return the current table."""
-        grid = table("attempt", "blocks", "ε", "verdict", "shown", "", right=(0, 1, 2))
+        grid = console.table("attempt", "blocks", "ε", "verdict", "shown", "", right=(0, 1, 2))
         for number, blocks, epsilon, verdict, words, again in self.rows:
             grid.add_row(number, blocks, epsilon, Text(verdict, style=_STYLES[verdict]), words, again)
         if self.now:
@@ -314,30 +273,29 @@ def show_outcome(outcome: TrainingOutcome, card: dict[str, Any], files: dict[str
     from lapwing.learn.pipelines.components import statistic_lines
     from lapwing.learn.pipelines.model_card import printable
 
-    with console() as out:
+    with console.page() as out:
         end = outcome.end.value
-        heading(out, f"{outcome.pipeline.name}, run {outcome.run}")
+        out.heading(f"{outcome.pipeline.name}, run {outcome.run}")
         if card["attempts"]:
             out.print(_attempts(card))
         out.print(Text(f"{end.upper()}: {outcome.words}", style=_ENDS[end]))
         if outcome.end.is_verdict and all(one.is_replay for one in outcome.attempts):
-            indented(out, "It was decided before: nothing was spent now. --new-run begins another run.")
+            out.indented("It was decided before: nothing was spent now. --new-run begins another run.")
         if "statistic" in card:
-            points(out, statistic_lines(card["statistic"], card["statistic"]["error_at_most"]))
+            out.points(*statistic_lines(card["statistic"], card["statistic"]["error_at_most"]))
         if "calibration" in card:
-            points(out, map(printable, calibration_lines(card["calibration"])))
+            out.points(*map(printable, calibration_lines(card["calibration"])))
         privacy = card["privacy"]
-        indented(
-            out,
+        out.indented(
             f"No block lost more than ε {privacy['run_epsilon_at_most']:.6g} by this run, and none will "
             f"lose more than ε {privacy['stream_epsilon_for_life']:g} in its life. Protected: "
-            f"{card['data']['unit']}.",
+            f"{card['data']['unit']}."
         )
-        points(out, [f"{name.replace('_', ' ')}: {path}" for name, path in files.items()])
+        out.points(*(f"{name.replace('_', ' ')}: {path}" for name, path in files.items()))
 
 
 def _attempts(card: dict[str, Any]) -> Table:
-    grid = table("attempt", "blocks", "ε", "verdict", "shown", right=(0, 1, 2))
+    grid = console.table("attempt", "blocks", "ε", "verdict", "shown", right=(0, 1, 2))
     for one in card["attempts"]:
         verdict = Text(one["verdict"], style=_STYLES[one["verdict"]])
         used = str(len(one["blocks"])), f"{one['epsilon']:.6g}"

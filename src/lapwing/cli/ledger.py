@@ -10,83 +10,54 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-from rich.text import Text
+from typer import Argument, Exit, Option
 
-from lapwing.cli.budget import show_account
-from lapwing.cli.console import (
-    AnchorAt,
-    AsJson,
-    Keys,
-    KnownKey,
-    Where,
-    console,
-    heading,
-    indented,
-    opened_ledger,
-    os_errors_told,
-    pairs,
-    points,
-    print_json,
-    require_file,
-    table,
-    warning,
-    working,
-    write_new,
-)
-from lapwing.cli.named_ledger import named_ledger
+from lapwing.cli import budget, console
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
-    from lapwing.ledger import CuratorKey
+    from lapwing.ledger import CuratorKey, Ledger
     from lapwing.ledger.ledger_place import LedgerPlace
     from lapwing.ledger.request_log import LogLine
     from lapwing.ledger.verification import VerifiedFile
 
 
-app = typer.Typer(
-    help="Open a lifetime ledger and its accounts; look at its history, prove and check it.",
-    no_args_is_help=True,
+app = console.Commands(
+    help="Open a lifetime ledger and its accounts; look at its history, prove and check it."
 )
 
-Name = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's name.")]
-Epsilon = Annotated[str, typer.Option(help="For life, such as 1.")]
-Delta = Annotated[str, typer.Option(help="For life, such as 1e-6; 0 for none.")]
-CuratorFile = Annotated[Path, typer.Option("--curator", help="The curator's key file.")]
+Name = Annotated[str, Argument(metavar="ACCOUNT", help="The account's name.")]
+Epsilon = Annotated[str, Option(help="For life, such as 1.")]
+Delta = Annotated[str, Option(help="For life, such as 1e-6; 0 for none.")]
+CuratorFile = Annotated[Path, Option("--curator", help="The curator's key file.")]
 
 
-def _curator(path: Path) -> CuratorKey:
+def curator_key(path: Path) -> CuratorKey:
+    """Read the curator's key. Raise BadParameter if there is no such file."""
     from lapwing.ledger import CuratorKey
 
-    require_file(path, "curator")
+    console.require_file(path, "curator")
     return CuratorKey.load(path)
 
 
 @app.command()
 def init(
-    where: Where,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    where: console.Where,
+    files: console.LedgerFiles,
     curator: Annotated[
-        Path | None, typer.Option("--curator", help="The new key file of the curator; else LEDGER.curator.")
+        Path | None, Option("--curator", help="The new key file of the curator; else LEDGER.curator.")
     ] = None,
 ) -> None:
     """Make a new ledger with new keys."""
     from lapwing.ledger import Ledger
     from lapwing.ledger.ledger_place import LedgerPlace
 
-    with os_errors_told():
-        found = named_ledger(where, keys, anchor)
+    with console.os_errors_told():
+        found = files.of(where)
         place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor)
         _require_room(place, curator or place.curator)
         with Ledger.create(found.where, curator=curator, keys=found.keys, anchor=found.anchor) as ledger:
-            show_new_ledger(
-                found.where,
-                keys=place.keys,
-                anchors=[known.where for known in (place.anchor, *place.witnesses(ledger.id))],
-                curator=curator or place.curator,
-                public=ledger.keys.signing.public.hex(),
-            )
+            _show_new(found.where, place, curator or place.curator, ledger)
 
 
 def _require_room(place: LedgerPlace, curator: Path) -> None:
@@ -114,36 +85,31 @@ def _require_room(place: LedgerPlace, curator: Path) -> None:
 
 @app.command()
 def account(
-    where: Where,
+    where: console.Where,
     name: Name,
     *,
     epsilon: Epsilon,
     delta: Delta,
     unit: Annotated[
         Literal["person", "row", "person-and-period"],
-        typer.Option(
-            help="What is protected: everything about one person, one row, or a person in one period."
-        ),
+        Option(help="What is protected: everything about one person, one row, or a person in one period."),
     ],
     relation: Annotated[
         Literal["add-remove", "replace"],
-        typer.Option(
-            help="Neighbours add or remove one unit (n is private), or replace one (n is public)."
-        ),
+        Option(help="Neighbours add or remove one unit (n is private), or replace one (n is public)."),
     ],
     slices: Annotated[
         Literal["none", "units", "periods", "identities"],
-        typer.Option(help="What blocks slice: nothing, units by their data, time, or who units are."),
+        Option(help="What blocks slice: nothing, units by their data, time, or who units are."),
     ] = "none",
-    rule: Annotated[str, typer.Option(help="By which rule the units or rows are sliced.")] = "",
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    rule: Annotated[str, Option(help="By which rule the units or rows are sliced.")] = "",
+    files: console.LedgerFiles,
 ) -> None:
     """Open an account with a budget for life. Nothing of it can ever be changed."""
     from lapwing.core.losses import Relation
     from lapwing.ledger import Slices, Unit
 
-    with opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         ledger.open_account(
             name,
             epsilon=epsilon,
@@ -153,57 +119,55 @@ def account(
             slices=Slices(slices),
             rule=rule,
         )
-        show_account(ledger, name)
+        budget.show_account(ledger, name)
 
 
 @app.command()
 def blocks(
-    where: Where,
+    where: console.Where,
     name: Name,
-    block: Annotated[list[str], typer.Argument(metavar="BLOCK...", help="Names of new blocks.")],
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    block: Annotated[list[str], Argument(metavar="BLOCK...", help="Names of new blocks.")],
+    files: console.LedgerFiles,
 ) -> None:
     """Open blocks of a sliced account, each with the whole budget."""
-    with opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         ledger.open_blocks(name, block)
         print(f"{len(block):,} block{'s' * (len(block) > 1)} of {name} opened.")
 
 
 @app.command(name="raise")
 def raise_(
-    where: Where,
+    where: console.Where,
     name: Name,
     *,
     epsilon: Epsilon,
     delta: Delta,
     curator: CuratorFile,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    files: console.LedgerFiles,
 ) -> None:
     """Give an account a further budget. Everybody sees the sum from then on."""
-    with opened_ledger(where, keys, anchor) as ledger:
-        ledger.raise_budget(name, epsilon=epsilon, delta=delta, curator=_curator(curator))
-        show_account(ledger, name)
+    with console.opened_ledger(files.of(where)) as ledger:
+        ledger.raise_budget(name, epsilon=epsilon, delta=delta, curator=curator_key(curator))
+        budget.show_account(ledger, name)
 
 
 @app.command()
 def log(
-    where: Where,
-    last: Annotated[int, typer.Option(min=1, help="How many of the newest entries.")] = 20,
-    as_json: AsJson = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    where: console.Where,
+    *,
+    last: Annotated[int, Option(min=1, help="How many of the newest entries.")] = 20,
+    as_json: console.AsJson = False,
+    files: console.LedgerFiles,
 ) -> None:
     """Show the newest entries: who was charged for what."""
     from dataclasses import asdict
 
     from lapwing.ledger.request_log import log_lines
 
-    with opened_ledger(where, keys, anchor) as ledger:
+    with console.opened_ledger(files.of(where)) as ledger:
         lines = log_lines(ledger, last=last)
     if as_json:
-        print_json([asdict(line) for line in lines])
+        console.print_json([asdict(line) for line in lines])
     else:
         show_log(lines)
 
@@ -211,30 +175,27 @@ def log(
 @app.command()
 def verify(
     file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof."
-        ),
+        str, Argument(metavar="FILE", help="A ledger, a policy (then its ledger), a statement or a proof.")
     ],
-    key: KnownKey = None,
-    as_json: AsJson = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    *,
+    key: console.KnownKey = None,
+    as_json: console.AsJson = False,
+    files: console.LedgerFiles,
 ) -> None:
     """Check a ledger, a statement or a proof. Exit code 1 if it is not what it was."""
     from lapwing.ledger.verification import verify
 
-    with os_errors_told():
-        place = named_ledger(file, keys, anchor)
+    with console.os_errors_told():
+        place = files.of(file)
         if place.file:
             place.require()
         found: VerifiedFile = verify(
-            place.where, key=key, keys=place.keys, anchor=place.anchor, working=working
+            place.where, key=key, keys=place.keys, anchor=place.anchor, working=console.working
         )
     if as_json:
-        print_json(found.to_json())
+        console.print_json(found.to_json())
         if found.findings:
-            raise typer.Exit(1)
+            raise Exit(1)
     elif found.findings:
         raise Tampered(found.findings)
     else:
@@ -243,19 +204,17 @@ def verify(
 
 @app.command()
 def export(
-    where: Where,
-    statement: Annotated[Path, typer.Argument(metavar="STATEMENT", help="The new file.")],
-    names: Annotated[
-        bool, typer.Option("--names", help="Say in it what the random ids stand for.")
-    ] = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    where: console.Where,
+    statement: Annotated[Path, Argument(metavar="STATEMENT", help="The new file.")],
+    *,
+    names: Annotated[bool, Option("--names", help="Say in it what the random ids stand for.")] = False,
+    files: console.LedgerFiles,
 ) -> None:
     """Write the whole history into a file that anybody can check with `verify`."""
     from lapwing.ledger.publishing import export_statement as write
 
-    with opened_ledger(where, keys, anchor) as ledger:
-        with working("writing the statement") as told:
+    with console.opened_ledger(files.of(where)) as ledger:
+        with console.working("writing the statement") as told:
             entries = write(ledger, statement, names=names, watch=told)
         print(f"{statement}: {entries:,} entries, {'with' if names else 'without'} names.")
         print(f"To check it: lapwing ledger verify {statement} --key {ledger.keys.signing.public.hex()}")
@@ -263,39 +222,33 @@ def export(
 
 @app.command()
 def prove(
-    where: Where,
-    position: Annotated[int, typer.Argument(metavar="POSITION", min=1, help="The receipt's position.")],
-    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="The new file.")],
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    where: console.Where,
+    position: Annotated[int, Argument(metavar="POSITION", min=1, help="The receipt's position.")],
+    proof: Annotated[Path, Argument(metavar="PROOF", help="The new file.")],
+    files: console.LedgerFiles,
 ) -> None:
     """Write a proof that one receipt is in the ledger."""
     from lapwing.ledger.publishing import prove_entry as proof_of
 
-    with opened_ledger(where, keys, anchor) as ledger:
-        with working("proving"):
+    with console.opened_ledger(files.of(where)) as ledger:
+        with console.working("proving"):
             made = proof_of(ledger, position)
-        write_new(proof, json.dumps(made) + "\n", option="proof")
+        console.write_new(proof, json.dumps(made) + "\n", option="proof")
         print(f"{proof}: entry {position} is in the ledger, up to its seal number {made['seal'][0]}.")
         print(f"To check it: lapwing ledger verify {proof} --key {made['key']}")
 
 
 @app.command()
-def recover(
-    where: Where,
-    curator: CuratorFile,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
-) -> None:
+def recover(where: console.Where, curator: CuratorFile, files: console.LedgerFiles) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
     from lapwing.ledger import recovery
 
-    with os_errors_told():
-        found = named_ledger(where, keys, anchor)
+    with console.os_errors_told():
+        found = files.of(where)
         found.require()
-        with working("checking the ledger"):
+        with console.working("checking the ledger"):
             closed = recovery.recover(
-                found.where, curator=_curator(curator), keys=found.keys, anchor=found.anchor
+                found.where, curator=curator_key(curator), keys=found.keys, anchor=found.anchor
             )
     if closed:
         many = "1 block is" if closed == 1 else f"{closed:,} blocks are"
@@ -305,27 +258,23 @@ def recover(
         print("Recovered. Nothing was lost: another anchor knew all, and the missing one was made anew.")
 
 
-def show_new_ledger(where: str, *, keys: Path, anchors: Sequence[str], curator: Path, public: str) -> None:
+def _show_new(where: str, place: LedgerPlace, curator: Path, ledger: Ledger) -> None:
     """Show the files of a new ledger, and what to do with them."""
-    with console() as out:
-        out.print(Text("A new ledger", style="bold"))
-        rows = [
-            ("history", _without_password(where)),
-            ("keys", f"{keys} (secret: it signs for the ledger)"),
-        ]
-        rows += [("anchor" if k == 0 else "second anchor", anchor) for k, anchor in enumerate(anchors)]
-        rows += [("curator's key", str(curator)), ("public key", public)]
-        pairs(out, rows)
-        heading(out, "Now")
-        points(
-            out,
-            (
-                f"Move {curator} away, to where only the curator can read it. Whoever has it can raise "
-                "budgets; without it nobody can.",
-                "Never restore the anchor from a backup, not even together with the history: it is what "
-                "tells an older copy.",
-                "Give the public key to those who will check statements.",
-            ),
+    with console.page() as out:
+        out.title("A new ledger")
+        rows = [("history", _without_password(where))]
+        rows.append(("keys", f"{place.keys} (secret: it signs for the ledger)"))
+        rows.append(("anchor", place.anchor.where))
+        rows += [("second anchor", other.where) for other in place.witnesses(ledger.id)]
+        rows += [("curator's key", str(curator)), ("public key", ledger.keys.signing.public.hex())]
+        out.pairs(*rows)
+        out.heading("Now")
+        out.points(
+            f"Move {curator} away, to where only the curator can read it. Whoever has it can raise "
+            "budgets; without it nobody can.",
+            "Never restore the anchor from a backup, not even together with the history: it is what "
+            "tells an older copy.",
+            "Give the public key to those who will check statements.",
         )
 
 
@@ -342,10 +291,10 @@ def _without_password(where: str) -> str:
 
 def show_log(lines: Sequence[LogLine]) -> None:
     """Show the newest entries."""
-    with console() as out:
+    with console.page() as out:
         # Two lines a cell, so that the table fits a terminal.
         columns = ("entry", "time (UTC)", "kind", "account\nblocks", "what for\nprice, by whom")
-        shown = table(*columns, right=(0,))
+        shown = console.table(*columns, right=(0,))
         for column, width in ((1, 10), (2, 9), (3, 28)):
             shown.columns[column].max_width = width
         for line in lines:
@@ -370,8 +319,8 @@ def _lines(*texts: str) -> str:
 
 def show_verified_file(found: VerifiedFile) -> None:
     """Show the result of a check that found nothing wrong."""
-    with console() as out:
-        out.print(Text(f"{_without_password(found.where)}: nothing differs", style="bold"))
+    with console.page() as out:
+        out.title(f"{_without_password(found.where)}: nothing differs")
         rows = [("ledger", found.ledger), ("public key", found.key)]
         if found.kind == "proof":
             rows += [("entry", ""), *((f"  {name}", value) for name, value in (found.entry or {}).items())]
@@ -386,14 +335,9 @@ def show_verified_file(found: VerifiedFile) -> None:
         if found.head is not None:
             rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
             rows.append(("root", found.head.root.hex()))
-        pairs(out, rows)
+        out.pairs(*rows)
         if not found.key_was_given and found.kind != "ledger":
-            warning(
-                out,
-                "Warning: no --key was given. Anybody could have made this with a key of their own: "
-                "compare the public key above with the one that you know from elsewhere.",
-            )
+            out.warning(console.NO_KEY)
         if found.promises:
-            heading(out, "What it promises")
-            for line in found.promises:
-                indented(out, line)
+            out.heading("What it promises")
+            out.indented(*found.promises)

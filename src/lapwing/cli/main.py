@@ -1,32 +1,36 @@
 """The command line. Exit codes: 0 done, 2 bad input (a missing file, too), 3 over budget, 1 anything else.
 
 The library is imported when a command runs: `lapwing --help` must not wait for it.
+
+With `--json`, a command that fails prints an object on standard output:
+`{"error": {"code": …, "message": …, "exit_code": …}}`, and the fields that the error has, such as `asked`
+and `left` of `over-budget`. The codes are those of `docs/reference/errors.md`, and two more: `usage` for a
+command line that cannot be understood, and `stopped` for a command that a person ended.
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
+from typer import Exit, Option
 from typer.core import TyperGroup
 
-from lapwing.cli import audit, learning, ledger, party, publish, query, survey
+from lapwing.cli import audit, budget, learning, ledger, party, publish, query, report, starting, survey
 from lapwing.cli.attack import attack
-from lapwing.cli.budget import budget, history
-from lapwing.cli.console import tell
-from lapwing.cli.error_json import STOPPED, USAGE, fields_of, print_error, wants_json
+from lapwing.cli.console import Commands, print_findings, print_json, tell
 from lapwing.cli.explain import explain
-from lapwing.cli.learning import train
-from lapwing.cli.report import report, verify
 from lapwing.cli.schema import schema
 from lapwing.cli.show import OWN_NUMBERS, show
-from lapwing.cli.starting import example, init
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
 
+USAGE, STOPPED = "usage", "stopped"
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
 PROGRAM = "lapwing"  # also if it is run as a module: completion needs one name
 NOT_WHAT_IT_WAS = "this is not what it was:"
@@ -47,11 +51,10 @@ def _name_of(command: Callable[..., Any] | tuple[str, typer.Typer]) -> str:
     return command[0] if isinstance(command, tuple) else command.__name__.replace("_", "-")
 
 
-app = typer.Typer(
+app = Commands(
     name=PROGRAM,
     cls=CommandsByUser,
     help="Differential privacy for every trust model, on one lifetime ledger.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},  # all commands inherit it
 )
@@ -62,13 +65,13 @@ def _version(wanted: bool) -> None:
         from lapwing import __version__
 
         print(f"lapwing {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def lapwing(
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Differential privacy for every trust model, on one lifetime ledger."""
@@ -95,8 +98,8 @@ def _old_name(command: Callable[..., None], *, now: str) -> Callable[..., None]:
 # For each kind of user, the commands in the order of the help. A pair is a name and its own commands.
 COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = {
     "Curators and analysts": (
-        example,
-        init,
+        starting.example,
+        starting.init,
         schema,
         query.prepare,
         query.check,
@@ -109,13 +112,13 @@ COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = 
     "Survey owners and respondents": (("survey", survey.app),),
     "Parties": (("party", party.app),),
     "Publishers": (("publish", publish.app),),
-    "Model builders": (("stream", learning.app), train),
+    "Model builders": (("stream", learning.app), learning.train),
     "Privacy officers and auditors": (
-        budget,
-        history,
+        budget.budget,
+        budget.history,
         ("ledger", ledger.app),
-        report,
-        verify,
+        report.report,
+        report.verify,
         ("audit", audit.app),
     ),
     "Learn what it means": (explain, show, demo, attack),
@@ -148,7 +151,8 @@ def run(arguments: list[str] | None = None) -> None:
     With `--json`, standard output gets the error as an object, besides.
     """
     for stream in (sys.stdout, sys.stderr):
-        _replace_unknown_letters(stream)
+        if hasattr(stream, "reconfigure"):  # a terminal without Greek letters shows ? for them
+            stream.reconfigure(errors="replace")
     try:
         code = app(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else DONE)
@@ -170,10 +174,7 @@ def _explain(error: LapwingError) -> None:
     """Print an error on stderr, with all that it found."""
     match error:
         case Tampered():
-            _complain(NOT_WHAT_IT_WAS)
-            for found in error.found:
-                print(f"  - {' '.join(found.split())}", file=sys.stderr)
-            print(f"  {WHAT_NOW}", file=sys.stderr)
+            print_findings(NOT_WHAT_IT_WAS, error.found, WHAT_NOW)
         case BadFile():
             _complain("the file has mistakes:")
             for mistake in error.mistakes:
@@ -187,10 +188,34 @@ def _complain(text: str) -> None:
         print(f"lapwing: {' '.join(text.split())}", file=sys.stderr)
 
 
-def _replace_unknown_letters(stream: Any) -> None:
-    """Let a terminal without Greek letters show ? for them, instead of failing."""
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Return whether a command line asks for JSON. Words after `--` are no options."""
+    words = list(arguments)
+    return "--json" in (words[: words.index("--")] if "--" in words else words)
+
+
+def print_error(code: str, message: str, exit_code: int, fields: dict[str, Any] | None = None) -> None:
+    """Print an error as one JSON object."""
+    always = {"code": code, "message": message, "exit_code": exit_code}
+    more = {name: value for name, value in (fields or {}).items() if name not in always}
+    print_json({"error": {**always, **more}})
+
+
+def fields_of(error: LapwingError) -> dict[str, Any]:
+    """Return the public fields of an error as plain values. A field of another kind is left out."""
+    found = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("_")}
+    return {name: value for name, value in found.items() if value is not NotImplemented}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float | Fraction):
+        return float(value) if math.isfinite(value) else NotImplemented
+    if isinstance(value, list | tuple):
+        parts = [_plain(part) for part in value]
+        return NotImplemented if NotImplemented in parts else parts
+    return NotImplemented
 
 
 if __name__ == "__main__":

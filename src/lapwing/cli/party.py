@@ -5,64 +5,60 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Exit, Option
 
-from lapwing.cli.console import AsJson, os_errors_told, print_json, printable, require_file, tell, write_new
-from lapwing.cli.party_simulation import compare, example, simulate
+from lapwing.cli import console
 from lapwing.errors import Aborted, BadParameter, LapwingError, Tampered, Unavailable
 
 if TYPE_CHECKING:
-    from lapwing.parties.consortium import Consortium
+    from lapwing.parties import Consortium, run_status
     from lapwing.parties.identity import MemberKeys
     from lapwing.parties.joining import RunResult
-    from lapwing.parties.run_status import WasCharged
 
-app = typer.Typer(
-    help="Joint statistics of several members, none of whom sees another's rows.", no_args_is_help=True
-)
+app = console.Commands(help="Joint statistics of several members, none of whom sees another's rows.")
 
 DraftPath = Annotated[
-    Path, typer.Argument(metavar="DRAFT", help="The draft of the consortium, such as joint.toml.")
+    Path, Argument(metavar="DRAFT", help="The draft of the consortium, such as joint.toml.")
 ]
 ConsortiumPath = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The consortium file, such as joint-wards.consortium.")
+    Path, Argument(metavar="FILE", help="The consortium file, such as joint-wards.consortium.")
 ]
-Me = Annotated[Path, typer.Option("--me", help="Your folder with your keys, as `init` made it.")]
-PolicyPath = Annotated[Path, typer.Option("--policy", help="The policy of your own data.")]
+Me = Annotated[Path, Option("--me", help="Your folder with your keys, as `init` made it.")]
+PolicyPath = Annotated[Path, Option("--policy", help="The policy of your own data.")]
 CardPath = Annotated[
-    Path | None,
-    typer.Option("--relay-card", help="The card of the host that relays, if it is not a member."),
+    Path | None, Option("--relay-card", help="The card of the host that relays, if it is not a member.")
 ]
 Number = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--number",
         min=1,
         help="The number of the run, the same at all members; else the first not aborted.",
     ),
 ]
 Listen = Annotated[
-    str | None,
-    typer.Option("--listen", help="Where the host listens, if not at the consortium's address."),
+    str | None, Option("--listen", help="Where the host listens, if not at the consortium's address.")
 ]
 
 
 @app.command()
 def init(
-    name: Annotated[str, typer.Argument(help="Your name among the members, such as north.")],
+    name: Annotated[str, Argument(help="Your name among the members, such as north.")],
     *,
     folder: Annotated[
-        Path | None, typer.Option(help="Where your keys will be stored; else a folder of your name.")
+        Path | None, Option(help="Where your keys will be stored; else a folder of your name.")
     ] = None,
 ) -> None:
     """Make your keys, and the card that you show to the other members."""
     from lapwing.parties.identity import MemberKeys
 
-    with os_errors_told():
+    with console.os_errors_told():
         keys = MemberKeys.create(name, folder or Path(name))
     print(f"{keys.folder / name}.card is your card: send it to the member who invites.")
     print(f"Its fingerprint, to be compared over another channel: {keys.card.fingerprint}")
@@ -73,35 +69,33 @@ def init(
 def plan(
     draft_path: DraftPath,
     *,
-    members: Annotated[int, typer.Option(help="How many members there will be.", min=1, max=1000)],
+    members: Annotated[int, Option(help="How many members there will be.", min=1, max=1000)],
     policy: PolicyPath,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show which protocol would run, with its guarantee, error and traffic. Free; reads no private row."""
-    from lapwing.cli.show_party import show_plan
+    from lapwing.cli import show_party
     from lapwing.parties.draft import plan_for, read_draft
     from lapwing.parties.joining import open_statistic
 
     draft = read_draft(draft_path)
-    with os_errors_told(), open_statistic(draft.statistic, policy, tell=tell) as (_, statistic):
-        made, why = plan_for(draft, members, statistic), statistic.why_not_local
+    with console.os_errors_told(), open_statistic(draft.statistic, policy, tell=console.tell) as (_, bound):
+        made, why = plan_for(draft, members, bound), bound.why_not_local
         if as_json:
-            found = {"name": draft.name, "statistic": statistic.spec}
-            print_json({**found, **made.to_json(why_not_local=why)})
+            found = {"name": draft.name, "statistic": bound.spec}
+            console.print_json({**found, **made.to_json(why_not_local=why)})
         else:
-            show_plan(made, draft.name, statistic.title, why_not_local=why)
+            show_party.show_plan(made, draft.name, bound.title, why_not_local=why)
 
 
 @app.command()
 def invite(
     draft_path: DraftPath,
-    cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="The cards of all members.")],
+    cards: Annotated[list[Path], Argument(metavar="CARD...", help="The cards of all members.")],
     *,
     policy: PolicyPath,
     relay_card: CardPath = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; else NAME.consortium in this folder.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Where to write; else NAME.consortium in this folder.")] = None,
 ) -> None:
     """Write the consortium file that every member signs: members, statistic, protocol, parameters."""
     from lapwing.parties.draft import found_consortium, read_draft
@@ -109,11 +103,11 @@ def invite(
     from lapwing.parties.joining import open_statistic
 
     draft = read_draft(draft_path)
-    with os_errors_told(), open_statistic(draft.statistic, policy, tell=tell) as (_, statistic):
+    with console.os_errors_told(), open_statistic(draft.statistic, policy, tell=console.tell) as (_, bound):
         relay = None if relay_card is None else Card.read(relay_card)
-        made = found_consortium(draft, [Card.read(path) for path in cards], statistic, relay=relay)
+        made = found_consortium(draft, [Card.read(path) for path in cards], bound, relay=relay)
         target = out or Path(f"{draft.name}.consortium")
-        write_new(target, made.to_text(), option="out")
+        console.write_new(target, made.to_text(), option="out")
     print(f"Wrote {target}, for {', '.join(made.names)}. Its fingerprint: {made.fingerprint}")
     print("Send it to all of them. Each looks at it and signs:")
     print(f"  lapwing party join {target} --me {made.names[0]} --policy POLICY")
@@ -126,31 +120,32 @@ def join(
     me: Me,
     policy: PolicyPath,
     copies: Annotated[
-        list[Path] | None,
-        typer.Option("--with", help="Take the signatures of this copy, too; may be repeated."),
+        list[Path] | None, Option("--with", help="Take the signatures of this copy, too; may be repeated.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Sign without being asked.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Sign without being asked.")] = False,
 ) -> None:
     """Show the consortium that you are asked to join, with its cost for your people, and sign it."""
-    from lapwing.cli.show_party import show_invitation
-    from lapwing.parties.consortium import Consortium
+    from lapwing.cli import show_party
+    from lapwing.parties import Consortium
     from lapwing.parties.draft import require_coalition, require_same_meaning
     from lapwing.parties.identity import MemberKeys
     from lapwing.parties.joining import open_statistic
-    from lapwing.parties.signing import write_signatures
 
     keys, consortium = MemberKeys.open(me), Consortium.read(file)
     for copy in copies or ():
         consortium = consortium.merged(Consortium.read(copy))
     signed = consortium.signed(keys)
-    with os_errors_told(), open_statistic(consortium.statistic, policy, tell=tell) as (data, statistic):
+    with (
+        console.os_errors_told(),
+        open_statistic(consortium.statistic, policy, tell=console.tell) as (data, statistic),
+    ):
         require_same_meaning(consortium, statistic)
         require_coalition(consortium, data.policy.least_coalition)
-        show_invitation(consortium, keys.name, statistic.title)
+        show_party.show_invitation(consortium, keys.name, statistic.title)
     if not yes and not typer.confirm(f"Sign this as {keys.name}?"):
         raise typer.Abort
-    with os_errors_told():
-        written = write_signatures(file, signed)
+    with console.os_errors_told():
+        written = signed.write_signatures(file)
     print(f"{keys.name} has signed {file}.")
     if written.unsigned:
         print(f"Not yet: {', '.join(written.unsigned)}.")
@@ -161,27 +156,25 @@ def join(
 
 @app.command()
 def verify(
-    transcript: Annotated[Path, typer.Argument(help="A transcript, as `run` writes it.")],
+    transcript: Annotated[Path, Argument(help="A transcript, as `run` writes it.")],
     *,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Check a run from its public transcript: members, signatures, order, agreed sets and opened sums."""
-    from lapwing.cli.show_party import show_verified, verified_json
+    from lapwing.cli import show_party
     from lapwing.parties.transcript import verify_transcript
 
-    require_file(transcript, "transcript")
+    console.require_file(transcript, "transcript")
     try:
-        with os_errors_told():
+        with console.os_errors_told():
             found = verify_transcript(transcript)
     except Tampered as error:
-        print(f"lapwing: {transcript} does not verify:", file=sys.stderr)
-        for finding in error.found:
-            print(f"  - {printable(' '.join(finding.split()))}", file=sys.stderr)
-        raise typer.Exit(1) from None
+        console.print_findings(f"{transcript} does not verify:", error.found)
+        raise Exit(1) from None
     if as_json:
-        print_json(verified_json(found))
+        console.print_json(show_party.verified_json(found))
     else:
-        show_verified(found, transcript)
+        show_party.show_verified(found, transcript)
 
 
 @app.command()
@@ -191,9 +184,9 @@ def run(
     me: Me,
     policy: PolicyPath,
     number: Number = None,
-    confidence: Annotated[str, typer.Option(help="How sure each interval is.")] = "0.95",
+    confidence: console.Confidence = "0.95",
     listen: Listen = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Take part in a run: charge your own ledger, add your noise, and open nothing but the sum.
 
@@ -201,34 +194,35 @@ def run(
     command again: what was sent is sent again, or the result is fetched, or the run ends. After the end, it
     shows the same answer for nothing; --number 2 is a new run, which is charged again.
     """
-    from lapwing.cli.show_party import result_json, show_result, watching_run
+    from lapwing.cli import show_party
+    from lapwing.parties import run_status
     from lapwing.parties.joining import join_run, open_statistic
-    from lapwing.parties.run_status import charges_of
 
     def show(result: RunResult) -> None:
         if as_json:
-            print_json(result_json(result))
+            console.print_json(show_party.result_json(result))
         else:
-            show_result(result)
+            show_party.show_result(result)
         sys.stdout.flush()
 
-    with os_errors_told():
+    with console.os_errors_told():
         keys, consortium = _open_signed(file, me)
-        with open_statistic(consortium.statistic, policy, tell=tell) as (data, statistic):
+        with open_statistic(consortium.statistic, policy, tell=console.tell) as (data, statistic):
             try:
-                with watching_run(consortium.names) as watch:
+                with show_party.watching_run(consortium.names) as watch:
                     join_run(
                         consortium, keys, data, statistic, number=number, confidence=confidence,
-                        listen=listen, watch=watch, tell=tell, show=show,
+                        listen=listen, watch=watch, tell=console.tell, show=show,
                     )  # fmt: skip
             except Aborted as error:
-                raise _exit_with_advice(error, _after_abort(consortium, keys, charges_of(data))) from None
+                advice = _after_abort(consortium, keys, run_status.charges_of(data))
+                raise _exit_with_advice(error, advice) from None
             except Unavailable as error:
                 raise _exit_with_advice(error, _after_disconnect(consortium, keys, number)) from None
 
 
 def _open_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
-    from lapwing.parties.consortium import Consortium
+    from lapwing.parties import Consortium
     from lapwing.parties.identity import MemberKeys
 
     keys, consortium = MemberKeys.open(me), Consortium.read(file)
@@ -236,20 +230,20 @@ def _open_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
     return keys, consortium
 
 
-def _exit_with_advice(error: LapwingError, advice: str) -> typer.Exit:
+def _exit_with_advice(error: LapwingError, advice: str) -> Exit:
     """Tell of the error and the advice on stderr. Return the exit to raise."""
-    tell(printable(str(error)))
+    console.tell(console.printable(str(error)))
     if advice:
-        tell(advice)
-    return typer.Exit(1)
+        console.tell(advice)
+    return Exit(1)
 
 
-def _after_abort(consortium: Consortium, keys: MemberKeys, was_charged: WasCharged) -> str:
+def _after_abort(consortium: Consortium, keys: MemberKeys, was_charged: run_status.WasCharged) -> str:
     """Return which run is next for this member, and how all members come to the same one."""
-    from lapwing.parties.run_status import find_run
+    from lapwing.parties import run_status
 
     try:
-        status = find_run(consortium, keys, None, was_charged=was_charged)
+        status = run_status.find_run(consortium, keys, None, was_charged=was_charged)
     except LapwingError:  # the reason of the abort matters more
         return ""
     return (
@@ -260,10 +254,10 @@ def _after_abort(consortium: Consortium, keys: MemberKeys, was_charged: WasCharg
 
 def _after_disconnect(consortium: Consortium, keys: MemberKeys, number: int | None) -> str:
     """Return what to do about a run that has begun for this member; "" if none has."""
-    from lapwing.parties.run_status import find_run
+    from lapwing.parties import run_status
 
     try:
-        status = find_run(consortium, keys, number, was_charged=lambda _: False)
+        status = run_status.find_run(consortium, keys, number, was_charged=lambda _: False)
     except Unavailable:  # it was told already
         return ""
     if not status.has_begun or status.ending is not None:
@@ -280,29 +274,133 @@ def _after_disconnect(consortium: Consortium, keys: MemberKeys, number: int | No
 @app.command()
 def relay(file: ConsortiumPath, *, me: Me, number: Number = None, listen: Listen = None) -> None:
     """Only relay: for a host that the consortium names and that is not a member."""
-    from lapwing.cli.show_party import watching_run
-    from lapwing.parties.relay_server import serve_relay
-    from lapwing.parties.run_status import members_without_result, next_relay_run, runs_folder
+    from lapwing.cli import show_party
+    from lapwing.parties import relay_server, run_status
 
-    with os_errors_told():
+    with console.os_errors_told():
         keys, consortium = _open_signed(file, me)
         if keys.card != consortium.host:
             raise BadParameter("me", f"this is {keys.name}, but {consortium.host.name} is the host")
-        folder = runs_folder(keys)
-        config = consortium.run_configuration(number or next_relay_run(consortium, folder))
+        folder = run_status.runs_folder(keys)
+        config = consortium.run_configuration(number or run_status.next_relay_run(consortium, folder))
         for before in range(1, config.number):
-            if names := members_without_result(consortium.run_configuration(before), folder):
-                tell(
+            before_it = consortium.run_configuration(before)
+            if names := run_status.members_without_result(before_it, folder):
+                console.tell(
                     f"run {before} ended, and {', '.join(names)} may not know its sums: --number {before} "
                     "shows the end again"
                 )
         print(
             f"Relaying run {config.number} of {consortium.name} at {listen or config.address}", flush=True
         )
-        with watching_run(consortium.names) as watch:
-            serve_relay(config, keys, folder=folder, listen=listen, watch=watch)
+        with show_party.watching_run(consortium.names) as watch:
+            relay_server.serve_relay(config, keys, folder=folder, listen=listen, watch=watch)
     print("The run is over.")
 
 
-for command in (simulate, compare, example):
-    app.command()(command)
+# Invented data
+
+NAMES = ("east", "north", "south", "west", "coast", "hills", "lakes", "plain", "river", "woods")
+QUICK_SIZES, QUICK_MEMBERS = (10, 100, 1000), (2, 10)
+
+
+@app.command()
+def simulate(
+    *,
+    members: Annotated[int, Option(help="How many members.", min=1, max=100)] = 3,
+    coalition: Annotated[int, Option(help="The most members that the adversary may control.", min=0)] = 1,
+    losses: Annotated[
+        int, Option(help="The most further members that may fail before they have shared.", min=0)
+    ] = 0,
+    people_at: Annotated[int, Option(help="The most members that have rows of one person.", min=1)] = 1,
+    adversary: Annotated[
+        Literal["unbounded", "bounded"], Option(help="Its computing power.")
+    ] = "unbounded",
+    protocol: Annotated[
+        Literal["auto", "A", "B", "C", "D"], Option(help="auto: the planner chooses.")
+    ] = "auto",
+    epsilon: Annotated[str, Option(help="The most that a person may lose, as ε.")] = "1",
+    counts: Annotated[
+        str | None, Option(help="Made-up counts, such as 120,45,230; else some are made up.")
+    ] = None,
+    lose: Annotated[
+        list[str] | None,
+        Option(metavar="MEMBER:ROUND", help="Lose a member from a round on, such as south:deal."),
+    ] = None,
+    as_json: console.AsJson = False,
+) -> None:
+    """Run all members in one process on made-up counts, and show every round."""
+    from lapwing.cli import show_party
+    from lapwing.core.exact import exact
+    from lapwing.parties import JointRequirements
+    from lapwing.parties import simulate as simulated
+
+    needs = JointRequirements(
+        members=members,
+        coalition=coalition,
+        losses=losses,
+        adversary=adversary,
+        protocol=protocol,
+        epsilon=exact(epsilon, "epsilon"),
+        delta=exact(0),
+        people_at=people_at,
+        noise="laplace",
+    )
+    numbers = [100 + 37 * k % 90 for k in range(members)] if counts is None else _whole_numbers(counts)
+    names = [NAMES[k] if members <= len(NAMES) else f"member-{k + 1}" for k in range(members)]
+    done = simulated(needs, numbers, names, lose=dict(_member_and_round(one) for one in lose or ()))
+    console.print_result(done, show_party.show_simulation, as_json=as_json)
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise BadParameter("counts", "must be whole numbers with commas, such as 120,45,230") from None
+
+
+def _member_and_round(text: str) -> tuple[str, str]:
+    name, colon, where = text.partition(":")
+    if not colon:
+        raise BadParameter("lose", "must be MEMBER:ROUND, such as south:deal")
+    return name, where
+
+
+@app.command()
+def compare(
+    *,
+    epsilon: Annotated[str, Option(help="The ε of every way to count.")] = "1",
+    repetitions: Annotated[int, Option(help="Runs for each point.", min=2, max=10_000)] = 200,
+    plot: console.PlotPath = None,
+    out: Annotated[Path | None, Option(help="Write the numbers into this .json file.")] = None,
+    quick: Annotated[bool, Option("--quick", help="Few points, in a second or two.")] = False,
+) -> None:
+    """Measure the error of a share: one curator, several members, the local model. Takes half a minute."""
+    from lapwing.cli import show_party
+    from lapwing.parties.simulation import MEMBERS, SIZES
+    from lapwing.parties.simulation import compare_trust_models as compared
+
+    console.check_plot(plot)
+    sizes, members = (QUICK_SIZES, QUICK_MEMBERS) if quick else (SIZES, MEMBERS)
+    with console.working("measuring") as report:
+        found = compared(epsilon, repetitions=repetitions, sizes=sizes, members=members, tell=report)
+    show_party.show_comparison(found)
+    with console.os_errors_told():
+        if out is not None:
+            out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    if plot is not None:
+        from lapwing.plots.parties import parties
+
+        console.write_plot(plot, parties(found))
+
+
+@app.command()
+def example(folder: console.ExampleFolder = Path(".")) -> None:
+    """Write invented data and policies of three hospitals, and the draft of their consortium."""
+    from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
+
+    with console.os_errors_told():
+        is_new = write_hospitals(folder)
+    at = "" if folder == Path(".") else f"{folder}/"
+    console.print_written([at + WISH, *(f"{at}{name}/" for name in MEMBERS)], is_new=is_new)
+    print(f"  lapwing party plan {at}{WISH} --members 3 --policy {at}north/{POLICY}")

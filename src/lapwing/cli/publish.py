@@ -11,50 +11,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.text import Text
+from typer import Argument, Exit, Option
 
-from lapwing.cli.console import (
-    AsJson,
-    ExampleFolder,
-    KnownKey,
-    check_plot,
-    console,
-    heading,
-    indented,
-    os_errors_told,
-    pairs,
-    points,
-    print_json,
-    printable,
-    table,
-    tell,
-    warning,
-    working,
-    write_plot,
-)
-from lapwing.cli.query import Analyst, Threads
+from lapwing.cli import console
 
 if TYPE_CHECKING:
     from lapwing.publish.bundle.verified_bundle import BundleReport
     from lapwing.publish.publication import Publication, PublicationPlan
 
-app = typer.Typer(help="Publish synthetic tables and census tables.", no_args_is_help=True)
-ReleaseFile = Annotated[
-    Path, typer.Argument(metavar="RELEASE", help="The release file, such as town-rows.toml.")
-]
+app = console.Commands(help="Publish synthetic tables and census tables.")
+ReleaseFile = Annotated[Path, Argument(metavar="RELEASE", help="The release file, such as town-rows.toml.")]
 Everything = Annotated[
-    bool,
-    typer.Option("--everything", help="Spend all of the budget that is left, instead of the file's ε."),
+    bool, Option("--everything", help="Spend all of the budget that is left, instead of the file's ε.")
 ]
 
 
 @app.command()
-def example(folder: ExampleFolder = Path(".")) -> None:
+def example(folder: console.ExampleFolder = Path(".")) -> None:
     """Write an invented town: its data, a policy, and two release files."""
     from lapwing.examples.town import TOWN_CENSUS, TOWN_ROWS, write_town
 
-    with os_errors_told():
+    with console.os_errors_told():
         names, is_new = write_town(folder)
     said = "Wrote" if is_new else "These files are there already, unchanged:"
     print(f"{said} {', '.join(names)}. Next:")
@@ -66,8 +43,8 @@ def example(folder: ExampleFolder = Path(".")) -> None:
 def _opened(path: Path, analyst: str | None, threads: int | None = None) -> Iterator[Publication]:
     from lapwing.publish import Publication
 
-    with os_errors_told(), Publication.open(path, analyst=analyst, threads=threads) as found:
-        found.dataset.tell = tell
+    with console.os_errors_told(), Publication.open(path, analyst=analyst, threads=threads) as found:
+        found.dataset.tell = console.tell
         yield found
 
 
@@ -76,23 +53,20 @@ def plan(
     release: ReleaseFile,
     *,
     everything: Everything = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw error against ε into this file.")] = None,
-    analyst: Analyst = None,
-    as_json: AsJson = False,
+    plot: Annotated[Path | None, Option(help="Draw error against ε into this file.")] = None,
+    analyst: console.Analyst = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show what a release would publish, cost and be off by. It is free and reads no private row."""
-    check_plot(plot)
+    console.check_plot(plot)
     with _opened(release, analyst) as found:
         made = found.plan(everything=everything)
-    if as_json:
-        print_json(made.to_json())
-    else:
-        show_plan(made)
+    console.print_result(made, show_plan, as_json=as_json)
     if plot is not None:
         from lapwing.plots.accuracy import release_error
 
         shown = [(level, next(iter(errors.values()))) for level, _, errors in made.errors]
-        write_plot(
+        console.write_plot(
             plot, release_error(made.name, shown, made.rho, made.delta, made.rho_that_fits), quiet=as_json
         )
 
@@ -105,8 +79,8 @@ def show_plan(made: PublicationPlan) -> None:
     delta, left = short(float(made.delta)), made.rho_that_fits
     price = f"ρ {short_up(made.rho, 4)}: ε {short_up(made.epsilon, 4)} at δ {delta}"
     fitting = f"ρ {short_down(left)}: ε {short_down(epsilon_within(left, made.delta))} at δ {delta}"
-    with console() as out:
-        out.print(Text(f"{made.name} ({made.method})", style="bold"))
+    with console.page() as out:
+        out.title(f"{made.name} ({made.method})")
         rows = [
             ("protected", _protected(made.unit, made.rows_per_unit)),
             ("columns", ", ".join(f"{name} ({cells})" for name, cells in made.columns.items())),
@@ -115,11 +89,11 @@ def show_plan(made: PublicationPlan) -> None:
         ]
         rows += [("public fact", line) for line in made.facts]
         rows += [("note", line) for line in made.notes]
-        pairs(out, rows)
+        out.pairs(*rows)
         if made.errors:
-            heading(out, "Expected error of one number, before anything is measured")
+            out.heading("Expected error of one number, before anything is measured")
             queries = list(dict.fromkeys(query for _, _, errors in made.errors for query in errors))
-            shown = table("", "areas", *queries, right=range(1, len(queries) + 2))
+            shown = console.table("", "areas", *queries, right=range(1, len(queries) + 2))
             for level, nodes, errors in made.errors:
                 numbers = [f"{errors[query]:,.2f}" if query in errors else "" for query in queries]
                 shown.add_row(level, f"{nodes:,}", *numbers)
@@ -131,7 +105,7 @@ def _protected(unit: str, rows: int) -> str:
     return f"one {unit}, of which at most {rows:,} row{' is' if rows == 1 else 's are'} used"
 
 
-def _show_state(out: Any, made: PublicationPlan) -> None:
+def _show_state(out: console.Page, made: PublicationPlan) -> None:
     if made.state is not None:
         words = {
             "answered": "This release was made before: running it again costs nothing.",
@@ -140,10 +114,10 @@ def _show_state(out: Any, made: PublicationPlan) -> None:
             "stale": "The data changed since this release was begun. Give a new release another name.",
             "ended": "A run of this release failed after its charge. Give a new release another name.",
         }
-        indented(out, words[made.state])
+        out.indented(words[made.state])
     elif not made.fits:
-        warning(
-            out, "The budget refuses this release. Lower epsilon in the file, or run it with --everything."
+        out.warning(
+            "The budget refuses this release. Lower epsilon in the file, or run it with --everything."
         )
 
 
@@ -151,42 +125,31 @@ def _show_state(out: Any, made: PublicationPlan) -> None:
 def run(
     release: ReleaseFile,
     *,
-    out: Annotated[Path, typer.Option("--out", help="The folder of the bundle: new, or empty.")],
+    out: Annotated[Path, Option("--out", help="The folder of the bundle: new, or empty.")],
     everything: Everything = False,
-    analyst: Analyst = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
+    analyst: console.Analyst = None,
+    threads: console.Threads = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Charge, measure, and write the bundle. A synthesis that was interrupted goes on if run again."""
     from lapwing.publish.bundle.manifest import privacy_numbers
 
     with _opened(release, analyst, threads) as found, _watched(quiet=as_json) as progress:
         manifest = found.run(out, everything=everything, progress=progress)
-    if as_json:
-        print_json(
-            {
-                "folder": str(out),
-                **{
-                    name: manifest[name] for name in ("name", "method", "ledger", "key", "charge", "answer")
-                },
-                "privacy": privacy_numbers(manifest["privacy"]),
-            }
-        )
-        return
     privacy = manifest["privacy"]
-    with console() as shown:
-        shown.print(Text(f"{manifest['name']} is in {out}", style="bold"))
-        indented(
-            shown,
-            f"One {privacy['unit']} lost at most ε {privacy['epsilon']} at δ {_delta(privacy)} by it.",
+    if as_json:
+        told = {name: manifest[name] for name in ("name", "method", "ledger", "key", "charge", "answer")}
+        console.print_json({"folder": str(out), **told, "privacy": privacy_numbers(privacy)})
+        return
+    with console.page() as shown:
+        shown.title(f"{manifest['name']} is in {out}")
+        shown.indented(
+            f"One {privacy['unit']} lost at most ε {privacy['epsilon']} at δ {_delta(privacy)} by it."
         )
-        points(
-            shown,
-            (
-                f"Read {out / 'report.html'}: how good the numbers are, and what they are not good for.",
-                f"Read {out / 'privacy.md'}: who is protected, and what is not.",
-                f"Anybody can check it: lapwing publish verify {out} --key {manifest['key']}",
-            ),
+        shown.points(
+            f"Read {out / 'report.html'}: how good the numbers are, and what they are not good for.",
+            f"Read {out / 'privacy.md'}: who is protected, and what is not.",
+            f"Anybody can check it: lapwing publish verify {out} --key {manifest['key']}",
         )
 
 
@@ -202,7 +165,7 @@ def _delta(privacy: dict[str, Any]) -> str:
 def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """Show progress: a bar on a terminal; elsewhere, unless quiet, a line for each step that measures."""
     if quiet or sys.stderr.isatty():
-        with working("publishing") as report:
+        with console.working("publishing") as report:
             yield lambda _, share: report(round(1000 * share), 1000)
         return
 
@@ -215,49 +178,38 @@ def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 @app.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder of a bundle.")],
-    key: KnownKey = None,
-    as_json: AsJson = False,
+    folder: Annotated[Path, Argument(metavar="BUNDLE", help="The folder of a bundle.")],
+    key: console.KnownKey = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Check a bundle without the data and the ledger. Exit code 1 if it is not what was released."""
     from lapwing.publish import verify_bundle
 
-    with os_errors_told():
+    with console.os_errors_told():
         found = verify_bundle(folder, key=key)
     if as_json:
-        print_json(found.to_json())
+        console.print_json(found.to_json())
     elif found.findings:
-        print(f"lapwing: {folder} is not what was released:", file=sys.stderr)
-        for finding in found.findings:
-            print(f"  - {printable(finding)}", file=sys.stderr)
-        print("  Do not use it. Ask the publisher for the original.", file=sys.stderr)
+        advice = "Do not use it. Ask the publisher for the original."
+        console.print_findings(f"{folder} is not what was released:", found.findings, advice)
     else:
         show_verified_bundle(found)
     if found.findings:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def show_verified_bundle(found: BundleReport) -> None:
     """Show a bundle in which nothing is wrong."""
     privacy, rows = dict(found.privacy), "" if found.rows is None else f", {found.rows:,} rows"
-    with console() as out:
-        out.print(Text(f"{found.folder}: nothing differs", style="bold"))
-        pairs(
-            out,
-            [
-                ("release", f"{found.name} ({found.method}){rows}"),
-                ("protected", _protected(privacy["unit"], privacy["rows_per_unit"])),
-                (
-                    "loss",
-                    f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the stated noise",
-                ),
-                ("charged to", f"ledger {found.ledger}"),
-                ("public key", found.key),
-            ],
+    with console.page() as out:
+        out.title(f"{found.folder}: nothing differs")
+        loss = f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the stated noise"
+        out.pairs(
+            ("release", f"{found.name} ({found.method}){rows}"),
+            ("protected", _protected(privacy["unit"], privacy["rows_per_unit"])),
+            ("loss", loss),
+            ("charged to", f"ledger {found.ledger}"),
+            ("public key", found.key),
         )
         if not found.key_was_given:
-            warning(
-                out,
-                "Warning: no --key was given. Anybody could have made this with a key of their own: "
-                "compare the public key above with the one that you know from elsewhere.",
-            )
+            out.warning(console.NO_KEY)

@@ -8,36 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-from rich.text import Text
+from typer import Argument, Option
 
-from lapwing.cli.console import (
-    AsJson,
-    PlotPath,
-    check_plot,
-    console,
-    heading,
-    indented,
-    os_errors_told,
-    points,
-    print_json,
-    require_file,
-    table,
-    tell,
-    warning,
-    working,
-    write_plot,
-)
-from lapwing.cli.csv_output import AsCsv, CsvWriter, require_one_form
-from lapwing.cli.sql_text import Sql, SqlFile, read_sql
+from lapwing.cli import console, ledger, sql_text
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lapwing.sql.answers import Answer
     from lapwing.sql.cell_check import NoisyCheck
     from lapwing.sql.dataset import Dataset
@@ -53,33 +33,35 @@ PRIVATE = (
     "values or rows_per_unit that you choose by them are not covered by the privacy promise: the "
     "ledger's statements show this check, and every changed policy that is used after it."
 )
-PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
-OptionalEpsilon = Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")]
-Within = Annotated[
-    str | None, typer.Option(help="Instead of ε: every number within ± this, at the confidence.")
-]
-Confidence = Annotated[str, typer.Option(help="How sure each interval is.")]
-Delta = Annotated[str | None, typer.Option(help="The δ to spend; else the policy's delta_per_query.")]
-Noise = Annotated[
-    Literal["auto", "laplace", "gaussian"], typer.Option(help="auto: whichever has the smaller error.")
-]
 RowsOfAPerson = Annotated[
-    int | None, typer.Option("--rows", help="Count fewer rows of a person than the policy allows.")
+    int | None, Option("--rows", help="Count fewer rows of a person than the policy allows.")
 ]
-WhereFirst = Annotated[
-    bool,
-    typer.Option(
-        "--where-first",
-        help="Choose the rows of a person among those that WHERE keeps. Slower: from the source.",
-    ),
-]
-Size = Annotated[
-    int | None, typer.Option("--n", help="A public number of rows, for the error of averages.")
-]
-Analyst = Annotated[
-    str | None, typer.Option("--as", envvar="LAPWING_ANALYST", help="Who asks; else your user name.")
-]
-Threads = Annotated[int | None, typer.Option(help="How many cores an embedded engine may use.")]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionOptions:
+    """The options of every question in SQL: those of `Dataset.plan`."""
+
+    epsilon: Annotated[str | None, Option(help="The ε to spend, such as 0.5.")] = None
+    within: Annotated[
+        str | None, Option(help="Instead of ε: every number within ± this, at the confidence.")
+    ] = None
+    confidence: console.Confidence = "0.95"
+    delta: Annotated[str | None, Option(help="The δ to spend; else the policy's delta_per_query.")] = None
+    noise: Annotated[
+        Literal["auto", "laplace", "gaussian"], Option(help="auto: whichever has the smaller error.")
+    ] = "auto"
+    rows: RowsOfAPerson = None
+    where_first: Annotated[
+        bool,
+        Option(
+            "--where-first",
+            help="Choose the rows of a person among those that WHERE keeps. Slower: from the source.",
+        ),
+    ] = False
+    n: Annotated[int | None, Option("--n", help="A public number of rows, for the error of averages.")] = (
+        None
+    )
 
 
 @contextmanager
@@ -87,111 +69,84 @@ def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None
     """Open the data set of a policy for an analyst."""
     from lapwing.sql.dataset import open as open_dataset
 
-    with os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
-        found.tell = tell
+    with console.os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
+        found.tell = console.tell
         yield found
 
 
 def plan(
-    policy: PolicyFile,
-    sql: Sql = None,
+    policy: console.PolicyFile,
+    sql: sql_text.Sql = None,
     *,
-    file: SqlFile = None,
-    epsilon: OptionalEpsilon = None,
-    within: Within = None,
-    confidence: Confidence = "0.95",
-    delta: Delta = None,
-    noise: Noise = "auto",
-    rows: RowsOfAPerson = None,
-    where_first: WhereFirst = False,
-    n: Size = None,
-    analyst: Analyst = None,
-    as_json: AsJson = False,
+    file: sql_text.SqlFile = None,
+    question: QuestionOptions,
+    analyst: console.Analyst = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
-    sql = read_sql(sql, file)
+    sql = sql_text.read_sql(sql, file)
     with opened_dataset(policy, analyst) as found:
-        made = found.plan(
-            sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
-            rows=rows, n=n, where_first=where_first,
-        )  # fmt: skip
-        if as_json:
-            print_json(made.to_json())
-        else:
-            show_plan(made)
+        console.print_result(found.plan(sql, **asdict(question)), show_plan, as_json=as_json)
 
 
 def ask(
-    policy: PolicyFile,
-    sql: Sql = None,
+    policy: console.PolicyFile,
+    sql: sql_text.Sql = None,
     *,
-    file: SqlFile = None,
-    epsilon: OptionalEpsilon = None,
-    within: Within = None,
-    confidence: Confidence = "0.95",
-    delta: Delta = None,
-    noise: Noise = "auto",
-    rows: RowsOfAPerson = None,
-    where_first: WhereFirst = False,
-    n: Size = None,
+    file: sql_text.SqlFile = None,
+    question: QuestionOptions,
     two_stage: Annotated[
-        bool,
-        typer.Option("--two-stage", help="With --within: buy a count first, to know what averages need."),
+        bool, Option("--two-stage", help="With --within: buy a count first, to know what averages need.")
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Spend again, and combine with earlier answers.")
+        bool, Option("--fresh", help="Spend again, and combine with earlier answers.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Answer from generated rows: costs nothing, means nothing.")
+        bool, Option("--dry-run", help="Answer from generated rows: costs nothing, means nothing.")
     ] = False,
     sampling: Annotated[
-        bool, typer.Option("--sampling", help="Widen intervals by the error of a random sample of rows.")
+        bool, Option("--sampling", help="Widen intervals by the error of a random sample of rows.")
     ] = False,
-    plot: PlotPath = None,
-    analyst: Analyst = None,
-    threads: Threads = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    plot: console.PlotPath = None,
+    analyst: console.Analyst = None,
+    threads: console.Threads = None,
+    form: console.OutputForm,
 ) -> None:
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
-    require_one_form(as_json=as_json, as_csv=as_csv)
-    check_plot(plot)
-    sql = read_sql(sql, file)
+    console.check_plot(plot)
+    sql = sql_text.read_sql(sql, file)
     with opened_dataset(policy, analyst, threads) as found:
         if two_stage:
-            if within is None or epsilon is not None:
+            if question.within is None or question.epsilon is not None:
                 raise BadParameter("two-stage", "needs --within alone: with --epsilon the price is known")
-            if dry_run or n is not None:
+            if dry_run or question.n is not None:
                 raise BadParameter("two-stage", "buys a count: leave out --dry-run and --n, or --two-stage")
             made, first = found.two_stage(
-                sql, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,
-                sampling=sampling, where_first=where_first,
+                sql, within=question.within, confidence=question.confidence, delta=question.delta,
+                noise=question.noise, rows=question.rows, sampling=sampling,
+                where_first=question.where_first,
             )  # fmt: skip
         else:
-            first = None
-            made = found.plan(
-                sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
-                rows=rows, n=n, sampling=sampling, where_first=where_first,
-            )  # fmt: skip
+            made, first = found.plan(sql, **asdict(question), sampling=sampling), None
         answer = made.dry_run() if dry_run else made.release(fresh=fresh)
-        _show_answers(answer, first, plot=plot, as_json=as_json, as_csv=as_csv)
+        _show_answers(answer, first, form, plot=plot)
 
 
 def _show_answers(
-    answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool, as_csv: bool
+    answer: Answer, first: Answer | None, form: console.OutputForm, *, plot: Path | None = None
 ) -> None:
     """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
-    if as_json:
+    if form.as_json:
         both = {"first": answer_json(first)} if first is not None else {}
-        print_json({**answer_json(answer), **both})
-    elif as_csv:
+        console.print_json({**answer_json(answer), **both})
+    elif form.as_csv:
         _write_answer(answer, first)
     else:
         if first is not None:
             show_answer(first)
         show_answer(answer)
     if plot is not None:
-        write_plot(plot, answer.plot(), quiet=as_json or as_csv)
+        console.write_plot(plot, answer.plot(), quiet=form.is_for_programs)
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:
@@ -216,37 +171,37 @@ def _write_answer(answer: Answer, first: Answer | None) -> None:
     from lapwing.sql.answers import column_notes
 
     found = answer.to_arrow()
-    writer = CsvWriter(found.column_names)
+    writer = console.CsvWriter(found.column_names)
     for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
         writer.write(row)
     for line in [] if first is None else str(first).splitlines():
-        tell(line)
+        console.tell(line)
     for line in [*column_notes(answer.columns), *answer.footer()]:
-        tell(line)
+        console.tell(line)
 
 
-def tell_not_utf8(policy: Policy) -> None:
+def _tell_not_utf8(policy: Policy) -> None:
     """Tell the curator of CSV files whose encoding is not the declared one."""
     from lapwing.engines.csv_files import NOT_UTF8
     from lapwing.sql.truncated.open_sources import tables_not_utf8
 
     for name in tables_not_utf8(policy):
-        tell(f"tables.{name}: some lines count as no rows, since they are {NOT_UTF8}")
+        console.tell(f"tables.{name}: some lines count as no rows, since they are {NOT_UTF8}")
 
 
 def prepare(
-    policy: PolicyFile,
+    policy: console.PolicyFile,
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Count a new version also of files that nobody has written to.")
+        bool, Option("--again", help="Count a new version also of files that nobody has written to.")
     ] = False,
-    threads: Threads = None,
+    threads: console.Threads = None,
 ) -> None:
     """Register the source as it is now and store every row's rank once: then answers are fast."""
-    with opened_dataset(policy, "curator", threads) as found, working("preparing") as report:
+    with opened_dataset(policy, "curator", threads) as found, console.working("preparing") as report:
         is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
         name, version = found.policy.name, found.version()
-        tell_not_utf8(found.policy)
+        _tell_not_utf8(found.policy)
     if not is_new:
         print(f"{name} is prepared. Nobody has written to its files since version {version}: it stays, and")
         print("stored answers with it. To count a new version all the same: --again.")
@@ -257,13 +212,13 @@ def prepare(
 
 
 def bounds(
-    policy: PolicyFile,
-    column: Annotated[str, typer.Argument(metavar="TABLE.COLUMN", help="A numeric column.")],
+    policy: console.PolicyFile,
+    column: Annotated[str, Argument(metavar="TABLE.COLUMN", help="A numeric column.")],
     *,
-    epsilon: Annotated[str, typer.Option(help="The ε to spend, such as 0.1.")],
-    step: Annotated[str, typer.Option(help="How finely the column is measured, such as 1 or 0.01.")],
-    analyst: Analyst = None,
-    as_json: AsJson = False,
+    epsilon: Annotated[str, Option(help="The ε to spend, such as 0.1.")],
+    step: Annotated[str, Option(help="How finely the column is measured, such as 1 or 0.01.")],
+    analyst: console.Analyst = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Search bounds for a column privately. It is charged like any other answer."""
     from lapwing.config.toml_text import quoted
@@ -276,7 +231,7 @@ def bounds(
         if as_json:
             told = answer_json(answer)
             kept = {name: told[name] for name in ("cost", "price", "left", "truncation")}
-            print_json({"low": low, "high": high, **kept})
+            console.print_json({"low": low, "high": high, **kept})
             return
         known = found.policy.tables[table].columns.get(name)
         called = f"\nsource = {quoted(known.source)}" if known is not None and known.source else ""
@@ -287,31 +242,29 @@ def bounds(
 
 
 def truncated(
-    policy: PolicyFile,
-    table: Annotated[str, typer.Argument(help="A private table.")],
+    policy: console.PolicyFile,
+    table: Annotated[str, Argument(help="A private table.")],
     *,
-    epsilon: Annotated[str, typer.Option(help="The ε to spend, such as 0.1.")],
+    epsilon: Annotated[str, Option(help="The ε to spend, such as 0.1.")],
     rows: RowsOfAPerson = None,
     beyond: Annotated[
         int | None,
-        typer.Option(
-            help="Estimate the rows, too: at most so many of a person beyond the bound. 10, 100, … 100000.",
+        Option(
+            help="Estimate the rows, too: at most so many of a person beyond the bound. 10, 100, … 100000."
         ),
     ] = None,
-    analyst: Analyst = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    analyst: console.Analyst = None,
+    form: console.OutputForm,
 ) -> None:
     """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
-    require_one_form(as_json=as_json, as_csv=as_csv)
     with opened_dataset(policy, analyst) as found:
         answer = found.truncated(table, epsilon=epsilon, rows=rows, beyond=beyond)
-        _show_answers(answer, None, plot=None, as_json=as_json, as_csv=as_csv)
+        _show_answers(answer, None, form)
 
 
 def clear_hold(
-    policy: PolicyFile,
-    receipts: Annotated[list[int], typer.Argument(help="Receipts of questions that failed.")],
+    policy: console.PolicyFile,
+    receipts: Annotated[list[int], Argument(help="Receipts of questions that failed.")],
 ) -> None:
     """Let questions that failed be asked again. The curator decides: why they failed may be private."""
     with opened_dataset(policy, "curator") as found:
@@ -324,61 +277,60 @@ def show_plan(plan: Plan) -> None:
     """Show the cost and expected error of a plan, every mechanism, and the SQL."""
     from lapwing.sql.plan import describe_spread
 
-    with console() as out:
-        out.print(Text(f"Would cost {plan.cost}", style="bold"))
+    with console.page() as out:
+        out.title(f"Would cost {plan.cost}")
         if plan.why:
-            indented(out, plan.why)
+            out.indented(plan.why)
         expected = {name: describe_spread(one) for name, one in plan.spread.items()}
         shown = [(name, text) for name, text in expected.items() if text]
         if shown:
-            heading(out, f"Expected error, with {float(plan.confidence):g} confidence each")
-            out.print(table("column", "error", right=(1,), rows=shown))
-        heading(out, "Mechanisms")
+            out.heading(f"Expected error, with {float(plan.confidence):g} confidence each")
+            out.table("column", "error", right=(1,), rows=shown)
+        out.heading("Mechanisms")
         rows = [(step.what, step.mechanism, step.share, step.error) for step in plan.steps]
-        out.print(table("what", "how", "share", "", rows=rows))
+        out.table("what", "how", "share", "", rows=rows)
         if plan.shares.reason:
-            indented(out, plan.shares.reason)
-        heading(out, "Bounds")
-        points(out, plan.bounds)
+            out.indented(plan.shares.reason)
+        out.heading("Bounds")
+        out.points(*plan.bounds)
         if plan.blocks is not None:
-            points(out, [f"charged blocks: {plan.block_names}"])
-        heading(out, "SQL that will run")
+            out.points(f"charged blocks: {plan.block_names}")
+        out.heading("SQL that will run")
         for statement in plan.statements:
-            indented(out, statement if len(statement) <= _LONGEST_SQL else f"{statement[:_LONGEST_SQL]} …")
+            out.indented(statement if len(statement) <= _LONGEST_SQL else f"{statement[:_LONGEST_SQL]} …")
 
 
 def show_answer(answer: Answer) -> None:
     """Show an answer: a table with intervals, the charge, the budget left, the receipt."""
-    with console() as out:
+    with console.page() as out:
         show_rows(out, answer)
 
 
-def show_rows(out: Console, answer: Answer) -> None:
+def show_rows(out: console.Page, answer: Answer) -> None:
     """Print the first rows of an answer, and its notes."""
     from lapwing.sql.answers import column_notes
 
     headings, cells = answer.table(ROWS_SHOWN)
-    out.print(table(*headings, right=range(len(headings)), rows=cells))
+    out.table(*headings, right=range(len(headings)), rows=cells)
     if len(answer) > len(cells):
-        indented(out, f"… {len(answer) - len(cells):,} more rows: use --csv or --json for all")
-    for line in [*column_notes(answer.columns), *answer.footer()]:
-        indented(out, line)
+        out.indented(f"… {len(answer) - len(cells):,} more rows: use --csv or --json for all")
+    out.indented(*column_notes(answer.columns), *answer.footer())
 
 
 def check(
-    policy: PolicyFile,
+    policy: console.PolicyFile,
     *,
     curator: Annotated[
-        Path | None, typer.Option("--curator", help="The curator's key file, for exact counts.")
+        Path | None, Option("--curator", help="The curator's key file, for exact counts.")
     ] = None,
     epsilon: Annotated[
-        str | None, typer.Option(help="Instead: buy noisy counts for this ε in all, such as 0.5.")
+        str | None, Option(help="Instead: buy noisy counts for this ε in all, such as 0.5.")
     ] = None,
     into_a_file: Annotated[
-        bool, typer.Option("--into-a-file", help="Print exact counts also where no terminal shows them.")
+        bool, Option("--into-a-file", help="Print exact counts also where no terminal shows them.")
     ] = False,
-    analyst: Analyst = None,
-    as_json: AsJson = False,
+    analyst: console.Analyst = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Count the cells that the policy reads, and those that are unreadable, undeclared or clamped."""
     if (curator is None) == (epsilon is None):
@@ -397,40 +349,33 @@ def check(
             "is no terminal, and exact counts are private: a file or a log would keep them. Nothing was "
             "read. If you keep it as safe as the data itself, add --into-a-file",
         )
-    from lapwing.ledger import CuratorKey
     from lapwing.sql.exact_check import check_exactly
 
-    require_file(curator, "curator")
-    key = CuratorKey.load(curator)
+    key = ledger.curator_key(curator)
     with opened_dataset(policy, "curator") as found:
         _show_exact(found.policy, check_exactly(found, key))
-        tell_not_utf8(found.policy)
+        _tell_not_utf8(found.policy)
 
 
 def _show_exact(policy: Policy, found: list[TableCheck]) -> None:
     from lapwing.sql.cell_check import possible_states
 
-    with console() as out:
-        warning(out, PRIVATE)
+    with console.page() as out:
+        out.warning(PRIVATE)
         for one in found:
             own = policy.tables[one.table]
-            heading(out, f"{one.table}: {one.rows:,} rows about {one.units:,} units")
-            points(
-                out,
-                [
-                    f"{one.rows_without_id:,} rows have no id, and are dropped",
-                    f"{one.units_beyond:,} units have more than {own.rows_per_unit} rows: "
-                    f"{one.rows_beyond:,} rows do not count (truncation)",
-                ],
+            out.heading(f"{one.table}: {one.rows:,} rows about {one.units:,} units")
+            out.points(
+                f"{one.rows_without_id:,} rows have no id, and are dropped",
+                f"{one.units_beyond:,} units have more than {own.rows_per_unit} rows: "
+                f"{one.rows_beyond:,} rows do not count (truncation)",
             )
-            shown = table("column", "cells", "count", right=(2,))
+            shown = console.table("column", "cells", "count", right=(2,))
             for name, column in own.columns.items():
                 for n, state in enumerate(possible_states(column)):
                     shown.add_row("" if n else name, state, f"{one.cells[name][state]:,}")
             out.print(shown)
-        indented(
-            out, "Unreadable and undeclared cells count as missing, clamped ones as the nearest bound."
-        )
+        out.indented("Unreadable and undeclared cells count as missing, clamped ones as the nearest bound.")
 
 
 def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: bool) -> None:
@@ -439,7 +384,8 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
     with opened_dataset(policy, analyst) as found:
         made = check_noisily(found, epsilon)
         if as_json:
-            print_json({"tables": [_to_json(found.policy, one) for one in made], "left": found.left()})
+            told = [_to_json(found.policy, one) for one in made]
+            console.print_json({"tables": told, "left": found.left()})
         else:
             _show_noisy(found.policy, made)
 
@@ -447,22 +393,21 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
 def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
     from lapwing.sql.answers import cell_text
 
-    with console() as out:
+    with console.page() as out:
         for one in made:
-            heading(out, f"{one.table}: of each unit at most {policy.tables[one.table].rows_per_unit} rows")
+            out.heading(f"{one.table}: of each unit at most {policy.tables[one.table].rows_per_unit} rows")
             for some in one.cells:
-                shown, before = table("column", "cells", "about", right=(2,)), ""
+                shown, before = console.table("column", "cells", "about", right=(2,)), ""
                 for name, state, row in some.listed(policy.tables[one.table]):
                     about = cell_text(some.answer.columns[-1], row)
                     shown.add_row("" if name == before else name, state, about)
                     before = name
                 out.print(shown)
-                for line in some.answer.footer():
-                    indented(out, line)
+                out.indented(*some.answer.footer())
             if one.beyond is not None:
                 show_rows(out, one.beyond)
             if one.refused:
-                indented(out, f"The rest was not released: {one.refused}")
+                out.indented(f"The rest was not released: {one.refused}")
 
 
 def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:

@@ -5,30 +5,13 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.text import Text
+from typer import Argument, Exit, Option
 
-from lapwing.cli.console import (
-    AnchorAt,
-    AsJson,
-    Keys,
-    KnownKey,
-    console,
-    new_file,
-    os_errors_told,
-    pairs,
-    print_json,
-    printable,
-    warning,
-    working,
-    write_new,
-)
-from lapwing.cli.named_ledger import named_ledger
+from lapwing.cli import console, ledger, publish
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
@@ -39,32 +22,28 @@ if TYPE_CHECKING:
 def report(
     what: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="WHAT",
             help="A policy, survey, consortium, pipeline or release file, or a bundle's folder.",
         ),
     ],
     *,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page without scripts into this new file.")
-    ] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write Markdown into this new file.")] = None,
+    html: Annotated[Path | None, Option(help="Write a page without scripts into this new file.")] = None,
+    markdown: Annotated[Path | None, Option(help="Write Markdown into this new file.")] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write JSON into this new file; - prints it.")
+        Path | None, Option("--json", help="Write JSON into this new file; - prints it.")
     ] = None,
     registry: Annotated[
-        Path | None, typer.Option(help="Write a record for the public registry of deployments, as YAML.")
+        Path | None, Option(help="Write a record for the public registry of deployments, as YAML.")
     ] = None,
     audit: Annotated[
-        list[Path] | None, typer.Option(help="What `lapwing audit … --json` printed; can be given again.")
+        list[Path] | None, Option(help="What `lapwing audit … --json` printed; can be given again.")
     ] = None,
-    since: Annotated[int | None, typer.Option(min=1, help="Tell what changed since this receipt.")] = None,
-    analysts: Annotated[bool, typer.Option("--analysts", help="Name the analysts.")] = False,
-    date: Annotated[
-        str | None, typer.Option(help="The day of the report, as 2026-01-31; else today.")
-    ] = None,
+    since: Annotated[int | None, Option(min=1, help="Tell what changed since this receipt.")] = None,
+    analysts: Annotated[bool, Option("--analysts", help="Name the analysts.")] = False,
+    date: Annotated[str | None, Option(help="The day of the report, as 2026-01-31; else today.")] = None,
     template: Annotated[
-        bool, typer.Option("--template", help="Write the file with the officer's questions, and no report.")
+        bool, Option("--template", help="Write the file with the officer's questions, and no report.")
     ] = False,
 ) -> None:
     """Write a privacy report for the officer, signed with the ledger's key. Nothing is charged."""
@@ -80,20 +59,22 @@ def report(
     _require_new({**files, **({} if registry is None else {"registry": registry})})
     from lapwing.reporting.writing import make_report
 
-    with os_errors_told(), working("making the report"):
+    with console.os_errors_told(), console.working("making the report"):
         made = make_report(
             what, date=day, audits=audit or [], since=since, analysts=analysts, draw=html is not None
         )
     if is_printed:
         print(made.bytes_of("json").decode(), end="")
     for form, path in files.items():
-        with new_file(path, option=form) as file:
+        with console.new_file(path, option=form) as file:
             file.write(made.bytes_of(form))
-        _write_statement(made, path)
+        if made.evidence is not None and not made.evidence.is_enclosed:  # too long to be in the report
+            with console.new_file(path.with_name(f"{path.name}.statement"), option="statement") as file:
+                file.write(made.evidence.statement)
     if registry is not None:
         from lapwing.reporting.registry_record import registry_record, yaml_text
 
-        write_new(
+        console.write_new(
             registry, yaml_text(registry_record(made.report, made.subject, made.answers)), option="registry"
         )
     if is_printed:
@@ -122,20 +103,13 @@ def _write_template(what: Path) -> None:
     from lapwing.reporting.officer_file import officer_path, template
     from lapwing.reporting.subjects import subject_of
 
-    with os_errors_told():
+    with console.os_errors_told():
         subject_of(what)
     target = officer_path(what)
-    write_new(target, template(), option="template")
+    console.write_new(target, template(), option="template")
     print(
         f"{target}: questions for the officer. Answer them there; lapwing report {what} merges the answers."
     )
-
-
-def _write_statement(made: MadeReport, path: Path) -> None:
-    """Write a statement that is too long to be in the report beside it."""
-    if made.evidence is not None and not made.evidence.is_enclosed:
-        with new_file(path.with_name(f"{path.name}.statement"), option="statement") as file:
-            file.write(made.evidence.statement)
 
 
 def _tell_written(made: MadeReport, files: dict[str, Path], registry: Path | None) -> None:
@@ -153,77 +127,69 @@ def _tell_written(made: MadeReport, files: dict[str, Path], registry: Path | Non
 def verify(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="WHAT",
             help="A ledger, a policy (then its ledger), a statement, proof, report, or a bundle's folder.",
         ),
     ],
     *,
-    key: KnownKey = None,
+    key: console.KnownKey = None,
     statement: Annotated[
-        Path | None, typer.Option(help="The statement of a report, if it lies beside the report.")
+        Path | None, Option(help="The statement of a report, if it lies beside the report.")
     ] = None,
-    as_json: AsJson = False,
-    keys: Keys = None,
-    anchor: AnchorAt = None,
+    as_json: console.AsJson = False,
+    files: console.LedgerFiles,
 ) -> None:
     """Check whatever Lapwing signs, without the data. Exit code 1 if it is not what it was."""
-    from lapwing.cli.ledger import show_verified_file
-    from lapwing.cli.publish import show_verified_bundle
     from lapwing.ledger.verification import VerifiedFile
     from lapwing.publish.bundle.verified_bundle import BundleReport
     from lapwing.reporting.verifying import verify_anything
 
-    with os_errors_told():
-        place = named_ledger(what, keys, anchor)
+    with console.os_errors_told():
+        place = files.of(what)
         if place.file:
             place.require()
         found = verify_anything(
-            place.where, key=key, keys=place.keys, anchor=place.anchor, statement=statement, working=working
+            place.where,
+            key=key,
+            keys=place.keys,
+            anchor=place.anchor,
+            statement=statement,
+            working=console.working,
         )
     if as_json:
         told = found.to_json()
-        print_json(told if "kind" in told else {"kind": "bundle", **told})
+        console.print_json(told if "kind" in told else {"kind": "bundle", **told})
         if found.findings:
-            raise typer.Exit(1)
+            raise Exit(1)
         return
     if isinstance(found, VerifiedFile):
         if found.findings:
             raise Tampered(found.findings)
-        show_verified_file(found)
+        ledger.show_verified_file(found)
     elif found.findings:
-        print(f"lapwing: {what} is not what was signed:", file=sys.stderr)
-        for finding in found.findings:
-            print(f"  - {printable(finding)}", file=sys.stderr)
-        print("  Do not rely on it. Ask its writer for the original.", file=sys.stderr)
-        raise typer.Exit(1)
+        advice = "Do not rely on it. Ask its writer for the original."
+        console.print_findings(f"{what} is not what was signed:", found.findings, advice)
+        raise Exit(1)
     elif isinstance(found, BundleReport):
-        show_verified_bundle(found)
+        publish.show_verified_bundle(found)
     else:
         _show_report(found)
 
 
 def _show_report(found: VerifiedReport) -> None:
-    with console() as out:
-        out.print(Text(f"{found.where}: nothing differs", style="bold"))
+    with console.page() as out:
+        out.title(f"{found.where}: nothing differs")
+        about = f"of the {found.title}, {found.date}, by Lapwing {found.version}, as {found.form}"
         rows = [
-            (
-                "report",
-                printable(
-                    f"of the {found.title}, {found.date}, by Lapwing {found.version}, as {found.form}"
-                ),
-            ),
-            ("ledger", printable(found.ledger)),
+            ("report", console.printable(about)),
+            ("ledger", console.printable(found.ledger)),
             ("public key", found.key),
             ("entries", f"{found.entries:,}, replayed by a second accountant; all numbers computed again"),
         ]
         if found.head is not None:
             rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
             rows.append(("root", found.head.root.hex()))
-        pairs(out, rows)
+        out.pairs(*rows)
         if not found.key_was_given:
-            warning(
-                out,
-                "Warning: no --key was given. Anybody could have made this with a key of their own: "
-                "compare the public key above with the one that you know from elsewhere.",
-            )
+            out.warning(console.NO_KEY)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.text import Text
+from typer import Option
 
-from lapwing.cli.console import (
-    AsJson,
-    console,
-    heading,
-    indented,
-    os_errors_told,
-    pairs,
-    points,
-    print_json,
-    table,
-)
+from lapwing.cli import console
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 VALUES_SHOWN = 12
+PROTECTED = {
+    "person": "a person: all rows of a unit together",
+    "row": "one row",
+    "person-period": "a person in one period",
+}
 ALL_KEYS = "GROUP BY a column with declared keys shows all of them, also empty ones. It needs no δ."
 SELECTED_KEYS = "GROUP BY a column with selected keys shows those that enough people hold. It needs δ."
 EVERY_COLUMN = "Every column may stand in WHERE and GROUP BY, and be counted: COUNT(x), COUNT(DISTINCT x)."
@@ -34,17 +27,17 @@ UNITS = "The unit may be counted, COUNT(DISTINCT unit), and joined; it is never 
 
 
 def schema(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")],
+    policy: console.PolicyFile,
     *,
-    only: Annotated[str | None, typer.Option("--table", help="Only this table.")] = None,
-    as_json: AsJson = False,
+    only: Annotated[str | None, Option("--table", help="Only this table.")] = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show tables, columns, bounds, and what may be asked. It reads the policy alone, and no data."""
     from lapwing.config.values import did_you_mean
     from lapwing.sql.policy_file import load_policy
     from lapwing.sql.policy_schema import schema_json
 
-    with os_errors_told():
+    with console.os_errors_told():
         found = schema_json(load_policy(policy))
     if only is not None:
         names = [one["table"] for one in found["tables"]]
@@ -52,7 +45,7 @@ def schema(
             raise BadParameter("table", f"there is none called {only!r}. {did_you_mean(only, names)}")
         found["tables"] = [one for one in found["tables"] if one["table"] == only]
     if as_json:
-        print_json(found)
+        console.print_json(found)
     else:
         show_schema(found)
 
@@ -61,7 +54,7 @@ def show_schema(found: Mapping[str, Any]) -> None:
     """Show a schema."""
     budget = found["budget"]
     rows = [
-        ("protects", _protects(found["protects"])),
+        ("protects", PROTECTED[found["protects"]]),
         ("budget for life", f"ε {budget['epsilon']:g}, δ {_delta(budget['delta'])}"),
     ]
     if budget["delta"]:
@@ -70,13 +63,13 @@ def show_schema(found: Mapping[str, Any]) -> None:
         rows.append(("quotas", "each analyst has a share of the budget"))
     if found["blocks"] is not None:
         rows.append(("blocks", _blocks(found["blocks"])))
-    with console() as out:
-        out.print(Text(found["dataset"], style="bold"))
-        pairs(out, rows)
+    with console.page() as out:
+        out.title(found["dataset"])
+        out.pairs(*rows)
         for one in found["tables"]:
             _show_table(out, one)
-        heading(out, "What may be asked")
-        points(out, [EVERY_COLUMN, NUMBERS, UNITS, ALL_KEYS, SELECTED_KEYS])
+        out.heading("What may be asked")
+        out.points(EVERY_COLUMN, NUMBERS, UNITS, ALL_KEYS, SELECTED_KEYS)
 
 
 def _delta(value: float) -> str:
@@ -87,14 +80,6 @@ def _delta(value: float) -> str:
     return short_up(Fraction(repr(value)))
 
 
-def _protects(unit: str) -> str:
-    return {
-        "person": "a person: all rows of a unit together",
-        "row": "one row",
-        "person-period": "a person in one period",
-    }[unit]
-
-
 def _blocks(blocks: Mapping[str, Any]) -> str:
     if blocks["by"] == "row":
         return f"{blocks['count']:,} periods of rows: the {blocks['every']} of {blocks['column']}"
@@ -103,28 +88,28 @@ def _blocks(blocks: Mapping[str, Any]) -> str:
     return f"{blocks['count']:,} cohorts of units; in SQL: {blocks['column']}"
 
 
-def _show_table(out: Console, one: Mapping[str, Any]) -> None:
-    heading(out, f"{one['table']}, a {'public' if one['public'] else 'private'} table")
+def _show_table(out: console.Page, one: Mapping[str, Any]) -> None:
+    out.heading(f"{one['table']}, a {'public' if one['public'] else 'private'} table")
     if one["public"]:
-        indented(out, "Its rows belong to nobody. Join it to a private table.")
+        out.indented("Its rows belong to nobody. Join it to a private table.")
     else:
         many = one["rows_per_unit"]
         unit = one["unit"] or "each row is its own"
         through = f", through {one['unit_through']}" if one["unit_through"] else ""
         used = f"At most {many:,} row{'s' * (many != 1)} of each unit {'is' if many == 1 else 'are'} used."
-        indented(out, f"Unit: {unit}{through}. {used}")
+        out.indented(f"Unit: {unit}{through}. {used}")
     if one["rows"] is not None:
-        indented(out, f"It has {one['rows']:,} rows, a public number.")
+        out.indented(f"It has {one['rows']:,} rows, a public number.")
     if one["all_columns"]:
-        indented(out, "All of its columns may be used.")
+        out.indented("All of its columns may be used.")
     if one["columns"]:
         rows = [
             (column["column"], column["type"], _domain(column), _missing(column), _keys(column))
             for column in one["columns"]
         ]
-        out.print(table("column", "type", "bounds or values", "missing", "keys", rows=rows))
+        out.table("column", "type", "bounds or values", "missing", "keys", rows=rows)
     if one["hidden"]:
-        indented(out, f"Hidden, for nobody to use: {', '.join(one['hidden'])}.")
+        out.indented(f"Hidden, for nobody to use: {', '.join(one['hidden'])}.")
 
 
 def _domain(column: Mapping[str, Any]) -> str:

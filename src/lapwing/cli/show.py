@@ -6,31 +6,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.text import Text
+from typer import Argument, Option
 
-from lapwing.cli.console import (
-    AsJson,
-    PlotPath,
-    check_plot,
-    console,
-    heading,
-    indented,
-    os_errors_told,
-    pairs,
-    print_json,
-    table,
-    tell,
-    working,
-    write_plot,
-)
+from lapwing.cli import console
 from lapwing.errors import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from fractions import Fraction
 
-    from rich.console import Console
     from rich.table import Table
 
     from lapwing.show.booklet import ShownTopic
@@ -45,19 +29,19 @@ OWN_NUMBERS = {"ignore_unknown_options": True}
 def show(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="TOPIC --NAME NUMBER",
             help="A topic, or all; and numbers that it takes, such as --epsilon 0.5.",
         ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="The long version of a topic that has one. It takes minutes.")
+        bool, Option("--full", help="The long version of a topic that has one. It takes minutes.")
     ] = False,
-    plot: PlotPath = None,
+    plot: console.PlotPath = None,
     out: Annotated[
-        Path | None, typer.Option(help=f"With all: the folder that {BOOKLET} is written into.")
+        Path | None, Option(help=f"With all: the folder that {BOOKLET} is written into.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Show an idea of the field: computed now, in words, numbers and a picture.
 
@@ -65,6 +49,7 @@ def show(
     No data of yours is read, and nothing is charged.
     """
     from lapwing.show.chapters import chapters
+    from lapwing.show.given_values import topic_named
 
     every = chapters()
     name, texts = _parsed(words or [])
@@ -72,11 +57,16 @@ def show(
         _require_nothing_else(texts, full=full, plot=plot, out=out)
         _list(every, as_json=as_json)
     elif name == "all":
-        _show_all(every, texts, full=full, plot=plot, out=out, as_json=as_json)
+        if plot is not None:
+            raise BadParameter("plot", "is for one topic. The booklet has all pictures: give --out DIR")
+        if (out is None) is not as_json:
+            raise BadParameter("out", "give either --out DIR, for the booklet, or --json, for the numbers")
+        _show_all(every, texts, out, full=full)
     else:
         if out is not None:
             raise BadParameter("out", "is the folder of the booklet. For one picture, give --plot FILE")
-        _show_one(name, every, texts, full=full, plot=plot, as_json=as_json)
+        topics = {topic.name: topic for chapter in every for topic in chapter.topics}
+        _show_one(topic_named(name, topics), texts, full=full, plot=plot, as_json=as_json)
 
 
 def _parsed(words: Sequence[str]) -> tuple[str | None, dict[str, str]]:
@@ -116,48 +106,37 @@ def _require_nothing_else(
 
 def _list(every: Sequence[Chapter], *, as_json: bool) -> None:
     if as_json:
-        print_json(
-            [
-                {"chapter": chapter.title, "topic": topic.name, "question": topic.question}
-                for chapter in every
-                for topic in chapter.topics
-            ]
-        )
+        topics = [(chapter.title, topic) for chapter in every for topic in chapter.topics]
+        told = ({"chapter": title, "topic": one.name, "question": one.question} for title, one in topics)
+        console.print_json(list(told))
         return
-    with console() as out:
+    with console.page() as out:
         width = max(len(topic.name) for chapter in every for topic in chapter.topics)
         for chapter in every:
             if chapter.topics:
-                heading(out, chapter.title)
-                pairs(out, [(topic.name.ljust(width), topic.question) for topic in chapter.topics])
+                out.heading(chapter.title)
+                out.pairs(*((topic.name.ljust(width), topic.question) for topic in chapter.topics))
         out.print()
-        indented(out, "One of them: lapwing show TOPIC. All in one file: lapwing show all --out DIR.")
+        out.indented("One of them: lapwing show TOPIC. All in one file: lapwing show all --out DIR.")
 
 
 def _show_one(
-    name: str,
-    every: Sequence[Chapter],
-    texts: Mapping[str, str],
-    *,
-    full: bool,
-    plot: Path | None,
-    as_json: bool,
+    topic: Topic, texts: Mapping[str, str], *, full: bool, plot: Path | None, as_json: bool
 ) -> None:
-    from lapwing.show.given_values import given_values, topic_named
+    from lapwing.show.given_values import given_values
     from lapwing.show.topic import to_json
 
-    topic = topic_named(name, {topic.name: topic for chapter in every for topic in chapter.topics})
     values = given_values(topic, texts)
     if full and not topic.has_full_version:
         raise BadParameter("full", f"{topic.name} has no longer version")
-    check_plot(plot)
+    console.check_plot(plot)
     one = _computed(topic, values, full=full)
     if plot is not None:
-        write_plot(plot, one.shown.picture(), quiet=True)
+        console.write_plot(plot, one.shown.picture(), quiet=True)
     if as_json:
-        print_json(to_json(topic, values, one.shown))
+        console.print_json(to_json(topic, values, one.shown))
         return
-    with console() as out:
+    with console.page() as out:
         _print(out, one)
     if plot is not None:
         print(f"\nThe picture is in {plot}")
@@ -166,38 +145,31 @@ def _show_one(
 def _computed(topic: Topic, values: Mapping[str, Fraction], *, full: bool) -> ShownTopic:
     from lapwing.show.booklet import ShownTopic
 
-    with working(topic.name) as progress:
+    with console.working(topic.name) as progress:
         return ShownTopic(topic, values, topic.compute(values, full, progress))
 
 
-def _print(out: Console, one: ShownTopic) -> None:
+def _print(out: console.Page, one: ShownTopic) -> None:
     from lapwing.show.booklet import given_options
     from lapwing.show.given_values import limits
     from lapwing.show.topic import argument_page
 
-    out.print(Text(one.topic.question, style="bold"))
+    out.title(one.topic.question)
     out.print()
-    indented(out, one.shown.headline)
+    out.indented(one.shown.headline)
     out.print()
-    for sentence in one.shown.sentences:
-        indented(out, sentence)
+    out.indented(*one.shown.sentences)
     for numbers in one.shown.tables:
-        heading(out, numbers.title)
+        out.heading(numbers.title)
         out.print(_table(numbers))
     if one.topic.parameters:
-        heading(out, "Numbers that you can change")
-        rows = [
-            (
-                option,
-                f"{parameter.meaning} ({limits(parameter)})",
-            )
-            for parameter, option in zip(one.topic.parameters, given_options(one), strict=True)
-        ]
-        pairs(out, rows)
+        out.heading("Numbers that you can change")
+        options = zip(one.topic.parameters, given_options(one), strict=True)
+        out.pairs(*((option, f"{known.meaning} ({limits(known)})") for known, option in options))
     out.print()
     more = " The long version: --full." if one.topic.has_full_version else ""
     why = f"Why it holds: {argument_page(one.topic)} of the source."
-    indented(out, f"{why} The picture: --plot FILE.{more}")
+    out.indented(f"{why} The picture: --plot FILE.{more}")
 
 
 def _table(numbers: NumberTable) -> Table:
@@ -212,27 +184,16 @@ def _table(numbers: NumberTable) -> Table:
         heads.append("")
         for row, share in zip(rows, numbers.shares(), strict=True):
             row.append("▇" * round(BAR_WIDTH * share))
-    made = table(*heads, right=right, rows=rows)
+    made = console.table(*heads, right=right, rows=rows)
     made.columns[-1].no_wrap = numbers.bars is not None
     return made
 
 
-def _show_all(
-    every: Sequence[Chapter],
-    texts: Mapping[str, str],
-    *,
-    full: bool,
-    plot: Path | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
+def _show_all(every: Sequence[Chapter], texts: Mapping[str, str], out: Path | None, *, full: bool) -> None:
+    """Show all topics: as a booklet in the folder `out`, or their numbers as JSON if that is None."""
     from lapwing.show.given_values import values_of_all
     from lapwing.show.topic import to_json
 
-    if plot is not None:
-        raise BadParameter("plot", "is for one topic. The booklet has all pictures: give --out DIR")
-    if (out is None) is not as_json:
-        raise BadParameter("out", "give either --out DIR, for the booklet, or --json, for the numbers")
     topics = [topic for chapter in every for topic in chapter.topics]
     values = values_of_all(topics, texts)
     if out is not None:
@@ -243,17 +204,17 @@ def _show_all(
             one = _computed(topic, values[topic.name], full=full and topic.has_full_version)
         except (MissingExtra, BadParameter) as error:  # numbers of all topics may not fit together in one
             left_out.append(f"{topic.name} is left out: {error}")
-            tell(left_out[-1])
+            console.tell(left_out[-1])
             continue
         found[topic.name] = one
-        tell(f"{len(found) + len(left_out)} of {len(topics)}: {topic.name}")
+        console.tell(f"{len(found) + len(left_out)} of {len(topics)}: {topic.name}")
     if out is None:
-        print_json([to_json(one.topic, one.values, one.shown) for one in found.values()])
+        console.print_json([to_json(one.topic, one.values, one.shown) for one in found.values()])
         return
     from lapwing.show.booklet import booklet
 
     path = out / BOOKLET
-    with os_errors_told():
+    with console.os_errors_told():
         # Two commands at once: each leaves a whole page.
         replaced = path.with_name(f".{BOOKLET}.{os.getpid()}")
         replaced.write_bytes(booklet(every, found, left_out))

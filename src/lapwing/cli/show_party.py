@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lapwing.cli.console import console, heading, indented, points, printable, table
+from lapwing.cli import console
 from lapwing.cli.query import show_rows
 from lapwing.core.loss_records import describe
 from lapwing.ledger.request_log import pair_text, price_in_words
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from lapwing.parties.joining import RunResult
     from lapwing.parties.joint_plan import JointPlan, ProtocolAlternative
     from lapwing.parties.messages import Progress, ProgressCallback
+    from lapwing.parties.simulation import Simulation
     from lapwing.parties.transcript import VerifiedTranscript
+    from lapwing.plots.parties import MeasuredErrors
 
 
 MOST_BLOCKS = 20
@@ -47,24 +49,23 @@ def bytes_text(count: int) -> str:
 
 def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> None:
     """Show the plan of a joint statistic, and every protocol."""
-    with console() as out:
+    with console.page() as out:
         _plan(out, plan, name, title)
-        heading(out, "Every protocol")
-        shown = table("", "protocol", "error", "may fail later", "a member sends", "", right=(2, 3, 4))
-        for one in plan.alternatives(why_not_local=why_not_local):
-            shown.add_row(*_alternative(one, plan.protocol))
-        out.print(shown)
+        out.heading("Every protocol")
+        rows = [_alternative(one, plan.protocol) for one in plan.alternatives(why_not_local=why_not_local)]
+        heads = ("", "protocol", "error", "may fail later", "a member sends", "")
+        out.table(*heads, right=(2, 3, 4), rows=rows)
 
 
-def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
+def _plan(out: console.Page, plan: JointPlan, name: str, title: str) -> None:
     needs = plan.requirements
-    out.print(Text(printable(f"{name}: {title}"), style="bold"))
+    out.title(console.printable(f"{name}: {title}"))
     chosen = "chosen" if needs.protocol == "auto" else "as asked"
-    indented(out, f"{needs.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
-    heading(out, "Guarantee")
-    indented(out, printable(plan.guarantee))
-    points(out, plan.notes)
-    heading(out, "Cost")
+    out.indented(f"{needs.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
+    out.heading("Guarantee")
+    out.indented(console.printable(plan.guarantee))
+    out.points(*plan.notes)
+    out.heading("Cost")
     budget = pair_text(needs.epsilon, needs.delta if plan.noise == "gaussian" else Fraction(0))
     lines = [f"A person: {budget}, by all members together. Each member's own ledger: {charge_text(plan)}."]
     if not plan.is_local:
@@ -73,29 +74,27 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
             f"fewer than {plan.least} members is never opened, and the charge stays."
         )
         lines.append(f"{plan.noise.capitalize()} noise: {plan.why}.")
-    points(out, lines)
+    out.points(*lines)
     if needs.members > 1:
-        heading(out, "Loss of a person if more members belong together than planned")
-        indented(out, _together(plan))
-    heading(out, "Expected error of every opened number (before further computation)")
-    errors = table("numbers", "of", "deviation", "within, 0.95 sure", right=(1, 2, 3))
-    widths = plan.widths(SURE) if not plan.is_local else ()
-    for place, (block, deviation) in enumerate(zip(plan.blocks, plan.deviations, strict=True)):
-        if place == MOST_BLOCKS:
-            errors.add_row(f"… {len(plan.blocks) - MOST_BLOCKS} more", "", "", "")
-            break
-        within = f"± {widths[place]:,}" if widths else ""
-        errors.add_row(printable(block.label), f"{block.length:,}", f"{deviation:,.4g}", within)
-    out.print(errors)
+        out.heading("Loss of a person if more members belong together than planned")
+        out.indented(_together(plan))
+    out.heading("Expected error of every opened number (before further computation)")
+    widths = [""] * len(plan.blocks) if plan.is_local else [f"± {width:,}" for width in plan.widths(SURE)]
+    rows = [
+        (console.printable(block.label), f"{block.length:,}", f"{deviation:,.4g}", within)
+        for block, deviation, within in zip(plan.blocks, plan.deviations, widths, strict=True)
+    ]
+    if (more := len(rows) - MOST_BLOCKS) > 0:
+        rows[MOST_BLOCKS:] = [(f"… {more} more", "", "", "")]
+    out.table("numbers", "of", "deviation", "within, 0.95 sure", right=(1, 2, 3), rows=rows)
     cost = plan.cost
     rounds = f"{cost.rounds} round{'s' if cost.rounds > 1 else ''}"
     stages = f" in {plan.stages} stages" if plan.stages > 1 else ""
-    heading(out, "Traffic")
-    indented(
-        out,
+    out.heading("Traffic")
+    out.indented(
         f"{rounds}{stages}, {cost.messages:,} messages. A member sends {bytes_text(cost.sent)} and gets "
         f"{bytes_text(cost.received)}; the relay carries {bytes_text(cost.in_all)} in all, and TLS adds a "
-        "little.",
+        "little."
     )
 
 
@@ -123,49 +122,43 @@ def _alternative(one: ProtocolAlternative, chosen: str) -> list[str]:
 
 def show_invitation(consortium: Consortium, me: str, title: str) -> None:
     """Show the consortium that a member is asked to sign."""
-    with console() as out:
+    with console.page() as out:
         _plan(out, consortium.plan, consortium.name, title)
-        heading(out, "Members")
-        members = table("member", "has signed", "fingerprint of its card")
+        out.heading("Members")
+        members = console.table("member", "has signed", "fingerprint of its card")
         for card in consortium.cards:
             you = " (you)" if card.name == me else ""
             signed = "yes" if card.name in consortium.signatures else "not yet"
             members.add_row(f"{card.name}{you}", signed, card.fingerprint)
         out.print(members)
         lines = [
-            printable(f"Relay: {consortium.host.name}, at {consortium.address}."),
+            console.printable(f"Relay: {consortium.host.name}, at {consortium.address}."),
             f"Deadlines: {consortium.lobby_seconds} s to come, {consortium.round_seconds} s a round.",
             f"Fingerprint of all this, to be compared with the others: {consortium.fingerprint}",
         ]
-        points(out, lines)
+        out.points(*lines)
         out.print()
 
 
 def show_result(result: RunResult) -> None:
     """Show the result of a run."""
-    with console() as out:
+    with console.page() as out:
         head = f"{result.consortium.name}, run {result.number}: {result.answer.title}"
-        out.print(Text(head, style="bold"))
+        out.title(head)
         show_rows(out, result.answer)
-        for line in result.truncation:
-            indented(out, line)
+        out.indented(*result.truncation)
         if result.is_replay:
-            indented(
-                out,
+            out.indented(
                 "This run was opened before: nothing was charged now. A new run is --number "
-                f"{result.number + 1}, at every member, and is charged again.",
+                f"{result.number + 1}, at every member, and is charged again."
             )
         else:
-            indented(out, f"Charged to your own ledger: {charge_text(result.consortium.plan)}.")
-        indented(out, f"Left: {result.left}.")
+            out.indented(f"Charged to your own ledger: {charge_text(result.consortium.plan)}.")
+        out.indented(f"Left: {result.left}.")
         out.print()
-        indented(out, "Transcript, which anybody can check:")
-        _print_unbroken(out, f"  lapwing party verify {result.transcript}")
-
-
-def _print_unbroken(out: Console, text: str) -> None:
-    """Print a line to be copied: it is never broken."""
-    out.print(Text(text), soft_wrap=True)
+        out.indented("Transcript, which anybody can check:")
+        # This line is to be copied, so it is never broken.
+        out.print(Text(f"  lapwing party verify {result.transcript}"), soft_wrap=True)
 
 
 def result_json(result: RunResult) -> dict[str, Any]:
@@ -201,8 +194,8 @@ def verified_json(found: VerifiedTranscript) -> dict[str, Any]:
 
 def show_verified(found: VerifiedTranscript, path: Path) -> None:
     """Show the result of checking a transcript."""
-    with console() as out:
-        out.print(Text(f"{path} is in order", style="bold"))
+    with console.page() as out:
+        out.title(f"{path} is in order")
         lines = [
             f"Run {found.number} of {', '.join(found.members)}, all of whom signed the consortium. "
             f"Protocol {found.protocol}.",
@@ -214,13 +207,92 @@ def show_verified(found: VerifiedTranscript, path: Path) -> None:
             more = f" … ({len(opened.values):,} numbers)" if len(opened.values) > MOST_SUMS else ""
             lines.append(f"{which} follows from the posts of {', '.join(names)}: {sums}{more}.")
         if found.stopped is not None:
-            lines.append(f'The writer of this file says that the run stopped: "{printable(found.stopped)}"')
-        lines += [printable(f"Left, and signed why: {one}.") for one in found.left]
-        points(out, lines)
-        heading(out, "Guarantee about everything that was seen")
-        indented(out, printable(found.guarantee))
-        heading(out, "Facts that no transcript can show")
-        points(out, found.not_checked)
+            lines.append(
+                f'The writer of this file says that the run stopped: "{console.printable(found.stopped)}"'
+            )
+        lines += [console.printable(f"Left, and signed why: {one}.") for one in found.left]
+        out.points(*lines)
+        out.heading("Guarantee about everything that was seen")
+        out.indented(console.printable(found.guarantee))
+        out.heading("Facts that no transcript can show")
+        out.points(*found.not_checked)
+
+
+def show_simulation(done: Simulation) -> None:
+    """Show all rounds of a simulated run."""
+    plan = done.plan
+    with console.page() as out:
+        head = f"{plan.requirements.members} members, protocol {plan.protocol} ({plan.fit.name})"
+        out.title(head)
+        out.indented(plan.guarantee)
+        out.points(*plan.notes)
+        out.heading("Invented counts, and the same counts with one noise share of each member")
+        members = console.table("member", "count", "with its noise share", right=(1, 2))
+        for name, count, noised in zip(done.names, done.counts, done.noised, strict=True):
+            members.add_row(name, f"{count:,}", f"{noised:,}")
+        out.print(members)
+        out.heading("Rounds")
+        rounds = console.table(
+            "round", "posted", "lost", "everybody reads", "each other member reads", right=(3, 4)
+        )
+        for step in done.steps:
+            posted, missing = ", ".join(step.posted), ", ".join(step.missing)
+            rounds.add_row(step.name, posted, missing, _bytes(step.public), _bytes(step.private))
+        out.print(rounds)
+        if done.opened is None:
+            out.indented(f"Nothing was opened: {done.stopped}. What was charged stays charged.")
+        else:
+            error = done.opened - done.truth
+            out.indented(
+                f"Opened: {done.opened:,}. The true sum of {', '.join(done.contributors)} is "
+                f"{done.truth:,} (only because it is made up): {error:+,}, where 95 % are within "
+                f"± {done.width:,}."
+            )
+        if len(done.lessons) > 1:
+            out.heading("Why a sum with too few shares is never opened")
+            out.points(*_lessons(done))
+
+
+def _bytes(count: int) -> str:
+    return f"{count} bytes" if count else ""
+
+
+def _lessons(done: Simulation) -> list[str]:
+    planned, epsilon = done.plan.honest, float(done.plan.requirements.epsilon)
+    return [
+        f"With {present} of {planned} honest noise shares in it, the sum would reveal ε {reached:.3g}"
+        + (", as planned." if present >= planned else f" instead of {epsilon:.3g}.")
+        for present, reached in done.lessons
+    ]
+
+
+def show_comparison(found: MeasuredErrors) -> None:
+    """Show the measured errors of all ways to count."""
+    with console.page() as out:
+        head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
+        out.title(head)
+        names = list(found.by_size)
+        sizes = sorted({n for points in found.by_size.values() for n, _ in points})
+        titles = {
+            "curator": "one curator", "shared": "3 members,\n1 may collude",
+            "alone": "10 members,\n9 may collude", "everybody": "every person\na member",
+            "local": "local model",
+        }  # fmt: skip
+        shown = console.table("people", *(titles[name] for name in names), right=range(len(names) + 1))
+        for n in sizes:
+            shown.add_row(f"{n:,}", *(_percent(dict(found.by_size[name]).get(n)) for name in names))
+        out.print(shown)
+        out.heading(f"{found.people:,} people, divided among more and more members")
+        divided = console.table(
+            "members", "fewer than half may collude", "all but one may", right=(0, 1, 2)
+        )
+        for m, error in found.by_members["shared"]:
+            divided.add_row(str(m), _percent(error), _percent(dict(found.by_members["alone"]).get(m)))
+        out.print(divided)
+
+
+def _percent(error: float | None) -> str:
+    return "" if error is None else f"{100 * error:.3g}"
 
 
 _MARKS = {"waiting": ("…", "dim"), "here": ("✓", "green"), "posted": ("✓", "green"), "lost": ("✗", "red")}
@@ -288,23 +360,6 @@ class MemberBoard:
         return Text(f"{mark} {name}", style=style)
 
 
-@contextmanager
-def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
-    """Show progress on stderr during a run: a live table on a terminal, else lines.
-
-    The yielded function never raises, even if stderr is gone.
-    """
-    board = MemberBoard(names)
-    with ExitStack() as stack:
-        watch = _watch_lines(board)
-        if _is_terminal():
-            with suppress(OSError, ValueError):
-                live = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
-                stack.enter_context(_closed_quietly(live))
-                watch = _watch_live(board, live)
-        yield watch
-
-
 class _Quiet(Console):
     """A console that goes quiet when stderr is gone. rich would end the process, and close stdout."""
 
@@ -313,43 +368,34 @@ class _Quiet(Console):
         self.quiet = True
 
 
-def _is_terminal() -> bool:
-    try:
-        return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # closed
-        return False
-
-
 @contextmanager
-def _closed_quietly(live: Live) -> Iterator[None]:
-    try:
-        live.start(refresh=True)
-        yield
-    finally:
-        with suppress(OSError, ValueError):
-            live.stop()
+def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
+    """Show progress on stderr during a run: a live table on a terminal, else lines.
 
+    The yielded function never raises, even if stderr is gone.
+    """
+    board, last = MemberBoard(names), ""
+    live: Live | None = None
 
-def _watch_live(board: MemberBoard, live: Live) -> ProgressCallback:
-    def show(event: Progress) -> None:
-        board.add(event)
-        with suppress(OSError, ValueError):
-            live.update(board.render(), refresh=True)
-
-    return show
-
-
-def _watch_lines(board: MemberBoard) -> ProgressCallback:
-    last = ""
-
-    def show(event: Progress) -> None:
+    def watch(event: Progress) -> None:
         nonlocal last
         line = board.add(event)
-        if line is None or line == last:
-            return
-        last = line
         with suppress(OSError, ValueError):
-            if sys.stderr is not None:
-                print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
+            if live is not None:
+                live.update(board.render(), refresh=True)
+            elif line is not None and line != last:
+                last = line
+                if sys.stderr is not None:
+                    print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
 
-    return show
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None and sys.stderr.isatty():
+            shown = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
+            shown.start(refresh=True)
+            live = shown
+    try:
+        yield watch
+    finally:
+        with suppress(OSError, ValueError):
+            if live is not None:
+                live.stop()

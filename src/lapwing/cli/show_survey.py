@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
-from lapwing.cli.console import console, heading, indented, points, table
+from lapwing.cli import console
 from lapwing.core.exact import short
 from lapwing.survey.designing import epsilon_text
 from lapwing.survey.questionnaire import NO_ANSWER
@@ -17,7 +15,6 @@ from lapwing.survey.shuffled import ASSUMES, shuffled_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import Console
 
     from lapwing.plots.answers import Bar
     from lapwing.survey.designing import Design
@@ -38,28 +35,27 @@ MOST_ROWS = 60
 def show_plan(plan: SurveyPlan) -> None:
     """Show each question's protocol, ε, error and odds, and the notes."""
     survey = plan.design.survey
-    with console() as out:
+    with console.page() as out:
         cost = epsilon_text(plan.design.epsilon)
-        out.print(Text(f"{survey.title}: a respondent loses at most ε {cost}", style="bold"))
-        indented(out, plan.asks)
+        out.title(f"{survey.title}: a respondent loses at most ε {cost}")
+        out.indented(plan.asks)
         sure = f"{float(plan.confidence):g}"
-        heading(out, f"Expected error with {plan.n:,} respondents, at most, with {sure} confidence each")
+        out.heading(f"Expected error with {plan.n:,} respondents, at most, with {sure} confidence each")
         columns = ["question", "protocol", "ε", "of", "population", "these respondents"]
         if plan.margin is not None:
             columns.append(f"respondents for ± {float(plan.margin):g}")
         rows = [_cells(line, with_needed=plan.margin is not None) for line in plan.lines]
-        out.print(table(*columns, right=(2, 4, 5, 6), rows=rows))
+        out.table(*columns, right=(2, 4, 5, 6), rows=rows)
         if plan.margin is not None:
-            indented(
-                out,
-                f"± {float(plan.margin):g} is a part of the range: for shares, percentage points / 100.",
+            out.indented(
+                f"± {float(plan.margin):g} is a part of the range: for shares, percentage points / 100."
             )
-        heading(out, "Why, and what respondents are told before the coins are thrown")
-        points(
-            out, [f"{line.part.question.name}: {line.part.why}. {line.part.odds}" for line in plan.lines]
+        out.heading("Why, and what respondents are told before the coins are thrown")
+        out.points(
+            *(f"{line.part.question.name}: {line.part.why}. {line.part.odds}" for line in plan.lines)
         )
-        heading(out, "Good to know")
-        points(out, [*plan.notes, f"Every report has {plan.design.report_size:,} bytes, whatever it says."])
+        out.heading("Good to know")
+        out.points(*plan.notes, f"Every report has {plan.design.report_size:,} bytes, whatever it says.")
 
 
 def _cells(line: QuestionPlan, *, with_needed: bool) -> list[str]:
@@ -82,16 +78,16 @@ def _error(error: float, unit: str) -> str:
 
 def show_invented(people: Collection[SimulatedAnswers], n: int, where: str) -> None:
     """Show where the reports are, and the truth that estimates should come near to."""
-    with console() as out:
-        out.print(Text(f"{n:,} invented respondents. Their reports are in {where}.", style="bold"))
-        indented(out, "The truth below is known only because it is invented.")
-        shown = table("question", "answer", "truth", right=(2,))
+    with console.page() as out:
+        out.title(f"{n:,} invented respondents. Their reports are in {where}.")
+        out.indented("The truth below is known only because it is invented.")
+        shown = console.table("question", "answer", "truth", right=(2,))
         for one in people:
             for place, (label, value) in enumerate(one.truth()):
                 shown.add_row(one.question.name if not place else "", label, f"{value:.4f}")
         out.print(shown)
-        heading(out, "Drawn from")
-        points(out, [f"{one.question.name}: {one.law}" for one in people])
+        out.heading("Drawn from")
+        out.points(*(f"{one.question.name}: {one.law}" for one in people))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +124,20 @@ def respondent_loss(made: Design, reports: int, *, with_credentials: bool) -> Re
 
 def show_estimates(made: Design, found: SurveyEstimates, privacy: RespondentLoss) -> None:
     """Show every number with its intervals, and the privacy loss of a respondent."""
-    with console() as out:
+    with console.page() as out:
         sure = f"{float(found.confidence):g}"
         head = f"{made.survey.title}: {found.reports:,} reports, intervals with {sure} confidence each"
-        out.print(Text(head, style="bold"))
+        out.title(head)
         for answer in found.answers:
             _answer(out, answer, with_lies=bool(found.liars))
         for cross in found.crosses:
             _cross(out, cross)
-        heading(out, "What this cost a respondent")
-        points(out, _cost(privacy))
+        out.heading("What this cost a respondent")
+        out.points(*_cost(privacy))
         if found.liars:
             share = f"{100 * float(found.liars):g} %"
             means = "with the truth instead, it would lie between the estimate less the + and plus the -"
-            points(out, [f"Lies: how far {share} of respondents may have pushed a number; {means}."])
+            out.points(f"Lies: how far {share} of respondents may have pushed a number; {means}.")
 
 
 def _cost(privacy: RespondentLoss) -> Iterator[str]:
@@ -153,29 +149,29 @@ def _cost(privacy: RespondentLoss) -> Iterator[str]:
         yield f"ε {shuffled} {where}, shuffled. {ASSUMES}"
 
 
-def _answer(out: Console, answer: QuestionEstimates, *, with_lies: bool) -> None:
+def _answer(out: console.Page, answer: QuestionEstimates, *, with_lies: bool) -> None:
     group = f", {answer.group}" if answer.group else ""
-    heading(out, f"{answer.question}{group} ({answer.reports:,} reports)")
+    out.heading(f"{answer.question}{group} ({answer.reports:,} reports)")
     if not answer.group:
-        indented(out, answer.text)
+        out.indented(answer.text)
     if not answer.tables:
-        indented(out, "Nobody was asked this yet.")
+        out.indented("Nobody was asked this yet.")
     for found in answer.tables:
         _table(out, found, with_lies=with_lies)
 
 
-def _table(out: Console, found: EstimateTable, *, with_lies: bool) -> None:
+def _table(out: console.Page, found: EstimateTable, *, with_lies: bool) -> None:
     columns = [found.title, "estimate", "these respondents", "population", "nearest possible"]
-    shown = table(*columns, *(["lies"] if with_lies else []), right=range(1, 6))
+    shown = console.table(*columns, *(["lies"] if with_lies else []), right=range(1, 6))
     for one in found.estimates[:MOST_ROWS]:
         cells = [one.label, found.show(one.value), *_intervals(found, one)]
         cells.append("" if one.fitted is None else found.show(one.fitted))
         shown.add_row(*cells, *([_lies(found, one)] if with_lies else []))
     out.print(shown)
     if len(found.estimates) > MOST_ROWS:
-        indented(out, f"… {len(found.estimates) - MOST_ROWS:,} more: use --json for all")
+        out.indented(f"… {len(found.estimates) - MOST_ROWS:,} more: use --json for all")
     if found.note:
-        indented(out, found.note)
+        out.indented(found.note)
 
 
 def _intervals(found: EstimateTable, one: EstimatedValue) -> list[str]:
@@ -194,9 +190,9 @@ def _lies(found: EstimateTable, one: EstimatedValue) -> str:
     return f"-{down:.3g} … +{up:.3g}" + (" days" if found.unit == "date" else "")
 
 
-def _cross(out: Console, cross: CrossTable) -> None:
-    heading(out, f"{cross.rows_of} and {cross.columns_of} ({cross.reports:,} reports)")
-    shown = table(
+def _cross(out: console.Page, cross: CrossTable) -> None:
+    out.heading(f"{cross.rows_of} and {cross.columns_of} ({cross.reports:,} reports)")
+    shown = console.table(
         cross.rows_of, cross.columns_of, "estimate", "these respondents", "population", right=(2, 3, 4)
     )
     for label, found in cross.lines:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from lapwing.errors import BadParameter
 
@@ -14,12 +14,12 @@ STANDARD_INPUT = "-"
 _BYTES_AT_MOST = 400_000  # of 100,000 characters, which is the longest query
 Sql = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="[SQL]", help='Such as "SELECT COUNT(*) FROM visits"; - reads it from standard input.'
     ),
 ]
 SqlFile = Annotated[
-    Path | None, typer.Option("--file", "-f", help="Read the SQL from this file; - is standard input.")
+    Path | None, Option("--file", "-f", help="Read the SQL from this file; - is standard input.")
 ]
 
 

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from lapwing.cli.console import ExampleFolder, print_written
 from lapwing.errors import BadParameter, LapwingError
@@ -29,31 +30,31 @@ def example(folder: ExampleFolder = Path(".")) -> None:
 def init(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="A CSV or Parquet file, a folder or pattern of them, a DuckDB file (file.duckdb#table), "
             "postgresql://…#table or spark:table."
         ),
     ],
     *,
-    unit: Annotated[str | None, typer.Option(help="The column that says whom a row is about.")] = None,
+    unit: Annotated[str | None, Option(help="The column that says whom a row is about.")] = None,
     rows_per_unit: Annotated[
-        int | None, typer.Option(help="How many rows of one person may count. More rows, more noise.")
+        int | None, Option(help="How many rows of one person may count. More rows, more noise.")
     ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="ε of the budget for life, such as 3.")] = None,
+    epsilon: Annotated[str | None, Option(help="ε of the budget for life, such as 3.")] = None,
     delta: Annotated[
-        str | None, typer.Option(help="δ of the budget for life, far below 1 / the number of people.")
+        str | None, Option(help="δ of the budget for life, far below 1 / the number of people.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Public facts about a column, from what you know: amount=0..500/0.01 (low, high, step), "
             "city=Oslo,Bergen, note=text or paid=bool. Give it once for each column."
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; else NAME.toml in this folder.")
+        Path | None, Option("--output", "-o", help="Where to write; else NAME.toml in this folder.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Draft a policy from the names and types of columns. No value of the data is copied."""
     from lapwing.sql.policy_draft import KnownFacts, draft_of, read_column_facts, read_schema

@@ -7,48 +7,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from lapwing.cli.console import (
-    AsJson,
-    ExampleFolder,
-    PlotPath,
-    check_plot,
-    new_file,
-    os_errors_told,
-    print_json,
-    print_written,
-    tell,
-    working,
-    write_new,
-    write_plot,
-)
+from lapwing.cli import console
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
     from lapwing.survey.designing import Design
 
 
-app = typer.Typer(
-    help="Surveys whose answers are randomized on each respondent's own device.", no_args_is_help=True
-)
+app = console.Commands(help="Surveys whose answers are randomized on each respondent's own device.")
 
 EXAMPLE = "wellbeing.toml"
 MOST_RESPONDENTS = 100_000_000
 PORT = 8000
-SurveyFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")
-]
-Respondents = Annotated[int, typer.Option("--n", help="How many respondents.", min=1, max=MOST_RESPONDENTS)]
-Confidence = Annotated[str, typer.Option(help="How sure each interval is.")]
-Reports = Annotated[
-    Path | None, typer.Option(help="Read reports from this file instead of the survey's own store.")
-]
+SurveyFile = Annotated[Path, Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")]
+Respondents = Annotated[int, Option("--n", help="How many respondents.", min=1, max=MOST_RESPONDENTS)]
 
 
 def designed(file: Path) -> Design:
@@ -59,24 +38,23 @@ def designed(file: Path) -> Design:
 
 
 @app.command()
-def example(folder: ExampleFolder = Path(".")) -> None:
+def example(folder: console.ExampleFolder = Path(".")) -> None:
     """Write a survey with a question of every kind, to begin from."""
     from lapwing.examples.visits import already_written
 
     target = folder / EXAMPLE
     text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
-    with os_errors_told():
-        if already_written({target: text}):
-            print_written([str(target)], is_new=False)
-        else:
+    with console.os_errors_told():
+        is_new = not already_written({target: text})
+        if is_new:
             folder.mkdir(parents=True, exist_ok=True)
-            write_new(target, text, option="folder")
-            print_written([str(target)], is_new=True)
+            console.write_new(target, text, option="folder")
+    console.print_written([str(target)], is_new=is_new)
     print(f"  lapwing survey plan {target} --n 5000")
 
 
 @app.command()
-def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
+def check(file: SurveyFile, *, as_json: console.AsJson = False) -> None:
     """Check a survey file. Every mistake is told with its line and what to write instead."""
     from lapwing.survey.collection import existing_fingerprint
     from lapwing.survey.designing import epsilon_text
@@ -87,8 +65,8 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     shown = existing_fingerprint(found)
     if as_json:
         told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
-        # In the document that devices get, ε is a text.
-        print_json({**told, "epsilon": float(epsilon_text(found.epsilon)), "survey": found.public()})
+        epsilon = float(epsilon_text(found.epsilon))  # in the document that devices get, it is a text
+        console.print_json({**told, "epsilon": epsilon, "survey": found.public()})
         return
     count = len(found.parts)
     asked = "all are asked" if found.asks_all else "each respondent is asked one at random"
@@ -107,20 +85,17 @@ def plan(
     *,
     n: Respondents,
     margin: Annotated[
-        str | None, typer.Option(help="A wished-for error, such as 0.03 for 3 percentage points.")
+        str | None, Option(help="A wished-for error, such as 0.03 for 3 percentage points.")
     ] = None,
-    confidence: Confidence = "0.95",
-    as_json: AsJson = False,
+    confidence: console.Confidence = "0.95",
+    as_json: console.AsJson = False,
 ) -> None:
     """Show each question's protocol, ε and expected error, and how many respondents a margin needs."""
     from lapwing.cli.show_survey import show_plan
     from lapwing.survey import plan as planned
 
     made = planned(designed(file), n, margin=margin, confidence=confidence)
-    if as_json:
-        print_json(made.to_json())
-    else:
-        show_plan(made)
+    console.print_result(made, show_plan, as_json=as_json)
 
 
 @app.command()
@@ -130,9 +105,9 @@ def simulate(
     n: Respondents,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the reports into this new file; else FILE.simulated, which is replaced."),
+        Option(help="Write the reports into this new file; else FILE.simulated, which is replaced."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Invent respondents, randomize their answers for real, and say what the invented truth is."""
     from lapwing.cli.show_survey import show_invented
@@ -147,7 +122,7 @@ def simulate(
     write_reports(target, made, made.simulate({name: one.answers for name, one in people.items()}))
     if as_json:
         questions = {name: {"law": one.law, "truth": dict(one.truth())} for name, one in people.items()}
-        print_json({"n": n, "reports": str(target), "questions": questions})
+        console.print_json({"n": n, "reports": str(target), "questions": questions})
     else:
         show_invented(people.values(), n, str(target))
         print(f"\nNext:\n  lapwing survey estimate {file} --reports {target}")
@@ -157,21 +132,22 @@ def simulate(
 def estimate(
     file: SurveyFile,
     *,
-    reports: Reports = None,
+    reports: Annotated[
+        Path | None, Option(help="Read reports from this file instead of the survey's own store.")
+    ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="QUESTION", help="Estimate within each answer to this question.")
+        str | None, Option(metavar="QUESTION", help="Estimate within each answer to this question.")
     ] = None,
     cross: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ONE,OTHER", help="A table of two questions; may be repeated."),
+        list[str] | None, Option(metavar="ONE,OTHER", help="A table of two questions; may be repeated.")
     ] = None,
     liars: Annotated[
-        str, typer.Option(help="Say what this fraction of lying respondents could do, such as 0.01.")
+        str, Option(help="Say what this fraction of lying respondents could do, such as 0.01.")
     ] = "0",
-    confidence: Confidence = "0.95",
-    plot: PlotPath = None,
-    picture: Annotated[Path | None, typer.Option(hidden=True)] = None,
-    as_json: AsJson = False,
+    confidence: console.Confidence = "0.95",
+    plot: console.PlotPath = None,
+    picture: Annotated[Path | None, Option(hidden=True)] = None,
+    as_json: console.AsJson = False,
 ) -> None:
     """Estimate every question from the reports, with intervals."""
     from lapwing.cli.show_survey import draw_estimates, respondent_loss, show_estimates
@@ -181,26 +157,26 @@ def estimate(
 
     pairs = [_pair(text) for text in cross or ()]
     if picture is not None:
-        tell("the option --picture is called --plot now")
+        console.tell("the option --picture is called --plot now")
         plot = plot or picture
-    check_plot(plot)
+    console.check_plot(plot)
     made = designed(file)
     if reports is None:
-        with os_errors_told():
+        with console.os_errors_told():
             found, with_credentials = stored_reports(made)
     else:
         found, with_credentials = read_reports(reports, made), False
-    with working("estimating") as progress:
+    with console.working("estimating") as progress:
         result = estimated(
             made, found, confidence=confidence, by=by, cross=pairs, liars=liars, progress=progress
         )
     privacy = respondent_loss(made, len(found), with_credentials=with_credentials)
     if as_json:
-        print_json({**result.to_json(), "privacy": privacy.to_json()})
+        console.print_json({**result.to_json(), "privacy": privacy.to_json()})
     else:
         show_estimates(made, result, privacy)
     if plot is not None:
-        write_plot(plot, draw_estimates(made, result), quiet=as_json)
+        console.write_plot(plot, draw_estimates(made, result), quiet=as_json)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -214,19 +190,13 @@ def _pair(text: str) -> tuple[str, str]:
 def invite(
     file: SurveyFile,
     *,
-    count: Annotated[int | None, typer.Option(help="How many, for people whom nobody names.")] = None,
-    to: Annotated[
-        Path | None, typer.Option(help="A file with one id or address of a person a line.")
-    ] = None,
+    count: Annotated[int | None, Option(help="How many, for people whom nobody names.")] = None,
+    to: Annotated[Path | None, Option(help="A file with one id or address of a person a line.")] = None,
     base: Annotated[
-        str, typer.Option(help="The address at which respondents reach the survey.")
+        str, Option(help="The address at which respondents reach the survey.")
     ] = f"http://127.0.0.1:{PORT}",
-    out: Annotated[
-        Path | None, typer.Option(help="Write the links into this new file; else print them.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also those who were invited to it before.")
-    ] = False,
+    out: Annotated[Path | None, Option(help="Write the links into this new file; else print them.")] = None,
+    again: Annotated[bool, Option("--again", help="Also those who were invited to it before.")] = False,
 ) -> None:
     """Issue invitations: each is charged its worst case now, answered or not. Prints one link each."""
     from lapwing.survey import invitations
@@ -237,13 +207,13 @@ def invite(
     invitations.require_answerable(design)  # before a ledger is made
     people = None if to is None else read_people(to)
     if design.warning:
-        tell(f"Warning: {design.warning}")
+        console.tell(f"Warning: {design.warning}")
     issued = 0
     with (
-        os_errors_told(),
+        console.os_errors_told(),
         opened_reports(design) as reports,
-        invitations.open_ledger(design.survey, tell) as ledger,
-        working("inviting") as progress,
+        invitations.open_ledger(design.survey, console.tell) as ledger,
+        console.working("inviting") as progress,
     ):
         batches = invitations.invite(
             design, ledger, reports, people=people, count=count, again=again, progress=progress
@@ -264,13 +234,12 @@ def invite(
 def serve(
     file: SurveyFile,
     *,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at; 0 for any.", min=0, max=65535)] = PORT,
-    tls_cert: Annotated[Path | None, typer.Option(help="A certificate (PEM), for https.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    host: Annotated[str, Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port to listen at; 0 for any.", min=0, max=65535)] = PORT,
+    tls_cert: Annotated[Path | None, Option(help="A certificate (PEM), for https.")] = None,
+    tls_key: Annotated[Path | None, Option(help="The certificate's key (PEM).")] = None,
     behind_tls_proxy: Annotated[
-        bool,
-        typer.Option("--behind-tls-proxy", help="A proxy with TLS stands in front, and logs no addresses."),
+        bool, Option("--behind-tls-proxy", help="A proxy with TLS stands in front, and logs no addresses.")
     ] = False,
 ) -> None:
     """Serve the page and take reports, until you stop it. No address and no time is logged or stored."""
@@ -281,7 +250,7 @@ def serve(
 
     has_tls = tls_cert is not None
     require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
-    with os_errors_told():
+    with console.os_errors_told():
         opened = open_survey(file)
 
     stops = opened.design.survey.stops
@@ -293,7 +262,7 @@ def serve(
         end = "The survey is closed: it takes no more" if state.is_closed else f"It ends {stops}"
         print(f"{state.reports:,} reports so far. {end}.", flush=True)
 
-    try:
+    with closing(opened.service), suppress(KeyboardInterrupt):
         run(
             opened.app(has_tls=has_tls),
             host=host,
@@ -303,30 +272,26 @@ def serve(
             behind_tls_proxy=behind_tls_proxy,
             ready=ready,
         )
-    except KeyboardInterrupt:
-        pass
-    finally:
-        opened.service.close()
 
 
 @app.command()
 def collect(
     file: SurveyFile,
-    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="A file of reports made offline.")],
+    reports: Annotated[Path, Argument(metavar="REPORTS", help="A file of reports made offline.")],
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Count a file whose content was collected before once more.")
+        bool, Option("--again", help="Count a file whose content was collected before once more.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: console.AsJson = False,
 ) -> None:
     """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
     from lapwing.survey.collection import collect_file
 
     design = designed(file)
-    with os_errors_told(), working("collecting") as progress:
-        done = collect_file(design, reports, again=again, tell=tell, progress=progress)
+    with console.os_errors_told(), console.working("collecting") as progress:
+        done = collect_file(design, reports, again=again, tell=console.tell, progress=progress)
     if as_json:
-        print_json({"file": done.in_file, "taken": done.taken, "reports": done.stored})
+        console.print_json({"file": done.in_file, "taken": done.taken, "reports": done.stored})
         return
     print(f"Took {done.taken:,} of {done.in_file:,} reports. There are {done.stored:,} now.")
     if done.taken < done.in_file:
@@ -334,15 +299,16 @@ def collect(
 
 
 @app.command()
-def close(file: SurveyFile, *, as_json: AsJson = False) -> None:
+def close(file: SurveyFile, *, as_json: console.AsJson = False) -> None:
     """Close the survey for ever, and remove every trace of the order in which reports came."""
     from lapwing.survey.collection import opened_reports
 
-    with os_errors_told(), opened_reports(designed(file)) as kept:
+    with console.os_errors_told(), opened_reports(designed(file)) as kept:
         kept.close_survey()
         state, (admitted, used) = kept.state(), kept.invitations()
     if as_json:
-        print_json({"reports": state.reports, "invitations": admitted, "signed": used, "closed": True})
+        told = {"reports": state.reports, "invitations": admitted, "signed": used, "closed": True}
+        console.print_json(told)
         return
     reports = "1 report" if state.reports == 1 else f"{state.reports:,} reports"
     print(f"Closed, with {reports}. Invitations used: {used:,} of {admitted:,}.")
@@ -357,7 +323,7 @@ def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
     if path is None:
         yield lambda text: print(text, end="", flush=True)
         return
-    with new_file(path, option="out", mode=0o600) as file:
+    with console.new_file(path, option="out", mode=0o600) as file:
 
         def write(text: str) -> None:
             file.write(text.encode())

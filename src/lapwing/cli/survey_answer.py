@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from lapwing.cli.console import new_file, os_errors_told, require_file
 from lapwing.errors import BadParameter, BadValue
@@ -31,29 +32,26 @@ _LISTED = 40
 def answer(
     survey: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="SURVEY", help="The link of your invitation, a survey file, or a saved survey.json."
         ),
     ],
     *,
     answers: Annotated[
         list[str] | None,
-        typer.Option("--answer", help='NAME=VALUE, for each question; "no answer" is a value, too.'),
+        Option("--answer", help='NAME=VALUE, for each question; "no answer" is a value, too.'),
     ] = None,
-    send: Annotated[
-        str | None, typer.Option(help="The link of your invitation, if SURVEY is a file.")
-    ] = None,
+    send: Annotated[str | None, Option(help="The link of your invitation, if SURVEY is a file.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Instead of sending, write the report into this new file.")
+        Path | None, Option(help="Instead of sending, write the report into this new file.")
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(envvar="LAPWING_DEVICE", help="Where this device keeps its memo and account."),
+        Path | None, Option(envvar="LAPWING_DEVICE", help="Where this device keeps its memo and account.")
     ] = None,
     wait: Annotated[
-        float, typer.Option(help="Send at a random moment within so many seconds.", min=0, max=86400)
+        float, Option(help="Send at a random moment within so many seconds.", min=0, max=86400)
     ] = 20.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Throw the coins without asking again.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Throw the coins without asking again.")] = False,
 ) -> None:
     """Answer a survey on this device: it shows the odds, throws the coins, then sends the report.
 
@@ -77,12 +75,15 @@ def answer(
         device = Respondent(folder or Path(typer.get_app_dir("lapwing")) / "device")
         shown = None if key is None else fingerprint(offered.digest, key)
         if device.answered(public) is None:
-            _show(device, public, offered, shown)
-            values = _written(device, public, offered, answers or [])
+            asked = [offered.questions[place] for place in device.asked(public)]
+            _show(device, offered, asked, shown)
+            values = _written(offered, asked, answers or [])
             if out is None:
                 device.authorize(url, invitation, shown=shown)
                 print("\nYour invitation is used now, and works on this device alone. The owner sees that.")
-            _ask(device, public, offered, values)
+            for question in asked:
+                if question.name not in values:
+                    values[question.name] = _asked_for(question)
             if not yes and not answers and not typer.confirm("\nThrow the coins and send?"):
                 print("Nothing was thrown and no report was sent. You may come back.")
                 return
@@ -175,7 +176,9 @@ def _rounded(epsilon: Fraction) -> str:
     return f"{float(epsilon):.4g}"
 
 
-def _show(device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, shown: str | None) -> None:
+def _show(
+    device: Respondent, offered: OfferedSurvey, asked: Sequence[OfferedQuestion], shown: str | None
+) -> None:
     """Show everything that a respondent should know before a coin is thrown.
 
     `shown` is the fingerprint, or None if it is not known.
@@ -186,11 +189,9 @@ def _show(device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey,
     print(_clean(f"{offered.title}\n\n{offered.text}"))
     print("\nThis device throws coins, and what it sends may differ from your answer.")
     print(promise_in_words(offered))
-    places = device.asked(public)
     if not offered.asks_all:
         print(f"\nBy coin, you are asked one of the {len(offered.questions)} questions of this survey.")
-    for place in places:
-        question = offered.questions[place]
+    for question in asked:
         print(_clean(f"\n{question.name}: {question.text}"))
         print(_clean(f"  Answer: {_how(question)}"))
         print("  What can be sent, and how likely it is:")
@@ -241,7 +242,7 @@ def _given(question: OfferedQuestion, text: str) -> object:
 
 
 def _written(
-    device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, written: list[str]
+    offered: OfferedSurvey, asked: Sequence[OfferedQuestion], written: list[str]
 ) -> dict[str, object]:
     """Check the answers that are written in the command; all of them, if nobody can be asked."""
     named: dict[str, str] = {}
@@ -251,8 +252,7 @@ def _written(
             raise BadParameter("answer", "must be NAME=VALUE, with the name of a question")
         named[name.strip()] = value
     values: dict[str, object] = {}
-    for place in device.asked(public):
-        question = offered.questions[place]
+    for question in asked:
         if question.name in named:
             values[question.name] = _given(question, named[question.name])
             try:
@@ -266,20 +266,10 @@ def _written(
     return values
 
 
-def _ask(
-    device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, values: dict[str, object]
-) -> None:
-    """Ask for the answers that are not there yet."""
-    for place in device.asked(public):
-        question = offered.questions[place]
-        if question.name not in values:
-            values[question.name] = _asked_for(question, input)
-
-
-def _asked_for(question: OfferedQuestion, ask: Callable[[str], str]) -> object:
+def _asked_for(question: OfferedQuestion) -> object:
     """Ask until there is a possible answer."""
     while True:
-        value = _given(question, ask(f"\n{question.name}: "))
+        value = _given(question, input(f"\n{question.name}: "))
         try:
             question.coding.code(value)
         except BadValue as error:

@@ -15,9 +15,12 @@ Test     tests/parties/test_consortium.py
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -32,6 +35,7 @@ from lapwing.parties.joint_plan import JointPlan
 from lapwing.parties.requirements import JointRequirements
 from lapwing.parties.run_configuration import RunConfiguration, parse_address
 from lapwing.parties.statistics import CellBlock
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 CONSORTIUM_FORMAT = 1
 LARGEST_FILE = 1 << 24
@@ -256,6 +260,29 @@ class Consortium:
             raise BadFile([f"{path}: {error}"]) from None
         except UnicodeDecodeError:
             raise BadFile([f"{path}: is not text, as lapwing party invite writes it"]) from None
+
+    def write_signatures(self, path: Path) -> Consortium:
+        """Add the signatures to those in a file, and return the consortium with all of them.
+
+        Others may have signed the same file meanwhile: none of their signatures is lost. The file is
+        replaced as a whole or not at all. Raises `BadParameter`, `BadFile` or `OSError`.
+        """
+        with _locked(path):
+            merged = Consortium.read(path).merged(self)
+            with replaced_private_file(path, mode=PUBLIC) as file:
+                file.write(merged.to_text().encode())
+        return merged
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Lock a file. If it was replaced during the wait, lock the new one."""
+    while True:
+        with path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock.fileno()).st_ino == path.stat().st_ino:
+                yield
+                return
 
 
 def canonical_json(value: object) -> bytes:

@@ -27,31 +27,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
-from lapwing.config.file_table import (
-    ColumnName,
-    Delta,
-    Epsilon,
-    FileTable,
-    Number,
-    Text,
-    fits,
-    needed,
-    one_of,
-    read_table,
-)
+from lapwing.config import file_table
+from lapwing.config.file_table import ColumnName, Epsilon, FileTable, Number, Text, fits, needed, one_of
 from lapwing.config.toml_text import FileMistakes, read_toml
 from lapwing.errors import BadFile, BadParameter
 from lapwing.parties.consortium import LONGEST_NAME, LONGEST_WAIT, Consortium
 from lapwing.parties.identity import Card, checked_member_name
 from lapwing.parties.joint_plan import JointPlan, largest_protected_coalition, plan_jointly
-from lapwing.parties.requirements import (
-    ADVERSARIES,
-    LOCAL,
-    MOST_MEMBERS,
-    PROTOCOL_CHOICES,
-    QUORUMS,
-    JointRequirements,
-)
+from lapwing.parties.protocols.registry import LOCAL, PROTOCOL_CHOICES
+from lapwing.parties.requirements import ADVERSARIES, MOST_MEMBERS, QUORUMS, JointRequirements
 from lapwing.parties.run_configuration import parse_address
 from lapwing.parties.statistics import Statistic
 from lapwing.sql.noising import NOISE_NAMES
@@ -93,7 +77,7 @@ class ConsortiumTable(FileTable):
     name: FileName | None = needed('name = "joint-wards": how this consortium is called')
     question: Annotated[Text, BeforeValidator(_one_line)] | None = None  # it may have several lines
     epsilon: Epsilon | None = needed("epsilon = 1.0: what a person may lose by the whole computation")
-    delta: Delta | None = Fraction(0)
+    delta: file_table.Delta | None = Fraction(0)
     coalition: int | None = needed(
         "coalition = 1: how many members may be the adversary's", ge=0, le=MOST_MEMBERS
     )
@@ -202,7 +186,7 @@ def read_draft(path: Path) -> ConsortiumDraft:
     values, mistakes = read_toml(
         Path(path), what="consortium draft", example="joint.toml", draft="lapwing party example"
     )
-    file = read_table(DraftFile, values, mistakes)
+    file = file_table.read_table(DraftFile, values, mistakes)
     statistic, terms = file.statistic(), file.consortium.terms()
     mistakes.complain()
     return ConsortiumDraft(

@@ -25,28 +25,11 @@ from lapwing.core.gaussian import GaussianShares, SummedGaussian
 from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.parties.joint_noise import (
-    NoiseShares,
-    local_deviation,
-    local_loss,
-    member_loss,
-    noise_shares,
-    relative_error,
-    split_budget,
-)
+from lapwing.parties import joint_noise
+from lapwing.parties.joint_noise import member_loss
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
-from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
-from lapwing.parties.requirements import (
-    ADDITIVE,
-    LOCAL,
-    MASKED,
-    OWN_NOISE,
-    SHAMIR,
-    JointRequirements,
-    ProtocolFit,
-    protocol_fit,
-    protocol_setting,
-)
+from lapwing.parties.protocols.registry import ADDITIVE, LOCAL, MASKED, NAMES, OWN_NOISE, PROTOCOLS, SHAMIR
+from lapwing.parties.requirements import JointRequirements, ProtocolFit, protocol_fit, protocol_setting
 from lapwing.parties.statistics.statistic import MOST_CELLS, CellBlock
 from lapwing.sql.noising import GAUSSIAN_GAIN
 
@@ -224,12 +207,12 @@ class JointPlan:
         return sum(block.length for block in self.blocks)
 
     @property
-    def shares(self) -> tuple[NoiseShares, ...]:
+    def shares(self) -> tuple[joint_noise.NoiseShares, ...]:
         """The noise that each member adds to each block, in every stage. Empty in the local model."""
         if self.is_local:
             return ()
         alone, honest = self.protocol == OWN_NOISE, self.honest
-        return noise_shares(
+        return joint_noise.noise_shares(
             self.requirements, self.blocks, self.parts, noise=self.noise, honest=honest, alone=alone
         )
 
@@ -237,7 +220,7 @@ class JointPlan:
     def loss(self) -> Loss:
         """The loss that one member charges for its own rows, for all stages together."""
         if self.is_local:
-            return local_loss(self.requirements)
+            return joint_noise.local_loss(self.requirements)
         return member_loss(self.shares, self.stages)
 
     @property
@@ -265,13 +248,13 @@ class JointPlan:
     def deviations(self) -> tuple[float, ...]:
         """The standard deviation of the noise in each block's opened sums, with all members in them."""
         if self.is_local:
-            return (local_deviation(self.requirements, self.blocks[0]),)
+            return (joint_noise.local_deviation(self.requirements, self.blocks[0]),)
         return tuple(noise.deviation for noise in self.noises(self.requirements.members))
 
     @property
     def relative_error(self) -> float:
         """The error of all blocks together, by which plans are compared."""
-        return relative_error(self.blocks, self.deviations)
+        return joint_noise.relative_error(self.blocks, self.deviations)
 
     def noises(self, contributors: int) -> list[SummedLaplace | SummedGaussian]:
         """Return the noise in each block of an opened sum of this number of members."""
@@ -430,7 +413,7 @@ def _with_noise(
 def _made(
     needs: JointRequirements, blocks: tuple[CellBlock, ...], stages: int, letter: str, noise: str
 ) -> JointPlan:
-    parts = split_budget(needs, blocks, stages, noise)
+    parts = joint_noise.split_budget(needs, blocks, stages, noise)
     return JointPlan(needs, blocks, stages, letter, noise, parts)
 
 
@@ -442,7 +425,7 @@ def _alternative(letter: str, plan: JointPlan) -> ProtocolAlternative:
     if letter == plan.protocol:
         return ProtocolAlternative(letter, "", 1.0, fit.survives, plan.cost)
     noise = "laplace" if letter == LOCAL else plan.noise
-    parts = split_budget(needs, blocks, stages, noise)
+    parts = joint_noise.split_budget(needs, blocks, stages, noise)
     try:
         other = JointPlan(replace(needs, protocol=letter), blocks, stages, letter, plan.noise, parts)
         error = other.relative_error / plan.relative_error

@@ -20,15 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lapwing.errors import Aborted, BadParameter, BadValue, Unavailable
+from lapwing.parties import messages
 from lapwing.parties.identity import MemberKeys
 from lapwing.parties.journals import MemberJournal, RecordedCoins, RunEnding
-from lapwing.parties.messages import (
-    LONGEST_REASON,
-    LeaveMessage,
-    Progress,
-    ProgressCallback,
-    suppress_errors,
-)
+from lapwing.parties.messages import LeaveMessage, Progress, ProgressCallback
 from lapwing.parties.participant import Participant
 from lapwing.parties.posts import Delivery, Parcel, round_digest
 from lapwing.parties.protocols.protocol import Ints, OpenedSum, ProtocolStopped
@@ -95,7 +90,7 @@ def take_part(
     """
     if config.cards[me].der != keys.card.der:
         raise BadParameter("keys", f"these are {keys.name}'s, but member {me} is {config.names[me]}")
-    quiet = None if watch is None else suppress_errors(watch)
+    quiet = None if watch is None else messages.suppress_errors(watch)
     with MemberJournal(MemberJournal.path_of(folder, config), config, me) as journal:
         return _MemberRun(
             Participant(config, me, keys), keys, folder, journal, contribute, read, quiet
@@ -310,18 +305,18 @@ class _MemberRun:
             names, reasons = error.missing, ""
             if not self._journal.has_begun():
                 return Aborted(why, names, was_charged=False)  # the same run may be tried again
-        messages = dict(client.leave_messages)
+        left = dict(client.leave_messages)
         listed = f" ({', '.join(names)})" if names else ""
         if isinstance(error, ProtocolStopped):
             # This member signs its own findings only: others must sign their statements themselves.
-            said = _cut_to(why + listed, LONGEST_REASON)
+            said = _cut_to(why + listed, messages.LONGEST_REASON)
             message = LeaveMessage(self._config.run_id, *participant.key, participant.me, said)
-            messages[participant.me] = message.signed(self._keys)
-            client.leave(messages[participant.me])
-        ending = RunEnding(participant.opened, _cut_to(why + listed + reasons, LONGEST_REASON))
+            left[participant.me] = message.signed(self._keys)
+            client.leave(left[participant.me])
+        ending = RunEnding(participant.opened, _cut_to(why + listed + reasons, messages.LONGEST_REASON))
         with suppress(Unavailable):
             self._journal.finish(self._unstored_rounds(), ending)
-            self._write(ending, messages)
+            self._write(ending, left)
         return Aborted(why + reasons + self._hint(), names, opened=len(participant.opened))
 
     def _reasons(self, members: Sequence[int], client: RelayClient) -> str:
@@ -358,10 +353,10 @@ class _MemberRun:
     def _round_of(self, heard: Delivery) -> TranscriptRound:
         return TranscriptRound(*heard.key, self._config.rounds[heard.round], heard.envelopes)
 
-    def _write(self, ending: RunEnding, messages: dict[int, LeaveMessage]) -> None:
+    def _write(self, ending: RunEnding, left: dict[int, LeaveMessage]) -> None:
         config, rounds = self._config, [self._round_of(heard) for heard in self._heard]
         head = config.number, config.digest, config.document
-        transcript = Transcript(*head, rounds, list(messages.values()), ending.opened, ending.stopped)
+        transcript = Transcript(*head, rounds, list(left.values()), ending.opened, ending.stopped)
         transcript.write(self._transcript, durably=False)
 
 

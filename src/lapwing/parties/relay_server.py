@@ -37,7 +37,6 @@ _PAUSE_SECONDS = 0.1  # when no descriptor is left to accept with
 HandleConnection = Callable[
     [asyncio.StreamReader, asyncio.StreamWriter, Callable[[], None]], Awaitable[None]
 ]
-RelayFactory = Callable[..., RelayLoop]
 
 
 def serve_relay(
@@ -48,7 +47,6 @@ def serve_relay(
     listen: str | None = None,
     watch: ProgressCallback = ignore_progress,
     ready: Callable[[], None] = lambda: None,
-    make: RelayFactory = RelayLoop,
 ) -> None:
     """Be the relay of one run, until it is over.
 
@@ -57,7 +55,7 @@ def serve_relay(
     the configuration's. `ready` is called when the relay listens. Raises `BadParameter` or `Unavailable`.
     """
     _require_host(config, keys)
-    relay = make(config, folder=folder, watch=watch)
+    relay = RelayLoop(config, folder=folder, watch=watch)
     asyncio.run(_serve(relay, keys, listen or config.address, ready))
 
 
@@ -74,7 +72,7 @@ def relay_in_thread(
     folder: Path,
     listen: str | None = None,
     watch: ProgressCallback = ignore_progress,
-    make: RelayFactory = RelayLoop,
+    make: Callable[..., RelayLoop] = RelayLoop,
 ) -> Iterator[None]:
     """Run the relay in a thread during a `with` block.
 

@@ -11,12 +11,11 @@ from lapwing.core.exact import set_fields, whole
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import COALITION_TOO_SMALL, Setting
-from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
+from lapwing.parties.protocols.registry import ADDITIVE, LOCAL, MASKED, NAMES, PROTOCOL_CHOICES, PROTOCOLS
 from lapwing.parties.statistics import CellBlock
 from lapwing.sql.noising import NOISE_NAMES
 
 ADVERSARIES = ("unbounded", "bounded")
-PROTOCOL_CHOICES = ("auto", *NAMES)
 QUORUMS = ("honest", "majority")
 MOST_MEMBERS = 1000
 
@@ -38,7 +37,7 @@ class JointRequirements:
         members: the number of members.
         coalition: the most members that the adversary may control.
         losses: the most members that may fail before they have shared their values.
-        adversary: "unbounded", or "computational" for one who cannot break encryption.
+        adversary: "unbounded", or "bounded" for one that cannot break encryption.
         protocol: "auto", or the letter of a protocol.
         epsilon: the ε of a run, for all stages together.
         delta: its δ.
@@ -122,9 +121,6 @@ class JointRequirements:
         if self.quorum == "majority":  # left out, as in files that were written before there was a choice
             del plain["quorum"]
         return plain
-
-
-OWN_NOISE, ADDITIVE, SHAMIR, MASKED, LOCAL = "ABCDL"
 
 
 @dataclass(frozen=True, slots=True)

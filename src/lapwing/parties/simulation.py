@@ -29,19 +29,11 @@ from lapwing.core.losses import checked_epsilon
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
 from lapwing.parties.joint_plan import JointPlan, plan_jointly
-from lapwing.parties.protocols.protocol import (
-    Heard,
-    Ints,
-    OpenedSum,
-    Post,
-    Protocol,
-    ProtocolStopped,
-    Publics,
-    Setting,
-)
-from lapwing.parties.protocols.registry import PROTOCOLS
-from lapwing.parties.protocols.secret_sharing import FreshCoins, ProtocolCoins
-from lapwing.parties.requirements import LOCAL, JointRequirements, protocol_setting
+from lapwing.parties.protocols import protocol as rules
+from lapwing.parties.protocols import secret_sharing
+from lapwing.parties.protocols.protocol import Heard, OpenedSum, Post, Protocol, Publics, Setting
+from lapwing.parties.protocols.registry import LOCAL, PROTOCOLS
+from lapwing.parties.requirements import JointRequirements, protocol_setting
 from lapwing.parties.statistics import CellBlock
 from lapwing.plots.accuracy import MeasuredErrors
 
@@ -67,7 +59,7 @@ class SimulatedRound:
 class SimulatedRun:
     """The outcome for each member, and all posts."""
 
-    outcomes: tuple[OpenedSum | ProtocolStopped, ...]
+    outcomes: tuple[OpenedSum | rules.ProtocolStopped, ...]
     rounds: tuple[SimulatedRound, ...]
 
     @property
@@ -76,7 +68,7 @@ class SimulatedRun:
         for outcome in self.outcomes:
             if isinstance(outcome, OpenedSum):
                 return outcome
-        raise next(outcome for outcome in self.outcomes if isinstance(outcome, ProtocolStopped))
+        raise next(outcome for outcome in self.outcomes if isinstance(outcome, rules.ProtocolStopped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +80,12 @@ class _Member:
 def run_in_memory(
     protocol: str | type[Protocol],
     setting: Setting,
-    values: Sequence[Ints],
+    values: Sequence[rules.Ints],
     *,
     losses: Mapping[int, int] = _NOBODY,
     late: Mapping[int, int] = _NOBODY,
     shown: Mapping[tuple[int, int], Collection[int]] = _NO_LIES,
-    coins: Sequence[ProtocolCoins] | None = None,
+    coins: Sequence[secret_sharing.ProtocolCoins] | None = None,
     twice: Collection[int] = (),
 ) -> SimulatedRun:
     """Run all members through one sum. `protocol` is its letter or its class.
@@ -106,13 +98,13 @@ def run_in_memory(
     if len(values) != setting.members:
         raise BadParameter("values", f"must be {setting.members}, one for each member")
     kind = PROTOCOLS[protocol] if isinstance(protocol, str) else protocol
-    drawn = coins if coins is not None else [FreshCoins() for _ in values]
+    drawn = coins if coins is not None else [secret_sharing.FreshCoins() for _ in values]
     members = {i: _Member(kind(setting, i, values[i], drawn[i])) for i in range(setting.members)}
-    outcomes: dict[int, OpenedSum | ProtocolStopped] = {}
+    outcomes: dict[int, OpenedSum | rules.ProtocolStopped] = {}
     rounds: list[SimulatedRound] = []
     for number, name in enumerate(kind.rounds):
         for i in [i for i in members if losses.get(i, len(kind.rounds)) <= number]:
-            outcomes[i] = ProtocolStopped("this member was lost", (i,))
+            outcomes[i] = rules.ProtocolStopped("this member was lost", (i,))
             del members[i]
         posts = {i: member.protocol.post(number) for i, member in members.items()}
         held = SimulatedRound(name, posts, frozenset(i for i in posts if late.get(i) != number))
@@ -126,7 +118,7 @@ def _heard(
     number: int,
     held: SimulatedRound,
     members: Mapping[int, _Member],
-    outcomes: dict[int, OpenedSum | ProtocolStopped],
+    outcomes: dict[int, OpenedSum | rules.ProtocolStopped],
     *,
     shown: Mapping[tuple[int, int], Collection[int]],
     twice: Collection[int],
@@ -140,7 +132,7 @@ def _heard(
         heard = {j: Heard(post.public, (post.private or {}).get(i)) for j, post in posts.items()}
         try:
             member.protocol.hear(number, heard)
-        except ProtocolStopped as stop:
+        except rules.ProtocolStopped as stop:
             outcomes[i] = stop
         else:
             left[i] = _Member(member.protocol, _digest(member.heard, member.protocol.heard[-1]))
@@ -152,10 +144,10 @@ def _digest(before: bytes, publics: Publics) -> bytes:
     return sha256(before + b"".join(parts)).digest()
 
 
-def _opened(protocol: Protocol) -> OpenedSum | ProtocolStopped:
+def _opened(protocol: Protocol) -> OpenedSum | rules.ProtocolStopped:
     try:
         return protocol.opened
-    except ProtocolStopped as stop:
+    except rules.ProtocolStopped as stop:
         return stop
 
 
@@ -266,7 +258,7 @@ def simulate(
     try:
         opened = done.opened
         total, inside, stopped = int(opened.values[0]), tuple(names[i] for i in opened.contributors), ""
-    except ProtocolStopped:
+    except rules.ProtocolStopped:
         total, inside, stopped = None, (), _why(done.outcomes, losses, names)
     while len(steps) > 1 and not steps[-1].posted:  # nobody was left to post
         steps.pop()
@@ -306,7 +298,9 @@ def _step(held: SimulatedRound, before: set[int], names: Sequence[str]) -> Round
 
 def _why(outcomes: Sequence[object], losses: Mapping[int, int], names: Sequence[str]) -> str:
     """Return why the run stopped for members that were not lost themselves."""
-    told = [one for i, one in enumerate(outcomes) if isinstance(one, ProtocolStopped) and i not in losses]
+    told = [
+        one for i, one in enumerate(outcomes) if isinstance(one, rules.ProtocolStopped) and i not in losses
+    ]
     if not told:
         return "all members were lost"
     missing = ", ".join(names[i] for i in told[0].members)

@@ -17,10 +17,6 @@ from lapwing.parties.protocols.secret_sharing import (
     Field,
     FreshCoins,
     ProtocolCoins,
-    additive_pieces,
-    inconsistent_members,
-    reconstruct,
-    shamir_pieces,
 )
 
 
@@ -48,7 +44,7 @@ def one(number: int) -> Elements:
 def test_all_additive_pieces_but_one_are_uniform(members: int, secret: int) -> None:
     field = Field(5)
     dealt = [
-        [int(p[0]) for p in additive_pieces(field, one(secret), members, GivenCoins(drawn))]
+        [int(p[0]) for p in field.additive_pieces(one(secret), members, GivenCoins(drawn))]
         for drawn in product(range(5), repeat=members - 1)
     ]
     assert all(sum(pieces) % 5 == secret for pieces in dealt)
@@ -65,7 +61,7 @@ def test_fewer_shamir_pieces_than_the_threshold_are_uniform(
 ) -> None:
     field = Field(5)
     dealt = [
-        shamir_pieces(field, one(secret), threshold=threshold, members=members, coins=GivenCoins(drawn))
+        field.shamir_pieces(one(secret), threshold=threshold, members=members, coins=GivenCoins(drawn))
         for drawn in product(range(5), repeat=threshold - 1)
     ]
     for some in combinations(range(members), threshold - 1):
@@ -73,54 +69,54 @@ def test_fewer_shamir_pieces_than_the_threshold_are_uniform(
         assert len(seen) == 5 ** (threshold - 1)
         assert set(seen.values()) == {1}
     for pieces, some in product(dealt, combinations(range(members), threshold)):
-        assert reconstruct(field, {i: pieces[i] for i in some}, threshold=threshold).tolist() == [secret]
+        assert field.reconstruct({i: pieces[i] for i in some}, threshold=threshold).tolist() == [secret]
 
 
 @pytest.mark.parametrize(("threshold", "members"), [(1, 1), (2, 3), (5, 10), (15, 30)])
 def test_pieces_are_those_of_mpyc_and_recombine_with_either(threshold: int, members: int) -> None:
     field, theirs = Field(FIELD), GF(FIELD)
     secret = FreshCoins().elements(FIELD, 20)
-    ours = shamir_pieces(field, secret, threshold=threshold, members=members, coins=FreshCoins())
+    ours = field.shamir_pieces(secret, threshold=threshold, members=members, coins=FreshCoins())
     some = list(range(members))[-threshold:]
     points = [(i + 1, [int(n) for n in ours[i]]) for i in some]
     assert [int(n) % FIELD for n in thresha.recombine(theirs, points)] == secret.tolist()
     split = thresha.random_split(theirs, [theirs(int(n)) for n in secret], threshold - 1, members)
     pieces = {i: np.array([int(n) for n in split[i]], dtype=np.uint64) for i in some}
-    assert reconstruct(field, pieces, threshold=threshold).tolist() == secret.tolist()
+    assert field.reconstruct(pieces, threshold=threshold).tolist() == secret.tolist()
 
 
 def test_pieces_of_sums_are_sums_of_pieces() -> None:
     field = Field(FIELD)
     secrets = [FreshCoins().elements(FIELD, 5) for _ in range(3)]
-    dealt = [shamir_pieces(field, s, threshold=2, members=3, coins=FreshCoins()) for s in secrets]
+    dealt = [field.shamir_pieces(s, threshold=2, members=3, coins=FreshCoins()) for s in secrets]
     sums = {i: field.total([pieces[i] for pieces in dealt], 5) for i in range(3)}
-    assert reconstruct(field, sums, threshold=2).tolist() == field.total(secrets, 5).tolist()
+    assert field.reconstruct(sums, threshold=2).tolist() == field.total(secrets, 5).tolist()
 
 
 def test_a_piece_off_the_polynomial_is_found_and_named_where_that_can_be() -> None:
     field = Field(FIELD)
     secret = FreshCoins().elements(FIELD, 4)
-    dealt = shamir_pieces(field, secret, threshold=2, members=5, coins=FreshCoins())
+    dealt = field.shamir_pieces(secret, threshold=2, members=5, coins=FreshCoins())
     pieces = dict(enumerate(dealt))
-    assert inconsistent_members(field, pieces, threshold=2) == ()
+    assert field.inconsistent_members(pieces, threshold=2) == ()
     for liar in range(5):
         wrong = pieces | {liar: field.add(pieces[liar], np.array([0, 0, 1, 0], dtype=np.uint64))}
-        assert inconsistent_members(field, wrong, threshold=2) == (liar,)
+        assert field.inconsistent_members(wrong, threshold=2) == (liar,)
         three = {i: wrong[i] for i in (liar, (liar + 1) % 5, (liar + 2) % 5)}
-        assert inconsistent_members(field, three, threshold=2) == tuple(sorted(three)), "any of them may be"
+        assert field.inconsistent_members(three, threshold=2) == tuple(sorted(three)), "any of them may be"
         two = {i: wrong[i] for i in (liar, (liar + 1) % 5)}
-        assert inconsistent_members(field, two, threshold=2) == (), "nothing to compare with"
+        assert field.inconsistent_members(two, threshold=2) == (), "nothing to compare with"
 
 
 @pytest.mark.parametrize(("threshold", "members", "modulus"), [(0, 3, FIELD), (4, 3, FIELD), (2, 5, 5)])
 def test_impossible_sharings_are_refused(threshold: int, members: int, modulus: int) -> None:
     with pytest.raises(BadParameter):
-        shamir_pieces(Field(modulus), one(1), threshold=threshold, members=members, coins=FreshCoins())
+        Field(modulus).shamir_pieces(one(1), threshold=threshold, members=members, coins=FreshCoins())
 
 
 def test_too_few_pieces_do_not_recombine() -> None:
     with pytest.raises(BadParameter):
-        reconstruct(Field(FIELD), {0: one(1)}, threshold=2)
+        Field(FIELD).reconstruct({0: one(1)}, threshold=2)
 
 
 @pytest.mark.slow
@@ -139,5 +135,5 @@ def test_sharing_is_faster_than_mpycs() -> None:
             times.append(perf_counter() - begun)
         return sorted(times)[2]
 
-    ours = seconds(lambda: shamir_pieces(field, secret, threshold=2, members=3, coins=FreshCoins()))
+    ours = seconds(lambda: field.shamir_pieces(secret, threshold=2, members=3, coins=FreshCoins()))
     assert 4 * ours < seconds(lambda: thresha.random_split(theirs, plain, 1, 3))

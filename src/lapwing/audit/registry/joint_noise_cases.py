@@ -40,8 +40,7 @@ from lapwing.parties.requirements import JointRequirements
 from lapwing.parties.statistics import CellBlock, Statistic, statistic_of
 from lapwing.parties.statistics.quantile import QuantileStatistic
 from lapwing.parties.statistics.regression import RegressionStatistic
-from lapwing.parties.statistics.sql_question import SqlStatistic
-from lapwing.parties.statistics.statistic import VectorStatistic
+from lapwing.parties.statistics.statistic import SqlStatistic, VectorStatistic
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset

@@ -40,14 +40,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from lapwing.errors import BadValue
 from lapwing.parties.protocols import protocol as rules
 from lapwing.parties.protocols.protocol import Heard, OpenedSum, Post, Protocol, Publics, Setting
-from lapwing.parties.protocols.secret_sharing import (
-    FIELD,
-    WORD,
-    Elements,
-    inconsistent_members,
-    reconstruct,
-    shamir_pieces,
-)
+from lapwing.parties.protocols.secret_sharing import FIELD, WORD, Elements
 
 SECRET = 32  # bytes of a key or a seed
 _CHUNK = 7  # bytes of a secret in one element of FIELD
@@ -205,8 +198,7 @@ class MaskedSum(Protocol):
     def _share(self) -> Post:
         self._seed = self.coins.secret()
         modulus = self.setting.modulus
-        pieces = shamir_pieces(
-            self.field,
+        pieces = self.field.shamir_pieces(
             np.concatenate((self.masks.cut(self._seed, modulus), self.masks.cut(self._key, modulus))),
             threshold=self.threshold(self.setting),
             members=self.setting.members,
@@ -283,10 +275,10 @@ class MaskedSum(Protocol):
         """Return, for each member that shared secrets, the one secret that was given back."""
         field, size, threshold = setting.field, cls._size(setting), cls.threshold(setting)
         parts = {i: field.from_bytes(part, size * len(shared)) for i, part in given.items()}
-        wrong = inconsistent_members(field, parts, threshold=threshold)
+        wrong = field.inconsistent_members(parts, threshold=threshold)
         if wrong:
             raise rules.ProtocolStopped("given back pieces do not lie on one polynomial", wrong)
-        joined = reconstruct(field, parts, threshold=threshold).reshape(len(shared), size)
+        joined = field.reconstruct(parts, threshold=threshold).reshape(len(shared), size)
         secrets = {}
         for member, elements in zip(shared, joined, strict=True):
             try:

@@ -4,7 +4,7 @@ Coins are the random numbers that hide a member's value on its way. Noise is not
 noise to its value before a protocol gets the value. A member's journal records coins, so that a member that
 crashed sends the same bytes again. Tests enumerate coins, to compute the exact distribution of a view.
 
-Claim    every method of `Field` returns the exact result, below the modulus, for all elements below it.
+Claim    arithmetic of `Field` returns the exact result, below the modulus, for all elements below it.
 Because  2^61 = 1 modulo FIELD. So a product of two elements, written in digits of 2^31, folds into a sum of
          four terms below 2^64: see `multiply`. Other primes are below 2^31, and their products fit.
 Test     parties/protocols/test_secret_sharing_field.py, against Python's integers
@@ -148,29 +148,58 @@ class Field:
             raise BadValue("must have numbers below the modulus only")
         return elements
 
+    def additive_pieces(self, secret: Elements, pieces: int, coins: ProtocolCoins) -> list[Elements]:
+        """Draw vectors that add up to the secret."""
+        length = len(secret)
+        drawn = coins.elements(self.modulus, (pieces - 1) * length).reshape(pieces - 1, length)
+        return [self.subtract(secret, self.total(drawn, length)), *drawn]
 
-def additive_pieces(field: Field, secret: Elements, pieces: int, coins: ProtocolCoins) -> list[Elements]:
-    """Draw vectors that add up to the secret."""
-    length = len(secret)
-    drawn = coins.elements(field.modulus, (pieces - 1) * length).reshape(pieces - 1, length)
-    return [field.subtract(secret, field.total(drawn, length)), *drawn]
+    def shamir_pieces(
+        self, secret: Elements, *, threshold: int, members: int, coins: ProtocolCoins
+    ) -> list[Elements]:
+        """Draw one piece per member: the values at 1 .. members of a polynomial of degree threshold - 1."""
+        if not 1 <= threshold <= members < self.modulus:
+            raise BadParameter(
+                "threshold", "must be 1 to the number of members, which is below the modulus"
+            )
+        length = len(secret)
+        drawn = coins.elements(self.modulus, (threshold - 1) * length).reshape(threshold - 1, length)
+        pieces = []
+        for point in range(1, members + 1):
+            value = np.zeros(length, dtype=np.uint64)
+            for coefficient in drawn:
+                value = self.multiply(self.add(value, coefficient), point)
+            pieces.append(self.add(value, secret))
+        return pieces
 
+    def reconstruct(self, pieces: Mapping[int, Elements], *, threshold: int) -> Elements:
+        """Compute the secret from the pieces of the `threshold` members with the lowest numbers."""
+        first = _first(pieces, threshold)
+        return self.combine(lagrange(self, first, 0), [pieces[i] for i in first])
 
-def shamir_pieces(
-    field: Field, secret: Elements, *, threshold: int, members: int, coins: ProtocolCoins
-) -> list[Elements]:
-    """Draw one piece per member: the values at 1 .. members of a polynomial of degree threshold - 1."""
-    if not 1 <= threshold <= members < field.modulus:
-        raise BadParameter("threshold", "must be 1 to the number of members, which is below the modulus")
-    length = len(secret)
-    drawn = coins.elements(field.modulus, (threshold - 1) * length).reshape(threshold - 1, length)
-    pieces = []
-    for point in range(1, members + 1):
-        value = np.zeros(length, dtype=np.uint64)
-        for coefficient in drawn:
-            value = field.multiply(field.add(value, coefficient), point)
-        pieces.append(field.add(value, secret))
-    return pieces
+    def inconsistent_members(self, pieces: Mapping[int, Elements], *, threshold: int) -> tuple[int, ...]:
+        """Return the members whose pieces may be wrong.
+
+        The result is empty if all pieces lie on one polynomial. It is one member if the others' pieces then
+        do (and are enough to tell). Else it is all members.
+        """
+        if self._agree(pieces, threshold):
+            return ()
+        for one in sorted(pieces):
+            rest = {i: piece for i, piece in pieces.items() if i != one}
+            if len(rest) > threshold and self._agree(rest, threshold):
+                return (one,)
+        return tuple(sorted(pieces))
+
+    def _agree(self, pieces: Mapping[int, Elements], threshold: int) -> bool:
+        """Return whether all pieces lie on the polynomial through the first `threshold` of them."""
+        first = _first(pieces, threshold)
+        base = [pieces[i] for i in first]
+        return all(
+            np.array_equal(self.combine(lagrange(self, first, i + 1), base), pieces[i])
+            for i in sorted(pieces)
+            if i not in first
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -185,40 +214,6 @@ def lagrange(field: Field, members: tuple[int, ...], at: int) -> tuple[int, ...]
                 below = below * (i - j) % field.modulus
         weights.append(above * field.inverse(below) % field.modulus)
     return tuple(weights)
-
-
-def reconstruct(field: Field, pieces: Mapping[int, Elements], *, threshold: int) -> Elements:
-    """Compute the secret from the pieces of the `threshold` members with the lowest numbers."""
-    first = _first(pieces, threshold)
-    return field.combine(lagrange(field, first, 0), [pieces[i] for i in first])
-
-
-def inconsistent_members(
-    field: Field, pieces: Mapping[int, Elements], *, threshold: int
-) -> tuple[int, ...]:
-    """Return the members whose pieces may be wrong.
-
-    The result is empty if all pieces lie on one polynomial. It is one member if the others' pieces then do
-    (and are enough to tell). Else it is all members.
-    """
-    if _agree(field, pieces, threshold):
-        return ()
-    for one in sorted(pieces):
-        rest = {i: piece for i, piece in pieces.items() if i != one}
-        if len(rest) > threshold and _agree(field, rest, threshold):
-            return (one,)
-    return tuple(sorted(pieces))
-
-
-def _agree(field: Field, pieces: Mapping[int, Elements], threshold: int) -> bool:
-    """Return whether all pieces lie on the polynomial through the first `threshold` of them."""
-    first = _first(pieces, threshold)
-    base = [pieces[i] for i in first]
-    return all(
-        np.array_equal(field.combine(lagrange(field, first, i + 1), base), pieces[i])
-        for i in sorted(pieces)
-        if i not in first
-    )
 
 
 def _first(pieces: Mapping[int, Elements], threshold: int) -> tuple[int, ...]:

@@ -34,14 +34,7 @@ from typing import ClassVar
 
 from lapwing.parties.protocols import protocol as rules
 from lapwing.parties.protocols.protocol import Heard, OpenedSum, Post, Protocol, Publics, Setting
-from lapwing.parties.protocols.secret_sharing import (
-    WORD,
-    Elements,
-    additive_pieces,
-    inconsistent_members,
-    reconstruct,
-    shamir_pieces,
-)
+from lapwing.parties.protocols.secret_sharing import WORD, Elements
 
 
 class ShareDealing(Protocol):
@@ -123,7 +116,7 @@ class AdditiveSharing(ShareDealing):
 
     def _deal(self) -> dict[int, Elements]:
         present = sorted(self.heard[0])
-        pieces = additive_pieces(self.field, self.value, len(present), self.coins)
+        pieces = self.field.additive_pieces(self.value, len(present), self.coins)
         return dict(zip(present, pieces, strict=True))
 
     @classmethod
@@ -163,8 +156,8 @@ class ShamirSharing(ShareDealing):
 
     def _deal(self) -> dict[int, Elements]:
         threshold, members = self.threshold(self.setting), self.setting.members
-        pieces = shamir_pieces(
-            self.field, self.value, threshold=threshold, members=members, coins=self.coins
+        pieces = self.field.shamir_pieces(
+            self.value, threshold=threshold, members=members, coins=self.coins
         )
         return dict(enumerate(pieces))
 
@@ -173,8 +166,8 @@ class ShamirSharing(ShareDealing):
         """Return the sum that the public parts of all rounds open. Raises `ProtocolStopped`."""
         (dealt, _, opened), field = rounds, setting.field
         points = {i: field.from_bytes(public, setting.length) for i, public in opened.items()}
-        wrong = inconsistent_members(field, points, threshold=cls.threshold(setting))
+        wrong = field.inconsistent_members(points, threshold=cls.threshold(setting))
         if wrong:
             raise rules.ProtocolStopped("opened points do not lie on one polynomial", wrong)
-        total = reconstruct(field, points, threshold=cls.threshold(setting))
+        total = field.reconstruct(points, threshold=cls.threshold(setting))
         return OpenedSum(field.to_signed(total), tuple(sorted(dealt)))

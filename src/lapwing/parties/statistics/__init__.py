@@ -11,9 +11,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from lapwing.errors import BadParameter
+from lapwing.parties.statistics import statistic
 from lapwing.parties.statistics.quantile import QuantileStatistic
 from lapwing.parties.statistics.regression import RegressionStatistic
-from lapwing.parties.statistics.sql_question import SqlStatistic
 from lapwing.parties.statistics.statistic import CellBlock, JointAnswer, Statistic, VectorStatistic
 from lapwing.sql.dataset import Dataset
 
@@ -24,7 +24,7 @@ _FIELDS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     "vector": {"length": int, "l1": int, "l2_squared": int, "labels": (list, type(None))},
 }
 _OF_DATASETS: Mapping[str, Callable[..., Statistic]] = {
-    "question": SqlStatistic,
+    "question": statistic.SqlStatistic,
     "regression": RegressionStatistic,
     "quantile": QuantileStatistic,
 }

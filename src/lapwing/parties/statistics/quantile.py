@@ -24,8 +24,7 @@ import numpy as np
 from lapwing.core.exact import Number, exact
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import Ints, OpenedSum
-from lapwing.parties.statistics.sql_question import DatasetStatistic, require_summed_noises
-from lapwing.parties.statistics.statistic import JointAnswer, Noise, clamp_to_range
+from lapwing.parties.statistics.statistic import DatasetStatistic, JointAnswer, Noise, clamp_to_range
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import AnswerColumn, AnswerRows, decode_key
 from lapwing.sql.intervals import NoiseFamily, noise_scale
@@ -81,7 +80,7 @@ class QuantileStatistic(DatasetStatistic):
         level = 1 - (1 - confidence) / len(opened)  # of each stage, so that all hold together
         low, high, ranks = self._codes[0], self._codes[-1], 0.0
         for asked, found, noise in zip(ranges, opened, noises, strict=False):
-            width = self._width(require_summed_noises(noise), level)
+            width = self._width(self._summed(noise), level)
             ranks = max(ranks, width)
             excess = self._excess(found)
             if excess > width:

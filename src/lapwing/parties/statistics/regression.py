@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import Ints, OpenedSum
-from lapwing.parties.statistics.sql_question import DatasetStatistic, require_summed_noises
-from lapwing.parties.statistics.statistic import JointAnswer, Noise
+from lapwing.parties.statistics.statistic import DatasetStatistic, JointAnswer, Noise
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import AnswerColumn, AnswerRows
 from lapwing.sql.intervals import NoiseFamily, noise_scale
@@ -59,7 +58,7 @@ class RegressionStatistic(DatasetStatistic):
         self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
     ) -> JointAnswer:
         """Return the coefficients with intervals. They are None if they are lost in the noise."""
-        own = require_summed_noises(noises[0])
+        own = self._summed(noises[0])
         sums = self._sums(opened[0].values, [noise_scale(noise) for noise in own])
         names = np.array([INTERCEPT, *self._x], dtype=object)
         fitted = _fitted(sums, self._to_units(), NoiseFamily.of(own[0], confidence).in_deviations)

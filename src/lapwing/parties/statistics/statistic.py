@@ -26,12 +26,14 @@ from lapwing.core.values import whole_values
 from lapwing.errors import BadParameter, BadValue
 from lapwing.parties.protocols.protocol import LARGEST_VALUE, Ints, OpenedSum
 from lapwing.sql.answers import Answer
+from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import AnswerColumn, AnswerRows
 from lapwing.sql.intervals import half_width
 from lapwing.sql.joint_questions import JointQuestion
 
 Noise = SummedLaplace | SummedGaussian | RandomizedResponse  # the noise in one block of an opened sum
 MOST_CELLS = 20_000_000
+_LONGEST_TITLE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +284,62 @@ def _local(tally: Ints, response: RandomizedResponse, confidence: Fraction) -> t
     values = (tally - n * other) / (truth - other)
     half = n * response.spread(confidence, n=n)
     return values, np.maximum(values - half, 0), np.minimum(values + half, n), (f"{n:,} rows reported.",)
+
+
+class DatasetStatistic(Statistic):
+    """Base of statistics whose numbers are the sums of a question, and whose data's accounts are charged.
+
+    `joint` is the question of the first stage.
+    """
+
+    def __init__(self, joint: JointQuestion) -> None:
+        self._joint = joint
+
+    @property
+    def meaning(self) -> str:
+        """A digest of the parts of the policy that must be equal at all members."""
+        return self._joint.meaning
+
+    @property
+    def blocks(self) -> tuple[CellBlock, ...]:
+        """The blocks of every stage."""
+        return tuple(
+            CellBlock(cells.label, cells.length, cells.l1, cells.l2_squared, cells.weight)
+            for cells in self._joint.blocks
+        )
+
+    @property
+    def source(self) -> JointQuestion:
+        """The question whose accounts are charged."""
+        return self._joint
+
+    def exact(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
+        """Return this member's numbers without noise."""
+        return clamp_to_range(self._joint.exact())
+
+    @staticmethod
+    def _summed(noises: Sequence[Noise]) -> list[Any]:
+        """Return the noises of sums. Raises `BadParameter` for noise of the local model."""
+        found = [one for one in noises if not isinstance(one, RandomizedResponse)]
+        if len(found) < len(noises):
+            raise BadParameter("noises", "rows that randomize themselves cannot answer this")
+        return found
+
+
+class SqlStatistic(DatasetStatistic):
+    """The answer of one SELECT for all members' rows together."""
+
+    def __init__(self, dataset: Dataset, sql: str) -> None:
+        """Bind the question to the member's policy. Raises `Refused`. Only public tables are read."""
+        super().__init__(JointQuestion.of(dataset, sql))
+        self.spec = {"kind": "question", "sql": sql}
+        text = " ".join(sql.split())
+        self.title = text if len(text) <= _LONGEST_TITLE else f"{text[:_LONGEST_TITLE]} …"
+
+    def answer(
+        self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+    ) -> JointAnswer:
+        """Return the rows of the answer with intervals."""
+        noise = self._summed(noises[0])
+        rows = self._joint.estimate(opened[0].values, noise, confidence=confidence)
+        return self._answered(rows, opened, confidence, self._joint.notes)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lapwing.cli.csv_output import csv_cell
+from lapwing.cli.console import csv_cell
 from support.shell import Done, Shell
 
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay) AS days FROM visits GROUP BY ward"

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from lapwing.cli import main
-from lapwing.cli.error_json import fields_of, wants_json
+from lapwing.cli.main import fields_of, wants_json
 from lapwing.errors import Aborted, BadFile, BadParameter, Held, LapwingError, OverBudget, Tampered
 from support.shell import Shell
 

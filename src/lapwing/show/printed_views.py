@@ -32,9 +32,9 @@ from lapwing.audit.coalition_views import (
     view,
     with_precision,
 )
-from lapwing.core.laplace import LaplaceShares
 from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter
+from lapwing.mechanisms import LaplaceShares
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 

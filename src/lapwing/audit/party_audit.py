@@ -29,10 +29,9 @@ from lapwing.audit.stages.exact import ExactPair, compare_exactly
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.exact import sqrt_up
-from lapwing.core.gaussian import GaussianShares
-from lapwing.core.laplace import LaplaceShares
 from lapwing.core.losses import Concentrated, LaplaceNoise, Pure
 from lapwing.errors import BadParameter
+from lapwing.mechanisms import GaussianShares, LaplaceShares
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.joint_noise import row_randomizer
 from lapwing.parties.joint_plan import JointPlan

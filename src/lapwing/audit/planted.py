@@ -23,7 +23,6 @@ from lapwing.audit.stages.exact import ExactPair, compare_exactly
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.audit.stages.self_check import PlantedBug
-from lapwing.core.laplace import Laplace, LaplaceShares
 from lapwing.core.losses import (
     Approximate,
     BoundedRange,
@@ -34,7 +33,7 @@ from lapwing.core.losses import (
     SequentialComposition,
 )
 from lapwing.core.noise import discrete_laplace, random_bytes, uniform_int
-from lapwing.core.selection import Exponential, PermuteAndFlip
+from lapwing.mechanisms import Exponential, Laplace, LaplaceShares, PermuteAndFlip
 
 ONE = Fraction(1)
 DELTA0 = Fraction(1, 10**6)

@@ -32,8 +32,7 @@ from lapwing.audit.coalition_views import (
 )
 from lapwing.audit.stages.exact import ExactPair, compare_exactly
 from lapwing.core.exact import lower, precision, upper
-from lapwing.core.laplace import LaplaceShares
-from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.mechanisms import LaplaceShares, RandomizedResponse
 from lapwing.parties.protocols.own_noise import LocalModel
 from lapwing.parties.protocols.protocol import Protocol, Setting
 

@@ -15,8 +15,6 @@ from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.core.conversions import loss_to_epsilon
 from lapwing.core.fixed_run import FixedRun
-from lapwing.core.gaussian import Gaussian, GaussianShares
-from lapwing.core.laplace import Laplace
 from lapwing.core.losses import (
     Approximate,
     Concentrated,
@@ -29,7 +27,7 @@ from lapwing.core.losses import (
     SampledGaussian,
     SequentialComposition,
 )
-from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.mechanisms import Gaussian, GaussianShares, Laplace, RandomizedResponse
 
 DELTA = Fraction(1, 100)
 HALF, ONE = Fraction(1, 2), Fraction(1)

@@ -25,6 +25,8 @@ from lapwing.audit.forced_draws import ForcedDraws, Scales
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.core import (
+    Pure,
+    Relation,
     gaussian,
     laplace,
     order_statistics,
@@ -34,7 +36,6 @@ from lapwing.core import (
 )
 from lapwing.core.gaussian import Gaussian, GaussianShares
 from lapwing.core.laplace import Laplace, LaplaceShares
-from lapwing.core.losses import Pure, Relation
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse

@@ -16,8 +16,7 @@ from lapwing.audit.protocol_views import CLAIM, ViewedSetting, view_stage
 from lapwing.audit.registry.mechanisms import report_pairs
 from lapwing.audit.stages.exact import exact_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
-from lapwing.core.laplace import LaplaceShares
-from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.mechanisms import LaplaceShares, RandomizedResponse
 from lapwing.parties.contribution import LocalContribution
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS

@@ -15,8 +15,16 @@ from typing import Any
 import numpy as np
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
-from lapwing.audit.laws import Law, exp, exponential, gaussian, permute_and_flip, precise
-from lapwing.audit.laws.repetition_laws import best_of_negative_binomial, best_of_poisson
+from lapwing.audit.laws import (
+    Law,
+    best_of_negative_binomial,
+    best_of_poisson,
+    exp,
+    exponential,
+    gaussian,
+    permute_and_flip,
+    precise,
+)
 from lapwing.audit.planted_distances import DISTANT_INPUTS, DistantInputs
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.input_distances import FoundDistance, Inputs, distance
@@ -32,11 +40,10 @@ from lapwing.audit.training_runs import (
     with_extra,
 )
 from lapwing.core.fixed_run import FixedRun
-from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import Loss, ParallelComposition, Pure
-from lapwing.core.selection import Exponential, PermuteAndFlip
 from lapwing.learn.payer import Payer, PublicData
 from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns, Repetition, RunCountLaw
+from lapwing.mechanisms import Exponential, Gaussian, PermuteAndFlip
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 # What the searches below claim, at DELTA: trainings at ε = 1 and 1/2, and a choice.

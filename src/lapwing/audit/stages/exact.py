@@ -21,8 +21,17 @@ from functools import lru_cache
 from flint import arb
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.laws import LARGEST_TAIL, SLACK, Law, dec, delta_of_pure, delta_of_renyi, precise, total
-from lapwing.audit.laws.distances import Direction
+from lapwing.audit.laws import (
+    LARGEST_TAIL,
+    SLACK,
+    Direction,
+    Law,
+    dec,
+    delta_of_pure,
+    delta_of_renyi,
+    precise,
+    total,
+)
 from lapwing.core.budget import (
     DELTA,
     DELTA0,

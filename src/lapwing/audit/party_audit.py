@@ -53,17 +53,12 @@ def case_of_consortium(path: str | Path) -> AuditCase:
 def case_of_plan(name: str, plan: JointPlan) -> AuditCase:
     """Return the case of a joint plan."""
     needs = plan.requirements
-    return AuditCase(
-        name=f"consortium {name}",
-        family=Family.PROTOCOL,
-        covers=(PROTOCOLS[plan.protocol],),
-        epsilon=needs.epsilon,
-        delta=needs.delta,
-        stages={
-            Stage.EXACT: _exact(plan),
-            Stage.SAMPLED: sampled_stage([_sums(plan)], needs.epsilon, needs.delta),
-        },
-    )
+    covers = (PROTOCOLS[plan.protocol],)
+    stages = {
+        Stage.EXACT: _exact(plan),
+        Stage.SAMPLED: sampled_stage([_sums(plan)], needs.epsilon, needs.delta),
+    }
+    return AuditCase(f"consortium {name}", Family.PROTOCOL, covers, needs.epsilon, needs.delta, stages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class AttackResult:
     unprotected: SuccessCount
     protected: SuccessCount
     epsilon: Fraction
-    delta: Fraction
+    delta: Fraction = Fraction(0)
     chance: Fraction
     limit: Fraction
     formula: str

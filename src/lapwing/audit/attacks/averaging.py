@@ -69,7 +69,6 @@ def averaging(settings: AttackSettings) -> tuple[AttackResult, ...]:
             unprotected=over_time[-1].unprotected,
             protected=over_time[-1].protected,
             epsilon=settings.epsilon,
-            delta=Fraction(0),
             chance=Fraction(1, 2),
             limit=membership_limit(settings.epsilon),
             formula="e^ε / (1 + e^ε)",

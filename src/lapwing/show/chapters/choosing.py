@@ -17,17 +17,7 @@ from lapwing.audit.laws import laplace as laplace_law
 from lapwing.core.chances import percent
 from lapwing.core.exact import short
 from lapwing.mechanisms import Exponential, Laplace
-from lapwing.plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    EndLabel,
-    label_ends,
-    new_figure,
-    note_beside,
-    style,
-)
+from lapwing.plots import style as plot
 from lapwing.show.small_network import (
     LARGEST_WEIGHT,
     WEIGHT_COUNT,
@@ -116,13 +106,13 @@ def _percent(share: float) -> str:
     return percent(Fraction(share))
 
 
-@style()
+@plot.style()
 def _draw_prices(
     earned: Sequence[int], chances: Sequence[float], noisy: Sequence[float], epsilon: str, n: int
 ) -> Figure:
     best = int(np.argmax(earned))
     by_choice, by_noise = (float(np.dot(earned, law)) / earned[best] for law in (chances, noisy))
-    figure, (left, right) = new_figure(
+    figure, (left, right) = plot.new_figure(
         f"A price for {n:,} people at ε = {epsilon}: a private choice earns {_percent(by_choice)} of "
         f"the best, noise on the best price {_percent(by_noise)}",
         "Grey: the income at each price, as a share of the best. Colour: the probability that this "
@@ -132,19 +122,19 @@ def _draw_prices(
     )
     shares = [100 * income / earned[best] for income in earned]
     for axes, law, colour, title in (
-        (left, chances, BLUE, "Exponential mechanism"),
-        (right, noisy, ORANGE, "Best price plus Laplace noise"),
+        (left, chances, plot.BLUE, "Exponential mechanism"),
+        (right, noisy, plot.ORANGE, "Best price plus Laplace noise"),
     ):
-        axes.bar(PRICES, shares, width=0.86, color=GREY, alpha=0.3)
+        axes.bar(PRICES, shares, width=0.86, color=plot.GREY, alpha=0.3)
         axes.bar(PRICES, [100 * chance for chance in law], width=0.5, color=colour)
         axes.set_title(title, color=colour)
         axes.set(xlabel="price", xlim=(0.3, HIGHEST + 0.7), ylim=(0, 118))
         axes.set_xticks([1, 5, 10, 15, 20])
-    note_beside(left, "best price", (PRICES[best], 100), (0, 5), ha="center", color=INK)
+    plot.note_beside(left, "best price", (PRICES[best], 100), (0, 5), ha="center", color=plot.INK)
     left.set_ylabel("in %")
     ends = f"prices below 1 and above {HIGHEST}\nare set to the nearest one"
     right.annotate(
-        ends, xy=(0.98, 0.98), xycoords="axes fraction", ha="right", va="top", color=ORANGE, size=9
+        ends, xy=(0.98, 0.98), xycoords="axes fraction", ha="right", va="top", color=plot.ORANGE, size=9
     )
     return figure
 
@@ -240,29 +230,29 @@ def chosen_accuracy(scores: list[int], shares: list[float], epsilon: Fraction) -
     return sum(float(law[place]) * share for place, share in enumerate(shares))
 
 
-@style()
+@plot.style()
 def _draw_networks(found: list[Accuracies], without: float, best: float, n: int) -> Figure:
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         "Noise on the weights ruins a network; a private choice works",
         f"Share of right answers on new rows, against ε, for {n:,} private rows.",
         right=0.74,
     )
     epsilons = [one.epsilon for one in found]
-    axes.plot(epsilons, [100 * one.chosen for one in found], color=BLUE, marker="o")
-    axes.plot(epsilons, [100 * one.noisy for one in found], color=ORANGE, marker="o")
-    axes.axhline(100 * without, color=GREY, linewidth=1, linestyle=(0, (5, 3)))
-    axes.axhline(50, color=GREY, linewidth=0.8)
+    axes.plot(epsilons, [100 * one.chosen for one in found], color=plot.BLUE, marker="o")
+    axes.plot(epsilons, [100 * one.noisy for one in found], color=plot.ORANGE, marker="o")
+    axes.axhline(100 * without, color=plot.GREY, linewidth=1, linestyle=(0, (5, 3)))
+    axes.axhline(50, color=plot.GREY, linewidth=0.8)
     axes.set(xscale="log", xlabel="ε (smaller is more private)", ylabel="right answers, in %")
     axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.set_xlim(epsilons[0], epsilons[-1])
     axes.set_ylim(40, 103)
-    label_ends(
+    plot.label_ends(
         axes,
         [
-            EndLabel(100 * without, "trained on the rows,\nnot private", GREY),
-            EndLabel(100 * found[-1].chosen, "private choice of\na public network", BLUE),
-            EndLabel(100 * found[-1].noisy, "noise on all weights", ORANGE),
-            EndLabel(50, "guessing", GREY),
+            plot.EndLabel(100 * without, "trained on the rows,\nnot private", plot.GREY),
+            plot.EndLabel(100 * found[-1].chosen, "private choice of\na public network", plot.BLUE),
+            plot.EndLabel(100 * found[-1].noisy, "noise on all weights", plot.ORANGE),
+            plot.EndLabel(50, "guessing", plot.GREY),
         ],
     )
     return figure

@@ -14,21 +14,8 @@ from lapwing.core.chances import percent, percent_up, posterior
 from lapwing.core.exact import short, short_down
 from lapwing.core.losses import Repeated
 from lapwing.mechanisms import Laplace, RandomizedResponse
+from lapwing.plots import style as plot
 from lapwing.plots.accuracy import curator_error, local_error, measured
-from lapwing.plots.style import (
-    BLUE,
-    DOTS,
-    GREY,
-    INK,
-    ORANGE,
-    WHITE_BOX,
-    EndLabel,
-    error_axes,
-    label_ends,
-    new_figure,
-    note_beside,
-    style,
-)
 from lapwing.show.guessing import best_guess
 from lapwing.show.topic import NumberTable, Progress, Shown
 
@@ -111,21 +98,21 @@ def local_spread(truth: Fraction, n: int) -> float:
     return math.sqrt(float(truth * (1 - truth)) / n) / float(2 * truth - 1)
 
 
-@style()
+@plot.style()
 def _draw_two_coins(n: int, share: float, raw: list[float], estimates: list[float]) -> Figure:
 
-    figure, panels = new_figure(
+    figure, panels = plot.new_figure(
         "Each report may be false, yet the estimate is right on average",
         f"{len(raw)} surveys of the same {n:,} people. Every time, all of them throw their two coins "
         "anew. Dashed: the true share of yes.",
         panels=2,
     )
     for axes, title, colour, found in (
-        (panels[0], "Share of yes reports", ORANGE, raw),
-        (panels[1], "Estimate: 2 × that share − ½", BLUE, estimates),
+        (panels[0], "Share of yes reports", plot.ORANGE, raw),
+        (panels[1], "Estimate: 2 × that share − ½", plot.BLUE, estimates),
     ):
         axes.hist([100 * one for one in found], bins=20, color=colour, alpha=0.85)
-        axes.axvline(100 * share, color=INK, linewidth=1.6, linestyle="--")
+        axes.axvline(100 * share, color=plot.INK, linewidth=1.6, linestyle="--")
         axes.set_title(title, color=colour)
         axes.set_xlabel("per cent of the people asked")
     panels[0].set_ylabel("surveys")
@@ -134,9 +121,9 @@ def _draw_two_coins(n: int, share: float, raw: list[float], estimates: list[floa
     side = "left" if share < 0.5 else "right"
     shift = (5.0 if share < 0.5 else -5.0, 0.0)
     for axes in panels:
-        note_beside(
+        plot.note_beside(
             axes, f"truth {100 * share:.3g} %", (100 * share, 1.06 * top), shift, ha=side, va="center",
-            bbox=WHITE_BOX,
+            bbox=plot.WHITE_BOX,
         )  # fmt: skip
     return figure
 
@@ -195,33 +182,31 @@ def many_questions(values: Mapping[str, Fraction], full: bool, progress: Progres
     )  # fmt: skip
 
 
-@style()
-def _draw_many_questions(
-    rows: list[tuple[int, float, int, float, float, float, float]],
-) -> Figure:
+@plot.style()
+def _draw_many_questions(rows: list[tuple[int, float, int, float, float, float, float]]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     asked = [row[0] for row in rows]
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         f"Two coins protect one answer, not {asked[-1]} answers about one fact",
         "All answers depend on one fact, yes or no, both equally likely beforehand. What somebody who "
         "sees all reports of one person can know.",
         right=0.74,
     )
-    axes.plot(asked, [100 * row[3] for row in rows], color=ORANGE, marker="o", markersize=4)
-    axes.plot(asked, [100 * row[4] for row in rows], color=BLUE, marker="o", markersize=4)
-    axes.axhline(50, color=GREY, linewidth=1.3, linestyle=":")
+    axes.plot(asked, [100 * row[3] for row in rows], color=plot.ORANGE, marker="o", markersize=4)
+    axes.plot(asked, [100 * row[4] for row in rows], color=plot.BLUE, marker="o", markersize=4)
+    axes.axhline(50, color=plot.GREY, linewidth=1.3, linestyle=":")
     axes.set_ylim(45, 103)
     axes.set_xlim(0.8, asked[-1] + 0.2)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_yticks([50, 60, 70, 80, 90, 100], [f"{tick} %" for tick in range(50, 101, 10)])
     axes.set(xlabel="questions, each with fresh coins", ylabel="belief, or right guesses")
-    label_ends(
+    plot.label_ends(
         axes,
         [
-            EndLabel(100 * rows[-1][3], "greatest belief after\nthe worst reports", ORANGE),
-            EndLabel(100 * rows[-1][4], "best guess is right,\non average", BLUE),
-            EndLabel(50, "blind guess", GREY),
+            plot.EndLabel(100 * rows[-1][3], "greatest belief after\nthe worst reports", plot.ORANGE),
+            plot.EndLabel(100 * rows[-1][4], "best guess is right,\non average", plot.BLUE),
+            plot.EndLabel(50, "blind guess", plot.GREY),
         ],
     )
     return figure
@@ -312,39 +297,43 @@ def curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Prog
     )
 
 
-@style()
+@plot.style()
 def _draw_curator_and_local(
     epsilon: Fraction, lines: list[tuple[int, float, float, float]], points: list[tuple[int, float, float]]
 ) -> Figure:
 
     sizes = [line[0] for line in lines]
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         f"At ε = {short(float(epsilon))} a curator's error falls like 1/n, and that of every local "
         "protocol at best like 1/√n",
         "Root mean square error of a share. Lines: exact. Points: measured with fresh noise. Dashed: "
         "no local protocol is below it, if the true answers are fair coins.",
         right=0.72,
     )
-    error_axes(axes)
+    plot.error_axes(axes)
     axes.set_xticks(_SIZES[:-1])  # names of all would overlap
     axes.set_xlim(0.8 * sizes[0], sizes[-1])
     axes.set_ylim(30 * lines[-1][1], 250 * lines[0][2])
-    axes.plot(sizes, [100 * line[1] for line in lines], color=BLUE, gid="curator")
-    axes.plot(sizes, [100 * line[2] for line in lines], color=ORANGE, gid="local")
+    axes.plot(sizes, [100 * line[1] for line in lines], color=plot.BLUE, gid="curator")
+    axes.plot(sizes, [100 * line[2] for line in lines], color=plot.ORANGE, gid="local")
     axes.plot(
-        sizes, [100 * line[3] for line in lines], color=INK, linewidth=1.4, linestyle="--", gid="bound"
+        sizes, [100 * line[3] for line in lines], color=plot.INK, linewidth=1.4, linestyle="--", gid="bound"
     )
     at = [point[0] for point in points]
-    axes.plot(at, [100 * point[1] for point in points], color=BLUE, gid="curator-measured", **DOTS)
-    axes.plot(at, [100 * point[2] for point in points], color=ORANGE, gid="local-measured", **DOTS)
+    axes.plot(
+        at, [100 * point[1] for point in points], color=plot.BLUE, gid="curator-measured", **plot.DOTS
+    )
+    axes.plot(
+        at, [100 * point[2] for point in points], color=plot.ORANGE, gid="local-measured", **plot.DOTS
+    )
     axes.set(xlabel="people asked, n", ylabel="error of the share, in percentage points")
     last = lines[-1]
-    label_ends(
+    plot.label_ends(
         axes,
         [
-            EndLabel(100 * last[2], "everybody randomizes,\nnobody is trusted", ORANGE),
-            EndLabel(100 * last[3], "no local protocol\nis below this", INK),
-            EndLabel(100 * last[1], "a curator sees all,\nadds noise once", BLUE),
+            plot.EndLabel(100 * last[2], "everybody randomizes,\nnobody is trusted", plot.ORANGE),
+            plot.EndLabel(100 * last[3], "no local protocol\nis below this", plot.INK),
+            plot.EndLabel(100 * last[1], "a curator sees all,\nadds noise once", plot.BLUE),
         ],
     )
     return figure

@@ -17,21 +17,8 @@ from lapwing.audit.laws import laplace_at_least, precise
 from lapwing.core.exact import short, short_up
 from lapwing.mechanisms import Laplace
 from lapwing.mechanisms import sensitivity as theorem
+from lapwing.plots import style as plot
 from lapwing.plots.accuracy import mean_size
-from lapwing.plots.style import (
-    BLUE,
-    DOTS,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    EndLabel,
-    error_axes,
-    label_ends,
-    new_figure,
-    note_beside,
-    style,
-)
 from lapwing.show.topic import NumberTable, Progress, Shown, cell_text
 
 if TYPE_CHECKING:
@@ -107,34 +94,34 @@ def _name(place: int, width: int) -> str:
     return f"{low:,}" if width == 1 else f"{low:,} to {high:,}"
 
 
-@style()
+@plot.style()
 def _draw_law(noise: Laplace, width: int, exact: list[float], drawn: list[float]) -> Figure:
     epsilon, scale = short(float(noise.l1 / noise.scale)), float(noise.scale)
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         f"Laplace noise at ε = {epsilon} has scale {cell_text(scale)}, and is as likely up as down",
         f"Bars: the exact probability of the noise{_of_cells(width)}. Dots: {DRAWS:,} fresh draws. The "
         "outer bars also hold everything beyond them.",
     )
     places, half = [place * width for place in range(-_SIDE, _SIDE + 1)], width // 2
-    axes.bar(places, [100 * chance for chance in exact], width=0.8 * width, color=BLUE, alpha=0.75)
-    axes.plot(places, [100 * share for share in drawn], "o", color=ORANGE, markeredgecolor="white")
+    axes.bar(places, [100 * chance for chance in exact], width=0.8 * width, color=plot.BLUE, alpha=0.75)
+    axes.plot(places, [100 * share for share in drawn], "o", color=plot.ORANGE, markeredgecolor="white")
     top = 100 * max(exact)
     axes.set_ylim(0, 1.25 * top)
     axes.annotate(
         "",
         xy=(scale, 1.12 * top),
         xytext=(0, 1.12 * top),
-        arrowprops={"arrowstyle": "<->", "color": INK},
+        arrowprops={"arrowstyle": "<->", "color": plot.INK},
     )
-    note_beside(
+    plot.note_beside(
         axes,
         f"the scale: sensitivity {noise.l1:,} / ε",
         (max(scale, 0), 1.12 * top),
         (8, 0),
         va="center",
-        color=INK,
+        color=plot.INK,
     )
-    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.axvline(0, color=plot.GREY, linewidth=0.8)
     ends = [f"≤ {half - places[-1]:,}", f"≥ {places[-1] - half:,}"]
     inner = [f"{place:+,}" if place else "0" for place in places[1:-1]]
     names = [ends[0], *inner, ends[1]]
@@ -212,27 +199,27 @@ def _on_grid(epsilon: Fraction, steps: int) -> tuple[int, float, float]:
     return steps, size, size * float(epsilon)
 
 
-@style()
+@plot.style()
 def _draw_means(rows: list[tuple[float, float, float, float]], draws: int) -> Figure:
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         "For a small ε the mean size of the noise is about its scale: half the ε, twice the noise",
         f"Noise of a count of people. Line: exact. Dots: {draws:,} fresh draws for each ε.",
         right=0.74,
     )
     epsilons = [row[0] for row in rows]
-    error_axes(axes)
-    axes.plot(epsilons, [row[1] for row in rows], color=GREY, linestyle=(0, (5, 3)), linewidth=1.2)
-    axes.plot(epsilons, [row[2] for row in rows], color=BLUE)
-    axes.plot(epsilons, [row[3] or math.nan for row in rows], color=ORANGE, **DOTS)
+    plot.error_axes(axes)
+    axes.plot(epsilons, [row[1] for row in rows], color=plot.GREY, linestyle=(0, (5, 3)), linewidth=1.2)
+    axes.plot(epsilons, [row[2] for row in rows], color=plot.BLUE)
+    axes.plot(epsilons, [row[3] or math.nan for row in rows], color=plot.ORANGE, **plot.DOTS)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: short(value))
     axes.set(xlabel="ε (smaller is more private)", ylabel="size of the noise, in people")
     axes.set_xlim(epsilons[0], epsilons[-1])
     labels = [
-        EndLabel(rows[-1][1], "the scale, 1/ε: noise\non all real numbers", GREY),
-        EndLabel(rows[-1][2], "mean size on\nwhole numbers", BLUE),
+        plot.EndLabel(rows[-1][1], "the scale, 1/ε: noise\non all real numbers", plot.GREY),
+        plot.EndLabel(rows[-1][2], "mean size on\nwhole numbers", plot.BLUE),
     ]
-    label_ends(axes, labels)
+    plot.label_ends(axes, labels)
     return figure
 
 
@@ -305,14 +292,14 @@ def _moved(statistic: Callable[[Values], np.float64], before: Values, after: Val
     return abs(float(statistic(after)) - float(statistic(before)))
 
 
-@style()
+@plot.style()
 def _draw_moves(n: int) -> Figure:
     panels: tuple[tuple[str, str, Callable[[Values], np.float64], float], ...] = (
-        ("Insensitive: the mean", BLUE, np.mean, _mean(n)),
-        ("In between: the deviation", GREEN, np.std, _deviation(n)),
-        ("Sensitive: the maximum", ORANGE, np.max, 1.0),
+        ("Insensitive: the mean", plot.BLUE, np.mean, _mean(n)),
+        ("In between: the deviation", plot.GREEN, np.std, _deviation(n)),
+        ("Sensitive: the maximum", plot.ORANGE, np.max, 1.0),
     )
-    figure, drawn = new_figure(
+    figure, drawn = plot.new_figure(
         f"One of {n:,} people changes their value from 0 to 1: the mean moves by {short(_mean(n))}, "
         "the maximum by 1",
         "All others have the value 0: for these three statistics there are no worse data. The "
@@ -327,7 +314,7 @@ def _draw_moves(n: int) -> Figure:
         axes.set_title(title, color=colour)
         axes.set(xlabel="value of this one person", xlim=(0, 1), ylim=(0, 1.12))
         axes.plot([1], [line[-1]], "o", color=colour, clip_on=False)
-        note_beside(axes, short(most), (1, line[-1]), (-6, 9), ha="right", color=colour, size=11.5)
-        axes.axhline(1, color=GREY, linewidth=0.8, linestyle=(0, (2, 3)))
+        plot.note_beside(axes, short(most), (1, line[-1]), (-6, 9), ha="right", color=colour, size=11.5)
+        axes.axhline(1, color=plot.GREY, linewidth=0.8, linestyle=(0, (2, 3)))
     drawn[0].set_ylabel("value of the statistic")
     return figure

@@ -16,22 +16,8 @@ from lapwing.audit.laws import SLACK, Direction, gaussian, laplace, laplace_at_l
 from lapwing.core.chances import posterior_text
 from lapwing.core.exact import exp_up, short
 from lapwing.mechanisms import Gaussian, Laplace
+from lapwing.plots import style as plot
 from lapwing.plots.loss import gaussian_curve, privacy_loss
-from lapwing.plots.style import (
-    BLUE,
-    DOTS,
-    GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    WHITE_BOX,
-    EndLabel,
-    error_axes,
-    label_ends,
-    new_figure,
-    note_beside,
-    style,
-)
 from lapwing.show.topic import NumberTable, Progress, Shown, cell_text
 
 if TYPE_CHECKING:
@@ -195,39 +181,39 @@ def _row(name: str, event: TailEvent) -> tuple[str, int, float, float, float]:
     return name, event.least, event.with_you, event.without_you, ratio
 
 
-@style()
+@plot.style()
 def _draw_events(
     by_laplace: list[TailEvent], by_gauss: list[TailEvent], certain: TailEvent, delta: float
 ) -> Figure:
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         "The rarer the event, the more it tells: without a limit under Gaussian noise, and for "
         f"certain with noise that ends (1 in {1 / certain.with_you:,.0f})",
         'Events "the answer is at least t". Height: what somebody who gave even odds can believe '
         "afterwards.",
         right=0.76,
     )
-    for events, colour in ((by_laplace, BLUE), (by_gauss, ORANGE)):
+    for events, colour in ((by_laplace, plot.BLUE), (by_gauss, plot.ORANGE)):
         axes.plot([one.with_you for one in events], [100 * one.belief for one in events], color=colour)
     steps = [1, 2, 3, 5, 10, 30, round(1 / certain.with_you)]  # answers that the event holds
     shares = [min(step * certain.with_you, 1.0) for step in steps]
-    axes.plot(shares, [100 * step / (2 * step - 1) for step in steps], color=PURPLE)
-    axes.plot(shares[:1], [100], "o", color=PURPLE, clip_on=False)
+    axes.plot(shares, [100 * step / (2 * step - 1) for step in steps], color=plot.PURPLE)
+    axes.plot(shares[:1], [100], "o", color=plot.PURPLE, clip_on=False)
     at = (shares[0], 100)
-    note_beside(axes, "noise that ends", at, (8, -9), va="top", color=PURPLE, bbox=WHITE_BOX)
+    plot.note_beside(axes, "noise that ends", at, (8, -9), va="top", color=plot.PURPLE, bbox=plot.WHITE_BOX)
     axes.set(xscale="log")
     axes.set_xlabel(f"probability of the event with you (rarer to the right; dotted: δ = {short(delta)})")
     axes.set_xlim(1, delta / 100)
     axes.set_ylim(45, 103)
     axes.set_ylabel("belief that you are in the data, in %")
-    axes.axhline(50, color=GREY, linewidth=0.8)
+    axes.axhline(50, color=plot.GREY, linewidth=0.8)
     at = (delta / 100, 50)
-    note_beside(axes, "50 %: nothing is learned", at, (-4, -6), ha="right", va="top", color=GREY)
-    axes.axvline(delta, color=INK, linewidth=0.8, linestyle=(0, (2, 3)))
-    label_ends(
+    plot.note_beside(axes, "50 %: nothing is learned", at, (-4, -6), ha="right", va="top", color=plot.GREY)
+    axes.axvline(delta, color=plot.INK, linewidth=0.8, linestyle=(0, (2, 3)))
+    plot.label_ends(
         axes,
         [
-            EndLabel(100 * by_gauss[-1].belief, "Gaussian noise", ORANGE),
-            EndLabel(100 * by_laplace[-1].belief, "Laplace noise:\nnever more", BLUE),
+            plot.EndLabel(100 * by_gauss[-1].belief, "Gaussian noise", plot.ORANGE),
+            plot.EndLabel(100 * by_laplace[-1].belief, "Laplace noise:\nnever more", plot.BLUE),
         ],
     )
     return figure
@@ -339,10 +325,10 @@ def noise_of(k: int, epsilon: Fraction, delta: Fraction) -> NoiseOfMany:
     return NoiseOfMany(k, *deviations(k, epsilon, delta), one, other)
 
 
-@style()
+@plot.style()
 def _draw_deviations(found: list[NoiseOfMany], epsilon: float, delta: float) -> Figure:
     last = found[-1]
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         f"Many counts at once: for {last.k:,} of them Laplace noise is "
         f"{short(last.laplace / last.gaussian)} times as large as Gaussian noise",
         f"Noise of each of k counts that one person may all change by 1. All k together cost "
@@ -351,19 +337,19 @@ def _draw_deviations(found: list[NoiseOfMany], epsilon: float, delta: float) -> 
         right=0.76,
     )
     sizes = [one.k for one in found]
-    error_axes(axes)
+    plot.error_axes(axes)
     axes.yaxis.set_major_formatter(lambda value, _: cell_text(value))
-    axes.plot(sizes, [one.laplace for one in found], color=BLUE)
-    axes.plot(sizes, [one.gaussian for one in found], color=ORANGE)
-    axes.plot(sizes, [one.laplace_drawn for one in found], color=BLUE, **DOTS)
-    axes.plot(sizes, [one.gaussian_drawn for one in found], color=ORANGE, **DOTS)
+    axes.plot(sizes, [one.laplace for one in found], color=plot.BLUE)
+    axes.plot(sizes, [one.gaussian for one in found], color=plot.ORANGE)
+    axes.plot(sizes, [one.laplace_drawn for one in found], color=plot.BLUE, **plot.DOTS)
+    axes.plot(sizes, [one.gaussian_drawn for one in found], color=plot.ORANGE, **plot.DOTS)
     axes.set(xlabel="number of counts, k", ylabel="deviation of the noise of each count")
     axes.set_xlim(1, last.k)
-    label_ends(
+    plot.label_ends(
         axes,
         [
-            EndLabel(last.laplace, "Laplace:\ngrows like k", BLUE),
-            EndLabel(last.gaussian, "Gaussian:\ngrows like √k", ORANGE),
+            plot.EndLabel(last.laplace, "Laplace:\ngrows like k", plot.BLUE),
+            plot.EndLabel(last.gaussian, "Gaussian:\ngrows like √k", plot.ORANGE),
         ],
     )
     return figure

@@ -13,19 +13,7 @@ from lapwing.core.chances import odds_up, percent_up, posterior
 from lapwing.core.conversions import largest_rho
 from lapwing.core.exact import exp_up, short
 from lapwing.examples.town import DISTRICTS, TOWN_CENSUS, TOWN_PEOPLE, write_town
-from lapwing.plots.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    WHITE_BOX,
-    EndLabel,
-    label_ends,
-    new_figure,
-    note_beside,
-    style,
-)
+from lapwing.plots import style as plot
 from lapwing.publish.census.census_release import expected_errors
 from lapwing.publish.publication import Publication
 from lapwing.show.deployments import DAILY, MONTHLY, ONCE, PUBLISHED, SIX_HOURLY
@@ -156,12 +144,12 @@ def _town_errors(
 # The picture
 
 
-@style()
+@plot.style()
 def _choice_picture(
     found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction, prior: Fraction
 ) -> Figure:
 
-    figure, (whole,) = new_figure(
+    figure, (whole,) = plot.new_figure(
         f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
         f"{chosen[2]:.2g} people, and even odds can become {odds_up(exp_up(epsilon))} : 1",
         "Top: expected error of one count in the example's town census. Middle: the most that a "
@@ -184,7 +172,7 @@ def _choice_picture(
     _draw_odds(middle, epsilon, prior)
     _draw_published(bottom)
     for axes in (top, middle, bottom):
-        axes.axvline(float(epsilon), color=GREY, linewidth=1, gid="chosen")
+        axes.axvline(float(epsilon), color=plot.GREY, linewidth=1, gid="chosen")
     for axes in (top, middle):
         axes.tick_params(labelbottom=False)
     ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
@@ -203,47 +191,49 @@ def _draw_errors(
     axes.set(xscale="log", yscale="log", ylabel="error of a total\n(people)")
     axes.set_xlim(float(_LEAST), float(_MOST))
     ends = []
-    for level, (name, colour) in enumerate(zip(_LEVELS, (BLUE, GREEN, ORANGE), strict=True)):
+    for level, (name, colour) in enumerate(zip(_LEVELS, (plot.BLUE, plot.GREEN, plot.ORANGE), strict=True)):
         ys = [one.by_level[level] for one in found]
         axes.plot(xs, ys, color=colour, gid=name)
         axes.plot([float(epsilon)], [chosen[level]], "o", color=colour, markersize=6)
-        ends.append(EndLabel(ys[-1], f"{'the' if name == 'town' else 'a'} {name}", colour))
+        ends.append(plot.EndLabel(ys[-1], f"{'the' if name == 'town' else 'a'} {name}", colour))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
-    label_ends(axes, ends[::-1])
+    plot.label_ends(axes, ends[::-1])
 
 
 def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
 
     xs = [float(_LEAST) * (float(_MOST / _LEAST)) ** (k / 200) for k in range(201)]
     across = axes.get_yaxis_transform()
-    for guess, colour in ((Fraction(1, 2), PURPLE), (prior, GREY)):
+    for guess, colour in ((Fraction(1, 2), plot.PURPLE), (prior, plot.GREY)):
         before = float(guess / (1 - guess))
         ys = [100 / (1 + exp(-x) / before) for x in xs]
         at = 100 / (1 + exp(-epsilon) / before)
         axes.plot(xs, ys, color=colour, gid=f"guess-{float(guess):g}")
         axes.plot([float(epsilon)], [at], "o", color=colour, markersize=6)
-        note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
+        plot.note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
     axes.set_ylabel("a belief becomes\nat most")
     axes.set_ylim(0, 104)
     axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     for chance, text in {50: "1 : 1", 75: "3 : 1", 90: "9 : 1", 99: "99 : 1"}.items():
-        axes.plot([0.99, 1.005], [chance] * 2, color=PURPLE, linewidth=1, transform=across, clip_on=False)
-        look = {"va": "center", "color": PURPLE, "size": 9.5, "annotation_clip": False}
-        note_beside(axes, f"odds {text}", (1, chance), (8, 0), xycoords=across, **look)
+        axes.plot(
+            [0.99, 1.005], [chance] * 2, color=plot.PURPLE, linewidth=1, transform=across, clip_on=False
+        )
+        look = {"va": "center", "color": plot.PURPLE, "size": 9.5, "annotation_clip": False}
+        plot.note_beside(axes, f"odds {text}", (1, chance), (8, 0), xycoords=across, **look)
 
 
 def _draw_published(axes: Axes) -> None:
 
-    colours = {ONCE: BLUE, MONTHLY: GREEN, DAILY: ORANGE, SIX_HOURLY: PURPLE}
+    colours = {ONCE: plot.BLUE, MONTHLY: plot.GREEN, DAILY: plot.ORANGE, SIX_HOURLY: plot.PURPLE}
     for row, one in enumerate(PUBLISHED):
         y, colour = len(PUBLISHED) - 1 - row, colours[one.period]
         if one.least is not None:
             axes.plot([one.least, one.epsilon], [y, y], "o-", color=colour, linewidth=1.5, markersize=6)
         axes.plot([one.epsilon], [y], "o", color=colour, markersize=6, gid=f"published-{row}")
         text = one.shown if one.least is not None else f"{one.epsilon:g}"
-        look = {"va": "center", "color": colour, "size": 9.5, "bbox": WHITE_BOX}
-        note_beside(axes, str(text), (one.epsilon, y), (8, 0), **look)
+        look = {"va": "center", "color": colour, "size": 9.5, "bbox": plot.WHITE_BOX}
+        plot.note_beside(axes, str(text), (one.epsilon, y), (8, 0), **look)
     names = [f"{one.who}: {one.release}" for one in reversed(PUBLISHED)]
     axes.set_yticks(range(len(PUBLISHED)), names, size=9.5)
     for label, one in zip(axes.get_yticklabels(), reversed(PUBLISHED), strict=True):

@@ -14,17 +14,7 @@ from lapwing.audit.laws import Law, laplace, log_ratio, precise
 from lapwing.core.chances import odds_up, posterior_text
 from lapwing.core.exact import exp_up, short, short_down, short_up
 from lapwing.mechanisms import Laplace
-from lapwing.plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    EndLabel,
-    label_ends,
-    new_figure,
-    note_beside,
-    style,
-)
+from lapwing.plots import style as plot
 from lapwing.show.topic import NumberTable, Progress, Shown, cell_text
 
 if TYPE_CHECKING:
@@ -85,13 +75,13 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
     )
 
 
-@style()
+@plot.style()
 def _draw_ratio(noise: Laplace, without: Law, with_you: Law) -> Figure:
     epsilon = float(noise.l1 / noise.scale)
     factor = cell_text(math.exp(epsilon))
     from matplotlib.ticker import MaxNLocator
 
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         f"Two data sets that differ by you: no answer is more than eᵋ = {factor} times as likely with "
         "one as with the other",
         "The exact probability of each answer, on a scale where equal heights are equal factors: the "
@@ -101,7 +91,7 @@ def _draw_ratio(noise: Laplace, without: Law, with_you: Law) -> Figure:
     answers = sorted(without)[1:-1]  # the ends stand for all that lies beyond
     lines = [[100 * float(law[k]) for k in answers] for law in (without, with_you)]
     look: dict[str, Any] = {"marker": "o", "markersize": 4} if len(answers) < 60 else {}
-    for line, colour in zip(lines, (BLUE, ORANGE), strict=True):
+    for line, colour in zip(lines, (plot.BLUE, plot.ORANGE), strict=True):
         axes.plot(answers, line, color=colour, **look)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{short(value)} %")
@@ -109,18 +99,18 @@ def _draw_ratio(noise: Laplace, without: Law, with_you: Law) -> Figure:
     axes.set(xlabel="published answer", ylabel="probability of this answer")
     axes.set_xlim(answers[0], answers[-1])
     for k in (WITHOUT, WITHOUT + noise.l1):
-        axes.axvline(k, color=GREY, linewidth=0.8, linestyle=(0, (2, 3)))
+        axes.axvline(k, color=plot.GREY, linewidth=0.8, linestyle=(0, (2, 3)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     at = len(answers) - 1 - max(len(answers) // 6, 1)
     ends = (answers[at], lines[0][at]), (answers[at], lines[1][at])
-    axes.annotate("", xy=ends[1], xytext=ends[0], arrowprops={"arrowstyle": "<->", "color": INK})
-    note_beside(axes, f"× eᵋ = {factor}", ends[1], (4, 6), color=INK)
+    axes.annotate("", xy=ends[1], xytext=ends[0], arrowprops={"arrowstyle": "<->", "color": plot.INK})
+    plot.note_beside(axes, f"× eᵋ = {factor}", ends[1], (4, 6), color=plot.INK)
     labels = [
-        EndLabel(lines[0][-1], f"without you\n(true count {WITHOUT})", BLUE),
-        EndLabel(lines[1][-1], f"with you\n(true count {WITHOUT + noise.l1})", ORANGE),
+        plot.EndLabel(lines[0][-1], f"without you\n(true count {WITHOUT})", plot.BLUE),
+        plot.EndLabel(lines[1][-1], f"with you\n(true count {WITHOUT + noise.l1})", plot.ORANGE),
     ]
-    label_ends(axes, labels)
+    plot.label_ends(axes, labels)
     return figure
 
 
@@ -185,23 +175,23 @@ def all_events(cells: list[_PAIR]) -> list[_PAIR]:
     return events
 
 
-@style()
+@plot.style()
 def _draw_events(epsilon: float, events: list[tuple[float, float]]) -> Figure:
     bound = math.exp(epsilon)
     singles = [events[2**place - 1] for place in range(len(events).bit_length())]
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         f"All {len(events):,} events lie between the same two lines as the single answers do",
         "One dot for each set of possible answers of a noisy count. Height: how much likelier the "
         "event is with your data than without them.",
         left=1.55,
     )
-    for data, colour, size in ((events, BLUE, 9), (singles, ORANGE, 42)):
+    for data, colour, size in ((events, plot.BLUE, 9), (singles, plot.ORANGE, 42)):
         axes.scatter(
             [100 * q for _, q in data],
             [p / q for p, q in data],
             s=size,
             color=colour,
-            alpha=0.35 if colour == BLUE else 1,
+            alpha=0.35 if colour == plot.BLUE else 1,
             linewidth=0,
             rasterized=len(data) > 1000,
         )
@@ -213,10 +203,12 @@ def _draw_events(epsilon: float, events: list[tuple[float, float]]) -> Figure:
     )
     axes.minorticks_off()
     for line in (1 / bound, bound):
-        axes.axhline(line, color=INK, linewidth=1, linestyle=(0, (5, 3)))
+        axes.axhline(line, color=plot.INK, linewidth=1, linestyle=(0, (5, 3)))
     at = (101, bound)
-    note_beside(axes, "no event passes this line", at, (0, 6), ha="right", color=INK)
-    note_beside(axes, "single answers: orange", (101, 1 / bound), (0, -14), ha="right", color=ORANGE)
+    plot.note_beside(axes, "no event passes this line", at, (0, 6), ha="right", color=plot.INK)
+    plot.note_beside(
+        axes, "single answers: orange", (101, 1 / bound), (0, -14), ha="right", color=plot.ORANGE
+    )
     return figure
 
 
@@ -274,28 +266,34 @@ def _bounds(p: float, factor: float) -> tuple[float, float]:
     return 100 * max(p / factor, 1 - (1 - p) * factor), 100 * min(p * factor, 1 - (1 - p) / factor)
 
 
-@style()
+@plot.style()
 def _draw_factor(epsilon: float, factor: float) -> Figure:
     near = "is nearly" if epsilon <= _SMALL else "is far above"
     most = max(1.5, 1.3 * epsilon)
-    figure, (axes,) = new_figure(
+    figure, (axes,) = plot.new_figure(
         f"At ε = {short(epsilon)} the factor eᵋ {near} 1 + ε: {factor:.4g} and {1 + epsilon:.4g}",
         "How much likelier your data can make an answer, against ε.",
         right=0.8,
     )
     grid = [most * k / 200 for k in range(201)]
-    axes.plot(grid, [math.exp(e) for e in grid], color=BLUE)
-    axes.plot(grid, [1 + e for e in grid], color=ORANGE, linestyle=(0, (5, 3)))
+    axes.plot(grid, [math.exp(e) for e in grid], color=plot.BLUE)
+    axes.plot(grid, [1 + e for e in grid], color=plot.ORANGE, linestyle=(0, (5, 3)))
     axes.set_xlim(0, most)
     axes.set_ylim(bottom=0)
-    axes.axhline(1, color=GREY, linewidth=0.8)
-    axes.plot([epsilon], [factor], "o", color=INK)
-    note_beside(axes, f"ε = {short(epsilon)}", (epsilon, factor), (5, -8), va="top", color=INK)
+    axes.axhline(1, color=plot.GREY, linewidth=0.8)
+    axes.plot([epsilon], [factor], "o", color=plot.INK)
+    plot.note_beside(axes, f"ε = {short(epsilon)}", (epsilon, factor), (5, -8), va="top", color=plot.INK)
     if most < 3:  # else there is no room below 1
         at = (most, 1)
-        note_beside(axes, "1: your data change nothing", at, (-4, -5), ha="right", va="top", color=GREY)
+        plot.note_beside(
+            axes, "1: your data change nothing", at, (-4, -5), ha="right", va="top", color=plot.GREY
+        )
     axes.set(xlabel="ε", ylabel="times likelier with you, at most")
-    label_ends(
-        axes, [EndLabel(math.exp(most), "eᵋ: the promise", BLUE), EndLabel(1 + most, "1 + ε", ORANGE)]
+    plot.label_ends(
+        axes,
+        [
+            plot.EndLabel(math.exp(most), "eᵋ: the promise", plot.BLUE),
+            plot.EndLabel(1 + most, "1 + ε", plot.ORANGE),
+        ],
     )
     return figure

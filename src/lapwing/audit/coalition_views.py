@@ -130,7 +130,7 @@ class World(ABC):
             self.pairs = {pair: self.new(*pair) for pair in combinations(range(self.members), 2)}
         return run_in_memory(
             protocol,
-            _as_long_as(self, setting),
+            replace(setting, length=self.length),
             [value.astype(np.int64) for value in self.values],
             losses=schedule.losses,
             late=schedule.late,
@@ -213,11 +213,6 @@ class IdealMasks(Masks):
 def with_ideal_masks(protocol: type[Protocol], members: int) -> type[Protocol]:
     """Return the same protocol with ideal masks."""
     return type(protocol.__name__, (protocol,), {"masks": IdealMasks(members)})
-
-
-def _as_long_as(world: World, setting: Setting) -> Setting:
-    """Return the same setting, with vectors as long as those of a world."""
-    return replace(setting, length=world.length)
 
 
 class Basis(World):

@@ -14,7 +14,7 @@ Many members are scaled down to three, with t and losses as large as three membe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -61,22 +61,14 @@ def case_of_plan(name: str, plan: JointPlan) -> AuditCase:
     return AuditCase(f"consortium {name}", Family.PROTOCOL, covers, needs.epsilon, needs.delta, stages)
 
 
-@dataclass(frozen=True, slots=True)
-class _BlockPair:
-    """A block of cells, the pair of laws for a person's rows in it, and the loss that it may cost."""
-
-    label: str
-    part: Fraction
-    pair: ExactPair
-
-
 def _honest(plan: JointPlan) -> int:
     """Return the least number of honest noises in an opened sum, by the numbers of the agreement alone."""
     needs = plan.requirements
     return 1 if plan.protocol in "AL" else needs.members - needs.coalition - needs.losses
 
 
-def _block_pairs(plan: JointPlan) -> Iterator[_BlockPair]:
+def _block_pairs(plan: JointPlan) -> Iterator[tuple[Fraction, ExactPair]]:
+    """Yield for each block the loss that it may cost, and the laws for a person's rows in it."""
     needs = plan.requirements
     if plan.is_local:
         block = plan.blocks[0]
@@ -84,14 +76,14 @@ def _block_pairs(plan: JointPlan) -> Iterator[_BlockPair]:
         each = needs.epsilon / needs.people_at
         truth = laws.certain(response.truth_probability()(_BITS))
         one, other = _row_laws(response.options, truth)
-        yield _BlockPair(block.label, each, ExactPair("one row", one, other, Pure(each), each))
+        yield each, ExactPair("one row", one, other, Pure(each), each)
         return
     for block, part, shares in zip(plan.blocks, plan.parts, plan.shares, strict=True):
         name = f'block "{block.label}"'
         if isinstance(shares, LaplaceShares):
-            yield _BlockPair(block.label, part, _laplace_pair(plan, name, part, shares))
+            yield part, _laplace_pair(plan, name, part, shares)
         else:
-            yield _BlockPair(block.label, part, _gaussian_pair(plan, name, part, shares))
+            yield part, _gaussian_pair(plan, name, part, shares)
 
 
 @laws.precise
@@ -167,12 +159,11 @@ def compare_noise(plan: JointPlan, budget: StageBudget) -> StageResult:
     """Compare the honest noise of each block of a plan with the block's part, and all parts with ε."""
     needs = plan.requirements
     claimed, checks, total, spent = float(needs.epsilon), 0, 0.0, Fraction(0)
-    for block in _block_pairs(plan):
-        pair = block.pair
+    for part, pair in _block_pairs(plan):
         result = compare_exactly([pair], budget, epsilon=pair.epsilon, delta=pair.delta)
         checks += result.checks
         total += result.measured or 0.0
-        spent += block.part
+        spent += part
         if result.witness is not None:
             return StageResult(Stage.EXACT, checks, claimed, result.measured, claimed, result.witness)
     checks += 1

@@ -95,13 +95,8 @@ def make_report(
             statement, [root.number for root in roots], since=since, by_analyst=analysts
         )
         people = principal_names(ledger, {one["analyst"] for one in numbers["analysts"] or ()})
-        others = [
-            one.label
-            for one in ledger.accounts()
-            if one.raises is None
-            and one.label not in labels
-            and not any(part in one.label for part in _PARTS)
-        ]
+        first = [one.label for one in ledger.accounts() if one.raises is None and one.label not in labels]
+        others = [label for label in first if not any(part in label for part in _PARTS)]
         inputs = replace(
             inputs,
             numbers=numbers,
@@ -113,12 +108,9 @@ def make_report(
         )
         names = [root.name for root in roots] + people
         evidence = LedgerEvidence(ledger.id, ledger.keys.signing, statement, names)
-        pictures = (
-            {"spending": spending_pictures(ledger, labels, is_of_people=subject.model == LOCAL)}
-            if draw
-            else {}
-        )
-        return MadeReport(build_report(inputs), subject, answers, evidence, pictures)
+        is_of_people = subject.model == LOCAL
+        drawn = {"spending": spending_pictures(ledger, labels, is_of_people=is_of_people)} if draw else {}
+        return MadeReport(build_report(inputs), subject, answers, evidence, drawn)
 
 
 def _accounts(ledger: Ledger, subject: ReportSubject) -> list[str]:

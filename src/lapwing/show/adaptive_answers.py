@@ -146,7 +146,7 @@ def _draw_adaptive(
     curve: Sequence[tuple[float, float, float]],
     many: int,
 ) -> Figure:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
     figure, (left, right) = new_figure(
         f"A ledger that counts with δ gives {many:,} answers at ε {short(lines[0][1])} for a total ε "
@@ -164,7 +164,7 @@ def _draw_adaptive(
     top = min(1.05 * lines[-1][1], 4 * float(epsilon))
     left.set_ylim(0, top)
     left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    left.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     left.set_title(f"At δ = {short(float(delta))}")
     left.set(xlabel="answers", ylabel="total ε")
     deltas = [one[0] for one in curve]

@@ -169,7 +169,6 @@ def _draw_per_person(found: Sequence[PersonalLoss]) -> Figure:
         range(len(ordered)),
         [f"{one.name}{', month ' + str(one.month) if one.month else ''}" for one in ordered],
     )
-    axes.set_ylim(-0.6, len(ordered) - 0.4)
-    axes.set_xlim(0, 1.1 * max(float(ordered[-1].total), 1e-9))
+    axes.set(ylim=(-0.6, len(ordered) - 0.4), xlim=(0, 1.1 * max(float(ordered[-1].total), 1e-9)))
     axes.set_xlabel("ε lost so far")
     return figure

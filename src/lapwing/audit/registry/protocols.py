@@ -64,10 +64,6 @@ def _opened(letter: str, value: int) -> Draw:
     return draw
 
 
-def _drawn(letter: str) -> SampledPair:
-    return SampledPair("opened sums; one value is 0 or 1", _opened(letter, 0), _opened(letter, 1))
-
-
 def _local_reports() -> AuditCase:
     """Return the case of a member's tally in the local model: each row is randomized by itself."""
     settings = [RandomizedResponse.for_epsilon(CLAIM, options=options) for options in (2, 5, 50)]
@@ -82,9 +78,10 @@ def _local_reports() -> AuditCase:
 
 def _opened_sum(letter: str) -> AuditCase:
     kind = PROTOCOLS[letter]
+    drawn = SampledPair("opened sums; one value is 0 or 1", _opened(letter, 0), _opened(letter, 1))
     stages = {
         Stage.EXACT: view_stage(_settings(letter)),
-        Stage.SAMPLED: sampled_stage([_drawn(letter)], CLAIM, 0 * CLAIM),
+        Stage.SAMPLED: sampled_stage([drawn], CLAIM, 0 * CLAIM),
     }
     return AuditCase(f"protocol {letter}: {kind.name}", Family.PROTOCOL, (kind,), CLAIM, 0 * CLAIM, stages)
 

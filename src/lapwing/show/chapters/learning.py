@@ -7,14 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lapwing.show.learning_pictures import (
-    NEEDS_MORE,
-    ONLY_OURS,
-    SOONEST,
-    needed_picture,
-    release_picture,
-    violations_picture,
-)
+from lapwing.show import learning_pictures as pictures
 from lapwing.show.release_load import WAYS, BlocksNeeded, release_times
 from lapwing.show.topic import NumberTable, Progress, Shown
 
@@ -119,9 +112,13 @@ def _bad_picture(found: DecisionCount, eta: float) -> Figure:
         rates.setdefault(name, []).append((float(e), tally.bad / tally.runs))
     worst = {name: max(rate for _, rate in points) for name, points in rates.items()}
     only_ours = worst.pop("ours") <= eta < min(worst.values())
-    title = ONLY_OURS if only_ours else "Runs that release a bad model, by the way that a model is judged"
+    title = (
+        pictures.ONLY_OURS
+        if only_ours
+        else "Runs that release a bad model, by the way that a model is judged"
+    )
     named = {_NAMES[name]: points for name, points in rates.items()}
-    return violations_picture(named, eta=eta, title=title, of="runs that release a bad model")
+    return pictures.violations_picture(named, eta=eta, title=title, of="runs that release a bad model")
 
 
 # Data that a model needs
@@ -198,11 +195,11 @@ def _needed_picture(drawn: Mapping[float, list[tuple[float, float]]]) -> Figure:
         for e, rows in drawn[loose]
     )
     title = (
-        NEEDS_MORE
+        pictures.NEEDS_MORE
         if len(drawn) > 1 and falls and tighter
         else "Rows that a model needs before it can be accepted"
     )
-    return needed_picture(
+    return pictures.needed_picture(
         {f"target {_percent(gap)}\nabove the best": points for gap, points in drawn.items()}, title=title
     )
 
@@ -266,8 +263,8 @@ def _measured_need(progress: Progress) -> BlocksNeeded:
 
 def _release_picture(times: Mapping[str, list[float]], rates: list[float], *, is_first: bool) -> Figure:
 
-    title = SOONEST if is_first else "Hours to release under load, by the way that loss is counted"
-    return release_picture(
+    title = pictures.SOONEST if is_first else "Hours to release under load, by the way that loss is counted"
+    return pictures.release_picture(
         {
             _WAYS[way].replace(", ", ",\n"): list(zip(rates, found, strict=True))
             for way, found in times.items()

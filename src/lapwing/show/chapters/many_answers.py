@@ -99,19 +99,16 @@ def _draw_adding_up(
     axes.plot(answers, [100 * row[3] for row in rows], color=ORANGE)
     axes.plot(answers, [100 * row[4] for row in rows], color=BLUE)
     axes.axhline(100 * alone, color=GREY, linewidth=1.3, linestyle=":")
-    axes.set_ylim(45, 103)
-    axes.set_xlim(min(1, answers[-1] - 0.5), answers[-1])
+    axes.set(ylim=(45, 103), xlim=(min(1, answers[-1] - 0.5), answers[-1]))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_yticks(range(50, 101, 10), [f"{tick} %" for tick in range(50, 101, 10)])
     axes.set(xlabel="answers about the same people", ylabel="right guesses")
-    label_ends(
-        axes,
-        [
-            EndLabel(100 * rows[-1][3], "limit for every attacker:\nε adds up", ORANGE),
-            EndLabel(100 * rows[-1][4], "best guess from\nthese counts", BLUE),
-            EndLabel(100 * alone, "limit after one answer", GREY),
-        ],
-    )
+    ends = [
+        EndLabel(100 * rows[-1][3], "limit for every attacker:\nε adds up", ORANGE),
+        EndLabel(100 * rows[-1][4], "best guess from\nthese counts", BLUE),
+        EndLabel(100 * alone, "limit after one answer", GREY),
+    ]
+    label_ends(axes, ends)
     return figure
 
 
@@ -213,7 +210,7 @@ def daily_reset(values: Mapping[str, Fraction], full: bool, progress: Progress) 
 def _draw_daily_reset(
     rows: Sequence[tuple[int, float, float, float, float]], result: AttackResult
 ) -> Figure:
-    from matplotlib.ticker import FuncFormatter, NullLocator
+    from matplotlib.ticker import NullLocator
 
     days = [row[0] for row in rows]
     measured = [point for point in result.over_time if point.after <= max(days[-1], 2)]
@@ -229,24 +226,20 @@ def _draw_daily_reset(
     axes.plot(at, [100 * point.unprotected.rate for point in measured], color=ORANGE, **DOTS)
     axes.plot(at, [100 * point.protected.rate for point in measured], color=BLUE, **DOTS)
     axes.axhline(50, color=GREY, linewidth=1.3, linestyle=":")
-    axes.set_xscale("log")
-    axes.set_xlim(0.9, 1.05 * max(days[-1], at[-1]))
-    axes.set_ylim(0, 104)
+    axes.set(xscale="log", xlim=(0.9, 1.05 * max(days[-1], at[-1])), ylim=(0, 104))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xticks([day for day in (1, 2, 3, 10, 30, 100, 300, 1_000) if day <= max(days[-1], at[-1])])
     axes.set_yticks(range(0, 101, 25), [f"{tick} %" for tick in range(0, 101, 25)])
     axes.set(xlabel="days", ylabel="right guesses")
-    label_ends(
-        axes,
-        [
-            EndLabel(
-                100 * rows[-1][2],
-                f"ε {short(rows[0][1])} anew every day:\nε {rows[-1][1]:,.4g} in {days[-1]:,} days",
-                ORANGE,
-            ),
-            EndLabel(100 * rows[-1][4], f"ε {short(rows[-1][3])} for life", BLUE),
-            EndLabel(50, "blind guess", GREY),
-        ],
-    )
+    ends = [
+        EndLabel(
+            100 * rows[-1][2],
+            f"ε {short(rows[0][1])} anew every day:\nε {rows[-1][1]:,.4g} in {days[-1]:,} days",
+            ORANGE,
+        ),
+        EndLabel(100 * rows[-1][4], f"ε {short(rows[-1][3])} for life", BLUE),
+        EndLabel(50, "blind guess", GREY),
+    ]
+    label_ends(axes, ends)
     return figure

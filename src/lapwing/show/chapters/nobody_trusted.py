@@ -196,19 +196,16 @@ def _draw_many_questions(rows: list[tuple[int, float, int, float, float, float, 
     axes.plot(asked, [100 * row[3] for row in rows], color=plot.ORANGE, marker="o", markersize=4)
     axes.plot(asked, [100 * row[4] for row in rows], color=plot.BLUE, marker="o", markersize=4)
     axes.axhline(50, color=plot.GREY, linewidth=1.3, linestyle=":")
-    axes.set_ylim(45, 103)
-    axes.set_xlim(0.8, asked[-1] + 0.2)
+    axes.set(ylim=(45, 103), xlim=(0.8, asked[-1] + 0.2))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_yticks([50, 60, 70, 80, 90, 100], [f"{tick} %" for tick in range(50, 101, 10)])
     axes.set(xlabel="questions, each with fresh coins", ylabel="belief, or right guesses")
-    plot.label_ends(
-        axes,
-        [
-            plot.EndLabel(100 * rows[-1][3], "greatest belief after\nthe worst reports", plot.ORANGE),
-            plot.EndLabel(100 * rows[-1][4], "best guess is right,\non average", plot.BLUE),
-            plot.EndLabel(50, "blind guess", plot.GREY),
-        ],
-    )
+    ends = [
+        plot.EndLabel(100 * rows[-1][3], "greatest belief after\nthe worst reports", plot.ORANGE),
+        plot.EndLabel(100 * rows[-1][4], "best guess is right,\non average", plot.BLUE),
+        plot.EndLabel(50, "blind guess", plot.GREY),
+    ]
+    plot.label_ends(axes, ends)
     return figure
 
 
@@ -312,8 +309,7 @@ def _draw_curator_and_local(
     )
     plot.error_axes(axes)
     axes.set_xticks(_SIZES[:-1])  # names of all would overlap
-    axes.set_xlim(0.8 * sizes[0], sizes[-1])
-    axes.set_ylim(30 * lines[-1][1], 250 * lines[0][2])
+    axes.set(xlim=(0.8 * sizes[0], sizes[-1]), ylim=(30 * lines[-1][1], 250 * lines[0][2]))
     axes.plot(sizes, [100 * line[1] for line in lines], color=plot.BLUE, gid="curator")
     axes.plot(sizes, [100 * line[2] for line in lines], color=plot.ORANGE, gid="local")
     axes.plot(
@@ -328,12 +324,10 @@ def _draw_curator_and_local(
     )
     axes.set(xlabel="people asked, n", ylabel="error of the share, in percentage points")
     last = lines[-1]
-    plot.label_ends(
-        axes,
-        [
-            plot.EndLabel(100 * last[2], "everybody randomizes,\nnobody is trusted", plot.ORANGE),
-            plot.EndLabel(100 * last[3], "no local protocol\nis below this", plot.INK),
-            plot.EndLabel(100 * last[1], "a curator sees all,\nadds noise once", plot.BLUE),
-        ],
-    )
+    ends = [
+        plot.EndLabel(100 * last[2], "everybody randomizes,\nnobody is trusted", plot.ORANGE),
+        plot.EndLabel(100 * last[3], "no local protocol\nis below this", plot.INK),
+        plot.EndLabel(100 * last[1], "a curator sees all,\nadds noise once", plot.BLUE),
+    ]
+    plot.label_ends(axes, ends)
     return figure

@@ -123,8 +123,6 @@ def _bounds(before: Fraction, ratio: Fraction) -> tuple[float, float]:
 def _draw_smoking(
     epsilon: Fraction, truths: Sequence[float], shares: Sequence[Sequence[float]], *, is_same: bool
 ) -> Figure:
-    from matplotlib.ticker import FuncFormatter
-
     figure, panels = new_figure(
         "The finding about smokers is the same with Mary and without her"
         if is_same
@@ -145,7 +143,7 @@ def _draw_smoking(
         axes.set_title(f"{name}: truth {100 * truth:.1f} %", color=colour)
         axes.set_xlabel("released share of ill smokers, in %")
     panels[0].set_ylabel("repetitions")
-    panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     top = panels[0].get_ylim()[1]
     panels[0].set_ylim(0, 1.14 * top)
     side, shift = ("left", 5.0) if truths[1] < 0.5 else ("right", -5.0)
@@ -324,8 +322,6 @@ def deniability(values: Mapping[str, Fraction], full: bool, progress: Progress) 
 
 @style()
 def _draw_deniability(epsilon: Fraction, counted: Sequence[Sequence[int]]) -> Figure:
-    from matplotlib.ticker import FuncFormatter
-
     total = sum(map(sum, counted))
     figure, (axes,) = new_figure(
         f"Of {sum(counted[0]):,} people who report yes, {counted[0][1]:,} would truly say no",
@@ -340,8 +336,7 @@ def _draw_deniability(epsilon: Fraction, counted: Sequence[Sequence[int]]) -> Fi
         note_beside(axes, f"truly yes: {yes:,}", (0, height + 0.28), (5, 3), color=ORANGE, va="bottom")
         note_beside(axes, f"truly no: {no:,}", (0, height + 0.28), (130, 3), color=BLUE, va="bottom")
     axes.set_yticks([1, 0], ["report: yes", "report: no"])
-    axes.set_ylim(-0.5, 1.65)
-    axes.set_xlim(0, max(map(sum, counted)) * 1.02)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set(ylim=(-0.5, 1.65), xlim=(0, max(map(sum, counted)) * 1.02))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.set_xlabel("people")
     return figure

@@ -202,20 +202,16 @@ def _draw_events(
     plot.note_beside(axes, "noise that ends", at, (8, -9), va="top", color=plot.PURPLE, bbox=plot.WHITE_BOX)
     axes.set(xscale="log")
     axes.set_xlabel(f"probability of the event with you (rarer to the right; dotted: δ = {short(delta)})")
-    axes.set_xlim(1, delta / 100)
-    axes.set_ylim(45, 103)
-    axes.set_ylabel("belief that you are in the data, in %")
+    axes.set(xlim=(1, delta / 100), ylim=(45, 103), ylabel="belief that you are in the data, in %")
     axes.axhline(50, color=plot.GREY, linewidth=0.8)
     at = (delta / 100, 50)
     plot.note_beside(axes, "50 %: nothing is learned", at, (-4, -6), ha="right", va="top", color=plot.GREY)
     axes.axvline(delta, color=plot.INK, linewidth=0.8, linestyle=(0, (2, 3)))
-    plot.label_ends(
-        axes,
-        [
-            plot.EndLabel(100 * by_gauss[-1].belief, "Gaussian noise", plot.ORANGE),
-            plot.EndLabel(100 * by_laplace[-1].belief, "Laplace noise:\nnever more", plot.BLUE),
-        ],
-    )
+    ends = [
+        plot.EndLabel(100 * by_gauss[-1].belief, "Gaussian noise", plot.ORANGE),
+        plot.EndLabel(100 * by_laplace[-1].belief, "Laplace noise:\nnever more", plot.BLUE),
+    ]
+    plot.label_ends(axes, ends)
     return figure
 
 
@@ -343,13 +339,10 @@ def _draw_deviations(found: list[NoiseOfMany], epsilon: float, delta: float) -> 
     axes.plot(sizes, [one.gaussian for one in found], color=plot.ORANGE)
     axes.plot(sizes, [one.laplace_drawn for one in found], color=plot.BLUE, **plot.DOTS)
     axes.plot(sizes, [one.gaussian_drawn for one in found], color=plot.ORANGE, **plot.DOTS)
-    axes.set(xlabel="number of counts, k", ylabel="deviation of the noise of each count")
-    axes.set_xlim(1, last.k)
-    plot.label_ends(
-        axes,
-        [
-            plot.EndLabel(last.laplace, "Laplace:\ngrows like k", plot.BLUE),
-            plot.EndLabel(last.gaussian, "Gaussian:\ngrows like √k", plot.ORANGE),
-        ],
-    )
+    axes.set(xlabel="number of counts, k", ylabel="deviation of the noise of each count", xlim=(1, last.k))
+    ends = [
+        plot.EndLabel(last.laplace, "Laplace:\ngrows like k", plot.BLUE),
+        plot.EndLabel(last.gaussian, "Gaussian:\ngrows like √k", plot.ORANGE),
+    ]
+    plot.label_ends(axes, ends)
     return figure

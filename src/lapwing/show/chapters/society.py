@@ -185,7 +185,7 @@ def _choice_picture(
 def _draw_errors(
     axes: Axes, found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction
 ) -> None:
-    from matplotlib.ticker import FuncFormatter, NullLocator
+    from matplotlib.ticker import NullLocator
 
     xs = [float(one.epsilon) for one in found]
     axes.set(xscale="log", yscale="log", ylabel="error of a total\n(people)")
@@ -196,7 +196,7 @@ def _draw_errors(
         axes.plot(xs, ys, color=colour, gid=name)
         axes.plot([float(epsilon)], [chosen[level]], "o", color=colour, markersize=6)
         ends.append(plot.EndLabel(ys[-1], f"{'the' if name == 'town' else 'a'} {name}", colour))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_locator(NullLocator())
     plot.label_ends(axes, ends[::-1])
 
@@ -212,8 +212,7 @@ def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
         axes.plot(xs, ys, color=colour, gid=f"guess-{float(guess):g}")
         axes.plot([float(epsilon)], [at], "o", color=colour, markersize=6)
         plot.note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
-    axes.set_ylabel("a belief becomes\nat most")
-    axes.set_ylim(0, 104)
+    axes.set(ylabel="a belief becomes\nat most", ylim=(0, 104))
     axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     for chance, text in {50: "1 : 1", 75: "3 : 1", 90: "9 : 1", 99: "99 : 1"}.items():
         axes.plot(

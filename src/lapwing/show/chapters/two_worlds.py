@@ -96,8 +96,7 @@ def _draw_ratio(noise: Laplace, without: Law, with_you: Law) -> Figure:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{short(value)} %")
     axes.yaxis.set_minor_formatter(lambda _, __: "")
-    axes.set(xlabel="published answer", ylabel="probability of this answer")
-    axes.set_xlim(answers[0], answers[-1])
+    axes.set(xlabel="published answer", ylabel="probability of this answer", xlim=(answers[0], answers[-1]))
     for k in (WITHOUT, WITHOUT + noise.l1):
         axes.axvline(k, color=plot.GREY, linewidth=0.8, linestyle=(0, (2, 3)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
@@ -196,8 +195,7 @@ def _draw_events(epsilon: float, events: list[tuple[float, float]]) -> Figure:
             rasterized=len(data) > 1000,
         )
     axes.set(xlabel="probability of the event without you, in %", yscale="log", xlim=(-2, 104))
-    axes.set_ylim(math.exp(-1.3 * epsilon), math.exp(1.3 * epsilon))
-    axes.set_ylabel("times likelier with you")
+    axes.set(ylim=(math.exp(-1.3 * epsilon), math.exp(1.3 * epsilon)), ylabel="times likelier with you")
     axes.set_yticks(
         [1 / bound, 1.0, bound], [f"1/eᵋ = {short(1 / bound)}", "1", f"eᵋ = {cell_text(bound)}"]
     )
@@ -289,11 +287,9 @@ def _draw_factor(epsilon: float, factor: float) -> Figure:
             axes, "1: your data change nothing", at, (-4, -5), ha="right", va="top", color=plot.GREY
         )
     axes.set(xlabel="ε", ylabel="times likelier with you, at most")
-    plot.label_ends(
-        axes,
-        [
-            plot.EndLabel(math.exp(most), "eᵋ: the promise", plot.BLUE),
-            plot.EndLabel(1 + most, "1 + ε", plot.ORANGE),
-        ],
-    )
+    ends = [
+        plot.EndLabel(math.exp(most), "eᵋ: the promise", plot.BLUE),
+        plot.EndLabel(1 + most, "1 + ε", plot.ORANGE),
+    ]
+    plot.label_ends(axes, ends)
     return figure

@@ -91,11 +91,10 @@ def _row_laws(options: int, truth: Decimal) -> tuple[laws.Law, laws.Law]:
     """Return the laws of a randomized row under two options. All other options are one outcome."""
     other = (1 - truth) / (options - 1)
     rest = {"another": (options - 2) * other} if options > 2 else {}
-    return {"the first": truth, "the second": other, **rest}, {
-        "the first": other,
-        "the second": truth,
-        **rest,
-    }
+    return (
+        {"the first": truth, "the second": other, **rest},
+        {"the first": other, "the second": truth, **rest},
+    )
 
 
 def _laplace_pair(plan: JointPlan, name: str, part: Fraction, shares: LaplaceShares) -> ExactPair:

@@ -149,7 +149,6 @@ def show_personal_losses(values: Mapping[str, Fraction], full: bool, progress: P
 
 @style()
 def _draw_per_person(found: Sequence[PersonalLoss]) -> Figure:
-
     ordered = sorted(found, key=lambda person: person.total)
     figure, (axes,) = new_figure(
         f"The same questions cost people different amounts: ε 0 to {short(float(ordered[-1].total))}",

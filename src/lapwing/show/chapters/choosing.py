@@ -18,7 +18,14 @@ from lapwing.core.chances import percent
 from lapwing.core.exact import short
 from lapwing.mechanisms import Exponential, Laplace
 from lapwing.plots import style as plot
-from lapwing.show import small_network
+from lapwing.show.small_network import (
+    LARGEST_WEIGHT,
+    WEIGHT_COUNT,
+    Floats,
+    TownData,
+    right_answers,
+    trained,
+)
 from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
@@ -154,33 +161,29 @@ class Accuracies:
 def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progress) -> Shown:
     """Train networks, then release one privately in both ways, for several ε."""
     epsilon, n = values["epsilon"], int(values["n"])
-    private = small_network.TownData.of(PRIVATE_ANGLE, n, first=0)
-    test = small_network.TownData.of(PRIVATE_ANGLE, _TEST_ROWS, first=1_000_000)
+    private = TownData.of(PRIVATE_ANGLE, n, first=0)
+    test = TownData.of(PRIVATE_ANGLE, _TEST_ROWS, first=1_000_000)
     angles = [360.0 * town / TOWNS for town in range(TOWNS)]
     public = []
     for town, angle in enumerate(angles):
         progress(town, TOWNS + 1)
-        public.append(
-            small_network.trained(
-                small_network.TownData.of(angle, _PUBLIC_ROWS, first=2_000_000 + 1000 * town)
-            )
-        )
-    own = small_network.trained(private)
-    scores = [small_network.right_answers(weights, private) for weights in public]
-    shares = [small_network.right_answers(weights, test) / _TEST_ROWS for weights in public]
+        public.append(trained(TownData.of(angle, _PUBLIC_ROWS, first=2_000_000 + 1000 * town)))
+    own = trained(private)
+    scores = [right_answers(weights, private) for weights in public]
+    shares = [right_answers(weights, test) / _TEST_ROWS for weights in public]
     epsilons = sorted({epsilon, *map(Fraction, _OTHERS)})
     found = [
         Accuracies(float(one), noisy_accuracy(own, one, test), chosen_accuracy(scores, shares, one))
         for one in epsilons
     ]
     here = next(one for one in found if one.epsilon == float(epsilon))
-    without = small_network.right_answers(own, test) / _TEST_ROWS
+    without = right_answers(own, test) / _TEST_ROWS
     law = exponential_law(scores, Exponential.for_epsilon(epsilon, sensitivity=1).rate)
     return Shown(
         headline=f"At ε = {short(float(epsilon))} a network with noisy weights is right in "
         f"{_percent(here.noisy)} of cases, a privately chosen one in {_percent(here.chosen)}",
         sentences=(
-            f"A network with {small_network.WEIGHT_COUNT} weights is trained on {n:,} private rows (invented). Without "
+            f"A network with {WEIGHT_COUNT} weights is trained on {n:,} private rows (invented). Without "
             f"privacy it is right in {_percent(without)} of cases; guessing, in 50 %.",
             "One person might change every weight by its whole range. Noise that covers this is so large "
             "that the network only guesses, at every usual ε.",
@@ -212,13 +215,13 @@ def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progre
     )
 
 
-def noisy_accuracy(weights: small_network.Floats, epsilon: Fraction, test: small_network.TownData) -> float:
+def noisy_accuracy(weights: Floats, epsilon: Fraction, test: TownData) -> float:
     """Return the mean share of right answers of networks with noise on all weights, ε together."""
-    reach = math.ceil(2 * small_network.LARGEST_WEIGHT * _STEPS)
+    reach = math.ceil(2 * LARGEST_WEIGHT * _STEPS)
     noise = Laplace.for_epsilon(epsilon, l1=reach * len(weights))
     exact = np.round(weights * _STEPS).astype(np.int64)
     networks = [noise.sample(exact) / _STEPS for _ in range(_NOISY_NETWORKS)]
-    return float(np.mean([small_network.right_answers(one, test) for one in networks])) / len(test.classes)
+    return float(np.mean([right_answers(one, test) for one in networks])) / len(test.classes)
 
 
 def chosen_accuracy(scores: list[int], shares: list[float], epsilon: Fraction) -> float:
@@ -241,12 +244,15 @@ def _draw_networks(found: list[Accuracies], without: float, best: float, n: int)
     axes.axhline(50, color=plot.GREY, linewidth=0.8)
     axes.set(xscale="log", xlabel="ε (smaller is more private)", ylabel="right answers, in %")
     axes.xaxis.set_major_formatter(lambda value, _: short(value))
-    axes.set(xlim=(epsilons[0], epsilons[-1]), ylim=(40, 103))
-    ends = [
-        plot.EndLabel(100 * without, "trained on the rows,\nnot private", plot.GREY),
-        plot.EndLabel(100 * found[-1].chosen, "private choice of\na public network", plot.BLUE),
-        plot.EndLabel(100 * found[-1].noisy, "noise on all weights", plot.ORANGE),
-        plot.EndLabel(50, "guessing", plot.GREY),
-    ]
-    plot.label_ends(axes, ends)
+    axes.set_xlim(epsilons[0], epsilons[-1])
+    axes.set_ylim(40, 103)
+    plot.label_ends(
+        axes,
+        [
+            plot.EndLabel(100 * without, "trained on the rows,\nnot private", plot.GREY),
+            plot.EndLabel(100 * found[-1].chosen, "private choice of\na public network", plot.BLUE),
+            plot.EndLabel(100 * found[-1].noisy, "noise on all weights", plot.ORANGE),
+            plot.EndLabel(50, "guessing", plot.GREY),
+        ],
+    )
     return figure

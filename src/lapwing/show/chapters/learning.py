@@ -106,17 +106,14 @@ def _flat(name: str) -> str:
 
 
 def _bad_picture(found: DecisionCount, eta: float) -> Figure:
-
     rates: dict[str, list[tuple[float, float]]] = {}
     for (name, e), tally in found.tallies.items():
         rates.setdefault(name, []).append((float(e), tally.bad / tally.runs))
     worst = {name: max(rate for _, rate in points) for name, points in rates.items()}
     only_ours = worst.pop("ours") <= eta < min(worst.values())
-    title = (
-        pictures.ONLY_OURS
-        if only_ours
-        else "Runs that release a bad model, by the way that a model is judged"
-    )
+    title = "Runs that release a bad model, by the way that a model is judged"
+    if only_ours:
+        title = pictures.ONLY_OURS
     named = {_NAMES[name]: points for name, points in rates.items()}
     return pictures.violations_picture(named, eta=eta, title=title, of="runs that release a bad model")
 
@@ -187,7 +184,6 @@ def _needed_headline(drawn: Mapping[float, list[tuple[float, float]]]) -> str:
 
 
 def _needed_picture(drawn: Mapping[float, list[tuple[float, float]]]) -> Figure:
-
     falls = all(a[1] >= b[1] for points in drawn.values() for a, b in pairwise(points))
     tighter = all(
         rows <= dict(drawn[tight]).get(e, rows)
@@ -262,7 +258,6 @@ def _measured_need(progress: Progress) -> BlocksNeeded:
 
 
 def _release_picture(times: Mapping[str, list[float]], rates: list[float], *, is_first: bool) -> Figure:
-
     title = pictures.SOONEST if is_first else "Hours to release under load, by the way that loss is counted"
     return pictures.release_picture(
         {

@@ -100,7 +100,6 @@ def local_spread(truth: Fraction, n: int) -> float:
 
 @plot.style()
 def _draw_two_coins(n: int, share: float, raw: list[float], estimates: list[float]) -> Figure:
-
     figure, panels = plot.new_figure(
         "Each report may be false, yet the estimate is right on average",
         f"{len(raw)} surveys of the same {n:,} people. Every time, all of them throw their two coins "
@@ -298,7 +297,6 @@ def curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Prog
 def _draw_curator_and_local(
     epsilon: Fraction, lines: list[tuple[int, float, float, float]], points: list[tuple[int, float, float]]
 ) -> Figure:
-
     sizes = [line[0] for line in lines]
     figure, (axes,) = plot.new_figure(
         f"At ε = {short(float(epsilon))} a curator's error falls like 1/n, and that of every local "

@@ -216,7 +216,6 @@ def odds(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Show
 
 @style()
 def _draw_odds(epsilon: Fraction, prior: Fraction, factor: Fraction) -> Figure:
-
     low, high = _bounds(prior, factor)
     figure, panels = new_figure(
         f"ε limits how far a belief can move: at ε = {short(float(epsilon))}, from "

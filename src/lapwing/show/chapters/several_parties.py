@@ -48,7 +48,6 @@ def coalition_view(values: Mapping[str, Fraction], full: bool, progress: Progres
 
 
 def _shown_view(found: ViewOfRun, epsilon: Fraction) -> Shown:
-
     who, p = _who(found), found.setting.modulus
     worst, bound = max(one.ratio for one in found.outcomes), exp(epsilon)
     one, other = found.view
@@ -119,7 +118,6 @@ def _who(found: ViewOfRun) -> str:
 
 @style()
 def _view_picture(found: ViewOfRun, epsilon: Fraction) -> Figure:
-
     worst = max(one.ratio for one in found.outcomes)
     who = _who(found)
     figure, (axes,) = new_figure(
@@ -155,7 +153,11 @@ def _view_picture(found: ViewOfRun, epsilon: Fraction) -> Figure:
 def coalition_size(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     """Compute the topic `coalition-size`."""
     members, planned, epsilon = int(values["members"]), int(values["planned"]), values["epsilon"]
-    _require_below(planned, members)
+    if planned >= members:
+        raise BadParameter(
+            "planned",
+            f"is {planned}, and must be below {members}, the number of members: one must be honest",
+        )
     serving, refused = [], []
     for letter in _LETTERS:
         try:
@@ -204,15 +206,6 @@ def coalition_size(values: Mapping[str, Fraction], full: bool, progress: Progres
     )
 
 
-def _require_below(planned: int, members: int) -> None:
-
-    if planned >= members:
-        raise BadParameter(
-            "planned",
-            f"is {planned}, and must be below {members}, the number of members: one must be honest",
-        )
-
-
 def _beyond(broken: list[str], losses: Mapping[str, list[float]], epsilon: Fraction, planned: int) -> str:
     if not broken:
         return "No larger coalition breaks the promise here."
@@ -224,7 +217,6 @@ def _beyond(broken: list[str], losses: Mapping[str, list[float]], epsilon: Fract
 
 
 def _plans(members: int, epsilon: Fraction) -> tuple[tuple[int | str | float, ...], ...]:
-
     found: list[tuple[int | str | float, ...]] = []
     for t in range(1, members):
         needs = JointRequirements(
@@ -240,7 +232,6 @@ def _plans(members: int, epsilon: Fraction) -> tuple[tuple[int | str | float, ..
 def _size_picture(
     losses: Mapping[str, list[float]], members: int, planned: int, epsilon: Fraction
 ) -> Figure:
-
     colours = dict(zip(_LETTERS, (BLUE, ORANGE, GREEN, PURPLE), strict=True))
     is_broken = any(found[-1] > float(epsilon) for found in losses.values())
     beyond = "; if more do, only own noise keeps it" if is_broken else ""
@@ -322,7 +313,6 @@ def _points(error: float) -> str:
 
 
 def _by_members(measured: MeasuredErrors) -> NumberTable:
-
     e, n = measured.epsilon, measured.people
     minority, alone = dict(measured.by_members.get("shared", ())), dict(measured.by_members["alone"])
     rows: list[tuple[Any, ...]] = []
@@ -339,7 +329,6 @@ def _by_members(measured: MeasuredErrors) -> NumberTable:
 
 
 def _by_size(measured: MeasuredErrors) -> NumberTable:
-
     e = measured.epsilon
     curator, local = dict(measured.by_size["curator"]), dict(measured.by_size.get("local", ()))
     rows: list[tuple[Any, ...]] = []

@@ -113,7 +113,6 @@ def _percent(share: Fraction) -> str:
 
 
 def _at_most(chance: Fraction) -> str:
-
     is_certain = chance > Fraction(99999, 100_000)
     return "up to nearly 100 %" if is_certain else f"at most {percent_up(float(chance))}"
 
@@ -148,7 +147,6 @@ def _town_errors(
 def _choice_picture(
     found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction, prior: Fraction
 ) -> Figure:
-
     figure, (whole,) = plot.new_figure(
         f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
         f"{chosen[2]:.2g} people, and even odds can become {odds_up(exp_up(epsilon))} : 1",
@@ -202,7 +200,6 @@ def _draw_errors(
 
 
 def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
-
     xs = [float(_LEAST) * (float(_MOST / _LEAST)) ** (k / 200) for k in range(201)]
     across = axes.get_yaxis_transform()
     for guess, colour in ((Fraction(1, 2), plot.PURPLE), (prior, plot.GREY)):
@@ -223,7 +220,6 @@ def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
 
 
 def _draw_published(axes: Axes) -> None:
-
     colours = {ONCE: plot.BLUE, MONTHLY: plot.GREEN, DAILY: plot.ORANGE, SIX_HOURLY: plot.PURPLE}
     for row, one in enumerate(PUBLISHED):
         y, colour = len(PUBLISHED) - 1 - row, colours[one.period]

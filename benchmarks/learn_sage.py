@@ -21,19 +21,26 @@ import sys
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.query_data import Figures, heading, say
+from lapwing.learn import PublicData
+from lapwing.learn.trainers import Category, Column, LogisticRegression, Real
 from lapwing.plots.style import save
+from lapwing.show.hashed_numbers import HashedNumbers
 from lapwing.show.learning_pictures import needed_picture, release_picture, violations_picture
 from lapwing.show.model_decisions import (
     DECIDERS,
+    DELTA,
     EPSILONS,
     ETA,
+    POOL,
     DecisionTally,
+    Floats,
     LearningTask,
-    clicks,
     compare_decisions,
     measured_need,
     rides,
@@ -41,6 +48,37 @@ from lapwing.show.model_decisions import (
 from lapwing.show.release_load import WAYS, BlocksNeeded, release_times
 
 FEW = 10  # accepted models say nothing about their kind
+
+
+def clicks(rows: int, block: int) -> LearningTask:
+    """Return whether somebody clicks."""
+    columns: tuple[Column, ...] = (*(Real(-3, 3) for _ in range(10)), Category(tuple(range(5))))
+    weights, kinds = np.linspace(-1, 1, 10), np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+
+    def made(count: int, seed: int) -> tuple[Floats, NDArray[Any], Floats]:
+        draw = HashedNumbers(seed)
+        numbers = np.clip(draw.normal(1, 10 * count).reshape(count, 10), -3, 3)
+        kind = draw.integers(0, 5, count)
+        chance = 1 / (1 + np.exp(-1.5 * (numbers @ weights + kinds[kind])))
+        return np.column_stack([numbers, kind]), (draw.uniform(count) < chance).astype(np.int64), chance
+
+    def fit(table: Floats, target: NDArray[Any], epsilon: Fraction) -> Any:
+        trainer = LogisticRegression(
+            epsilon=epsilon, delta=DELTA, columns=columns, classes=(0, 1), size=len(table),
+            payer=PublicData(),
+        )  # fmt: skip
+        return trainer.fit(table, target)
+
+    def values(model: Any, table: Floats, target: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(model.predict(table) == target)
+
+    table, target, _ = made(rows, 3)
+    pool, truth, chance = made(POOL, 4)
+    ceiling = float(np.maximum(chance, 1 - chance).mean())
+    gaps = (0.003, 0.01, 0.03, 0.06, 0.12)
+    return LearningTask(
+        "clicks", table, target, pool, truth, ceiling, block, gaps, fit, values, is_accuracy=True
+    )
 
 
 def show(

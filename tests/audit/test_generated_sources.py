@@ -10,7 +10,7 @@ import pytest
 
 from lapwing.audit.generated_people import QUICK, neighbours
 from lapwing.audit.generated_sources import GeneratedSources, WatchedEngine
-from lapwing.audit.registry.aggregates import FORMS, WARDS, built_in_policy
+from lapwing.audit.registry.clinic import FORMS, WARDS, built_in_policy
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
 

@@ -17,13 +17,8 @@ import pytest
 from lapwing.audit.case import Stage, StageBudget, Witness
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import case_of_query, query_case
-from lapwing.audit.registry.aggregates import (
-    WARDS,
-    AuditedQuery,
-    built_in_policy,
-    built_in_sources,
-    planned,
-)
+from lapwing.audit.registry.aggregates import AuditedQuery, planned
+from lapwing.audit.registry.clinic import WARDS, built_in_policy, built_in_sources
 from lapwing.engines.dialects import DuckDbDialect
 from lapwing.errors import BadParameter, LapwingError
 from lapwing.sql import noising

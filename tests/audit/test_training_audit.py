@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from lapwing.audit.attempt_replay import in_turn
+from lapwing.audit.audited_pipeline import AuditedPipeline, ordinary_codes
 from lapwing.audit.case import Family, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.training_audit import case_of_pipeline, generated_rows, in_turn, ordinary_codes
+from lapwing.audit.training_audit import case_of_pipeline
 from lapwing.errors import BadParameter
 from lapwing.examples.rides import RIDES_POLICY, write_rides
 from lapwing.learn.features import Feature, Features
@@ -95,7 +98,8 @@ def test_canaries_that_could_show_nothing_do_not_count_as_passed(folder: Path) -
 
 def test_generated_rows_lie_in_the_declared_ranges() -> None:
     features = Features((Feature("age", Numeric(Fraction(1), 5, 9)),), "tall", Numeric(Fraction(1), 0, 1))
-    rows = generated_rows(features, [[ordinary_codes(k)] for k in range(100)], range(100))
+    audited = AuditedPipeline(cast(Any, None), features)
+    rows = audited.rows([[ordinary_codes(k)] for k in range(100)], range(100))
     assert set(rows.columns["age"].codes.tolist()) <= set(range(5, 10))
     assert set(rows.columns["tall"].codes.tolist()) == {0, 1}
     assert rows.columns["age"].known.all()

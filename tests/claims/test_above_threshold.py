@@ -13,9 +13,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, Law, above_threshold, courses, dec, log_ratio, middle, renyi, total
+from lapwing.audit.laws import SLACK, Law, above_threshold, courses, dec, log_ratio, middle, total
 from lapwing.core.selection import AboveThreshold
 from support.cases import each
+from support.exact_laws import renyi
 from support.laws import follows
 from support.slowly import slow
 from support.streams import SeededStream

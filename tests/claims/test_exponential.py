@@ -9,9 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, Rational, dec, exponential, log_ratio, middle, renyi
+from lapwing.audit.laws import SLACK, Rational, dec, exponential, log_ratio, middle
 from lapwing.core.selection import Exponential
 from support.cases import each
+from support.exact_laws import renyi
 from support.laws import follows
 from support.streams import SeededStream
 

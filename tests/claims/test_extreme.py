@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, Law, dec, exponential, log_ratio, middle, quantile, renyi
+from lapwing.audit.laws import SLACK, Law, dec, exponential, log_ratio, middle
 from lapwing.core.losses import Relation
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.errors import BadParameter, BadValue
 from support.cases import each
+from support.exact_laws import quantile, renyi
 from support.laws import follows
 from support.slowly import slow
 from support.streams import SeededStream

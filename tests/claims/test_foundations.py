@@ -15,7 +15,6 @@ from lapwing.audit.laws import (
     SLACK,
     Law,
     dec,
-    excess,
     exp,
     exponential,
     gaussian,
@@ -33,6 +32,7 @@ from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import Exponential
 from lapwing.errors import OverBudget
 from support.cases import each
+from support.exact_laws import excess
 from support.streams import SeededStream
 
 LN_3 = ln(3)

@@ -7,20 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import (
-    SLACK,
-    Law,
-    dec,
-    independent,
-    laplace,
-    log_ratio,
-    middle,
-    renyi,
-    shifts,
-    total,
-)
+from lapwing.audit.laws import SLACK, Law, dec, independent, laplace, log_ratio, middle, total
 from lapwing.core.laplace import Laplace
 from support.cases import each
+from support.exact_laws import renyi, shifts
 from support.laws import follows
 from support.streams import SeededStream
 

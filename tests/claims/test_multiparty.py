@@ -16,15 +16,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from lapwing.audit.coalition_views import (
-    NOTHING_LOST,
-    Basis,
-    all_schedules,
-    coalitions,
-    leaked,
-    noise_law,
-    worst_loss,
-)
+from lapwing.audit.coalition_views import NOTHING_LOST, Basis, coalitions, leaked, noise_law, worst_loss
 from lapwing.core.exact import log_up
 from lapwing.core.laplace import Laplace, LaplaceShares
 from lapwing.core.randomized_response import RandomizedResponse
@@ -32,6 +24,7 @@ from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.simulation import run_in_memory
 from support.cases import each
+from support.enumerated_views import all_schedules
 from support.streams import SeededStream
 
 REPEATS = 2_000  # cells of one run, each with noise of its own

@@ -9,9 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, Law, dec, log_ratio, middle, noisy_max, renyi, total
+from lapwing.audit.laws import SLACK, Law, dec, log_ratio, middle, noisy_max, total
 from lapwing.core.selection import NoisyMax
 from support.cases import each
+from support.exact_laws import renyi
 from support.laws import follows
 from support.streams import SeededStream
 

@@ -9,9 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, Law, dec, excess, exp, keep_probabilities, middle
+from lapwing.audit.laws import SLACK, Law, dec, exp, middle
 from lapwing.core.partition_selection import PartitionSelection
 from support.cases import each
+from support.exact_laws import excess, keep_probabilities
 from support.laws import between
 from support.streams import SeededStream
 

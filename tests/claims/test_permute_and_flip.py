@@ -9,9 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, dec, exponential, log_ratio, middle, permute_and_flip, renyi, total
+from lapwing.audit.laws import SLACK, dec, exponential, log_ratio, middle, permute_and_flip, total
 from lapwing.core.selection import PermuteAndFlip
 from support.cases import each
+from support.exact_laws import renyi
 from support.laws import follows
 from support.streams import SeededStream
 

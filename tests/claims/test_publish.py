@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, dec, exponential, gaussian, log_ratio, middle, renyi
+from lapwing.audit.laws import SLACK, dec, exponential, gaussian, log_ratio, middle
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import Loss
 from lapwing.core.selection import Exponential
@@ -24,6 +24,7 @@ from lapwing.publish.measured.journal import Journal
 from lapwing.publish.measured.private_marginals import Candidate, PrivateMarginals, Wholes
 from lapwing.publish.models.domain import Clique, Domain
 from support.cases import each
+from support.exact_laws import renyi
 from support.slowly import slow
 
 DOMAIN = Domain(("a", "b"), (2, 2))

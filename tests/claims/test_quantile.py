@@ -9,10 +9,11 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
-from lapwing.audit.laws import SLACK, Law, dec, log_ratio, middle, quantile, renyi
+from lapwing.audit.laws import SLACK, Law, dec, log_ratio, middle
 from lapwing.core.losses import Relation
 from lapwing.core.order_statistics import Quantile
 from support.cases import each
+from support.exact_laws import quantile, renyi
 from support.laws import follows
 from support.slowly import slow
 from support.streams import SeededStream

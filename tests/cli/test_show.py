@@ -9,7 +9,7 @@ import pytest
 
 from lapwing.cli.show import BOOKLET
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.show.chapters import chapters, one_answer, topics
+from lapwing.show.chapters import chapters, topics
 from lapwing.show.topic import Chapter, Topic
 from support.shell import Shell
 
@@ -94,7 +94,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
     needy = Topic("needy", "Why?", (), "laplace.md", compute, extra="learn")  # type: ignore[arg-type]
     picky = Topic("picky", "Why?", (), "laplace.md", refuse)  # type: ignore[arg-type]
-    laplace = one_answer.CHAPTER.topics[0]
+    laplace = topics()["laplace"]
     monkeypatch.setattr(
         "lapwing.show.chapters.chapters", lambda: (Chapter("Few", (laplace, needy, picky)),)
     )

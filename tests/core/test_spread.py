@@ -17,11 +17,9 @@ from lapwing.audit.laws import (
     above_threshold,
     exponential,
     gaussian,
-    keep_probabilities,
     laplace_at_least,
     noisy_max,
     permute_and_flip,
-    quantile,
 )
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
@@ -32,6 +30,7 @@ from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter
 from support.cases import each
+from support.exact_laws import keep_probabilities, quantile
 from support.slowly import slow
 
 LEVELS = ["0.05", "0.5", "0.95", "0.999999"]

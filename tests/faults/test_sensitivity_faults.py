@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lapwing.audit.laws import SLACK, dec, excess, laplace, log_ratio, middle, permute_and_flip, renyi
+from lapwing.audit.laws import SLACK, dec, laplace, log_ratio, middle, permute_and_flip
 from lapwing.core import sensitivity
 from lapwing.core.budget import PrivacyFilter, Terms
 from lapwing.core.gaussian import Gaussian
@@ -25,6 +25,7 @@ from lapwing.core.selection import Exponential, NoisyMax, PermuteAndFlip
 from lapwing.core.sensitivity import Sensitivity
 from lapwing.core.values import Grid
 from lapwing.errors import BadParameter, BadValue, OverBudget
+from support.exact_laws import excess, renyi
 from support.streams import RefusingStream
 
 ADD_REMOVE, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from lapwing.audit import laws
-from lapwing.audit.coalition_views import NOTHING_LOST, Basis, Enumerated, noise_law
+from lapwing.audit.coalition_views import NOTHING_LOST, Basis, noise_law
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.show.printed_views import ViewOfRun, exact_epsilon, view_of_run
+from support.enumerated_views import Enumerated
 
 EPSILON = Fraction(3, 4)
 

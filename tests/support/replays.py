@@ -21,7 +21,9 @@ def held_of(replay: Replay, block: int) -> Costs:
 def outcome_of(replay: Replay, charge: int) -> int:
     """Return NOTHING, ANSWERED or FAILED."""
     replay.bring_up_to_date()
-    found = {number: FAILED if failed else ANSWERED for number, _, failed in replay.outcomes.given()}
+    found = {
+        number: FAILED if failed else ANSWERED for number, _, failed in replay.outcomes.ended_charges()
+    }
     return found.get(charge, NOTHING)
 
 

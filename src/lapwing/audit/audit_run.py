@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from shlex import quote
@@ -92,8 +92,7 @@ def _stage_json(one: StageResult) -> dict[str, Any]:
         "witness": None
         if witness is None
         else {
-            "pair": witness.pair,
-            "event": witness.event,
+            **asdict(witness),
             "numbers": {name: _number(value) for name, value in witness.numbers.items()},
             "at_least": _number(witness.at_least),
         },

@@ -7,8 +7,10 @@ coordinate has values and coins of its own. Two kinds of worlds use this:
   coins, this one run gives the whole map. Coins are uniform, so a view tells exactly those combinations of
   values in which no coin is left: `leaked`. With noise on the values, the law of these is one finite sum:
   `worst_loss`.
-- `Enumerated`: the coordinates are all values of all unknowns. Views are counted, with integers. It assumes
-  nothing, and it is small. The tests check that it agrees with `Basis`.
+- `Chosen`: the unknowns are given.
+
+The tests also count the views over all values of all unknowns, with integers. That assumes nothing, and
+must agree with `Basis`.
 
 Test: tests/parties/protocols/test_protocols_views.py
 """
@@ -90,15 +92,6 @@ HONEST_RELAY: Mapping[tuple[int, int], Collection[int]] = {}
 NOTHING_LOST = Schedule({}, {}, HONEST_RELAY)
 
 
-def all_schedules(members: int, rounds: int) -> Iterator[Schedule]:
-    """Yield all schedules in which each member stays, is lost from a round on, or is late in a round."""
-    fates = [("stays", 0), *product(("lost", "late"), range(rounds))]
-    for chosen in product(fates, repeat=members):
-        told = list(enumerate(chosen))
-        losses = {i: at for i, (fate, at) in told if fate == "lost"}
-        yield Schedule(losses, {i: at for i, (fate, at) in told if fate == "late"}, HONEST_RELAY)
-
-
 def coalitions(setting: Setting) -> Iterator[frozenset[int]]:
     """Yield all coalitions of up to t members. The empty one is the relay alone."""
     for size in range(setting.coalition + 1):
@@ -137,7 +130,7 @@ class World(ABC):
             self.pairs = {pair: self.new(*pair) for pair in combinations(range(self.members), 2)}
         return run_in_memory(
             protocol,
-            _as_long_as(self, setting),
+            replace(setting, length=self.length),
             [value.astype(np.int64) for value in self.values],
             losses=schedule.losses,
             late=schedule.late,
@@ -222,11 +215,6 @@ def with_ideal_masks(protocol: type[Protocol], members: int) -> type[Protocol]:
     return type(protocol.__name__, (protocol,), {"masks": IdealMasks(members)})
 
 
-def _as_long_as(world: World, setting: Setting) -> Setting:
-    """Return the same setting, with vectors as long as those of a world."""
-    return replace(setting, length=world.length)
-
-
 class Basis(World):
     """The world in which coordinate c has a 1 in unknown c, and 0 in all others."""
 
@@ -268,29 +256,6 @@ class Chosen(World):
     def vector(self, unknown: int) -> Elements:
         """Return the given vector of an unknown."""
         return np.asarray(self._chosen[unknown], dtype=np.uint64)
-
-
-class Enumerated(World):
-    """The world of all values of all unknowns, except those of a coalition, which are given."""
-
-    def __init__(self, setting: Setting, unknowns: Sequence[int], given: Mapping[int, int]) -> None:
-        # Unknowns are numbered as in a `Basis`. All others have the value in `given`, or 0.
-        self._length: int = setting.modulus ** len(unknowns)
-        self._place = {unknown: setting.modulus**at for at, unknown in enumerate(unknowns)}
-        self._given = given
-        super().__init__(setting.modulus, setting.members)
-
-    @property
-    def length(self) -> int:
-        """The length of all vectors."""
-        return self._length
-
-    def vector(self, unknown: int) -> Elements:
-        """Return the values of an unknown, in all coordinates."""
-        if unknown not in self._place:
-            return np.full(self.length, self._given.get(unknown, 0), dtype=np.uint64)
-        every = np.arange(self.length, dtype=np.uint64)
-        return every // np.uint64(self._place[unknown]) % np.uint64(self.modulus)
 
 
 def reduced(matrix: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
@@ -365,61 +330,3 @@ def _apply(rows: Rows, values: Sequence[int], modulus: int) -> tuple[int, ...]:
 
 def _moved(told: Sequence[int], step: Sequence[int], modulus: int) -> tuple[int, ...]:
     return tuple((a + b) % modulus for a, b in zip(told, step, strict=True))
-
-
-@with_precision
-def enumerated_loss(
-    protocol: type[Protocol],
-    setting: Setting,
-    schedule: Schedule,
-    coalition: frozenset[int],
-    *,
-    given: Mapping[int, int],
-) -> tuple[arb, int]:
-    """Return `worst_loss` by counting views over all values and all coins, and their number."""
-    plain = Basis(setting)
-    plain.run(protocol, setting, schedule)
-    unknowns = [u for u, owners in enumerate(plain.owners) if not owners & coalition]
-    world = Enumerated(setting, unknowns, given)
-    rehearsal = world.run(protocol, setting, schedule)
-    p, honest = setting.modulus, setting.members - len(coalition)
-    views = _numbered(world.seen(rehearsal, coalition))
-    values = np.arange(world.length) % p**honest  # values are the first unknowns
-    counts = np.zeros((p**honest, int(views.max()) + 1), dtype=np.int64)
-    np.add.at(counts, (values, views), 1)
-    law = noise_law(p, protocol.honest(setting))
-    worst = arb(0)
-    for view in counts.T:
-        chances = {}
-        for truth in _neighbourhood(honest):
-            chances[truth] = _chance(view, truth, law, p)
-        base = chances[(0,) * honest]
-        worst = max([worst, *(abs((base / chance).log()) for chance in chances.values())])
-    return worst, world.length
-
-
-def _neighbourhood(honest: int) -> Iterator[tuple[int, ...]]:
-    """Yield zero, and all single steps from it. Elsewhere the law is the same, with moved views."""
-    yield (0,) * honest
-    for i in range(honest):
-        for step in (-1, 1):
-            yield tuple(step * int(i == j) for j in range(honest))
-
-
-def _chance(view: NDArray[np.int64], truth: Sequence[int], law: Sequence[arb], p: int) -> arb:
-    total = arb(0)
-    for values in np.flatnonzero(view):
-        digits = [int(values) // p**j % p for j in range(len(truth))]
-        weight = arb(int(view[values]))
-        for digit, true in zip(digits, truth, strict=True):
-            weight *= law[(digit - true) % p]
-        total += weight
-    return total
-
-
-def _numbered(seen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return one number for each different column."""
-    number = np.zeros(seen.shape[1], dtype=np.int64)
-    for row in seen:
-        number = np.unique(number * (int(row.max()) + 1) + row, return_inverse=True)[1]
-    return number

@@ -271,9 +271,8 @@ class _JudgedDraws:
         self._drawn |= {side: joined(parts[side]) for side in sides}
 
     def _split(self, size: int) -> list[int]:
-        return [size // self._processes] * (self._processes - 1) + [
-            size - size // self._processes * (self._processes - 1)
-        ]
+        each, others = size // self._processes, self._processes - 1
+        return [each] * others + [size - each * others]
 
     def _parts(
         self, sides: Sequence[tuple[int, int]], sizes: Sequence[Sequence[int]]

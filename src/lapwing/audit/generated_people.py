@@ -72,14 +72,13 @@ def _value(kind: Kind, code: int) -> Any:
     return kind.value(code)
 
 
-def _lowest(column: Column, _place: int) -> Any:
+def _lowest(column: Column, _place: int, end: int = 0) -> Any:
     codes = codes_of(column.kind)
-    return WORDS[0] if codes is None else _value(column.kind, codes[0])
+    return WORDS[0] if codes is None else _value(column.kind, codes[end])
 
 
-def _highest(column: Column, _place: int) -> Any:
-    codes = codes_of(column.kind)
-    return WORDS[0] if codes is None else _value(column.kind, codes[-1])
+def _highest(column: Column, place: int) -> Any:
+    return _lowest(column, place, -1)
 
 
 def _in_turn(column: Column, place: int) -> Any:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -30,12 +31,17 @@ from lapwing.audit.generated_people import (
     rows_of_table,
 )
 from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.curator import Curator
+from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Truth
 from lapwing.sql.policy import Column, Policy, Source, Table
+from lapwing.sql.relation import needs_new_ranks
 from lapwing.sql.truncated.open_sources import private_tables
 from lapwing.sql.truncated.prepare import has_blocks_by_arrival, prepare
 from lapwing.sql.truncated.reader import Reader
 
+AUDITOR = "auditor"  # the analyst of all audits
 KEY = bytes(range(32))  # decides which rows of a unit count; an audit's results are the same each time
 TODAY = date(2026, 1, 1)  # on which people arrive
 People = tuple[GeneratedPerson, ...]
@@ -90,7 +96,7 @@ class GeneratedSources:
         people: People,
         *,
         is_reversed: bool = False,
-        from_source: bool = False,
+        question: BoundQuery | None = None,
         prepared: bool = False,
     ) -> Reader:
         """Return a reader of the truncated tables of these people.
@@ -98,9 +104,10 @@ class GeneratedSources:
         Args:
             people: The generated people, from `neighbours`.
             is_reversed: Whether their rows are stored in the other order.
-            from_source: Whether rows are ranked anew for each query.
+            question: The question to be read. Some need rows that are ranked anew for them.
             prepared: Whether rows are read from a prepared copy.
         """
+        from_source = question is not None and not self.has_copy(question)
         key = (id(people), is_reversed, from_source, prepared)
         if key not in self._readers:
             folder = self._folder / str(len(self._readers))
@@ -115,11 +122,34 @@ class GeneratedSources:
             self._readers[key] = reader
         return self._readers[key]
 
+    @staticmethod
+    def has_copy(question: BoundQuery) -> bool:
+        """Return whether a prepared copy can answer a question. Else rows are ranked anew for it."""
+        return not needs_new_ranks(question.source)
+
+    def dataset(self, people: People = (), *, is_reversed: bool = False) -> Dataset:
+        """Return the auditor's session with these people. It has no ledger, and reads no source."""
+        return Dataset(_GeneratedCurator(self, people, is_reversed=is_reversed), analyst=AUDITOR)
+
     def close(self) -> None:
         """Close all readers and remove the files."""
         while self._readers:
             self._readers.popitem()[1].close()
         self._remove()
+
+
+class _GeneratedCurator(Curator):
+    """A curator whose reader reads generated people."""
+
+    def __init__(self, sources: GeneratedSources, people: People, *, is_reversed: bool) -> None:
+        super().__init__(sources.policy)
+        self._public = dict(sources.public)
+        self._sources, self._people, self._is_reversed = sources, people, is_reversed
+
+    @contextmanager
+    def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
+        """Lend a reader of generated people."""
+        yield self._sources.reader(self._people, is_reversed=self._is_reversed, question=question)
 
 
 def stored_people(policy: Policy, people: People, folder: Path, *, is_reversed: bool = False) -> Policy:

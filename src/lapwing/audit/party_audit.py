@@ -14,7 +14,7 @@ Many members are scaled down to three, with t and losses as large as three membe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -29,10 +29,9 @@ from lapwing.audit.stages.exact import ExactPair, compare_exactly
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.exact import sqrt_up
-from lapwing.core.gaussian import GaussianShares
-from lapwing.core.laplace import LaplaceShares
 from lapwing.core.losses import Concentrated, LaplaceNoise, Pure
 from lapwing.errors import BadParameter
+from lapwing.mechanisms import GaussianShares, LaplaceShares
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.joint_noise import row_randomizer
 from lapwing.parties.joint_plan import JointPlan
@@ -54,26 +53,12 @@ def case_of_consortium(path: str | Path) -> AuditCase:
 def case_of_plan(name: str, plan: JointPlan) -> AuditCase:
     """Return the case of a joint plan."""
     needs = plan.requirements
-    return AuditCase(
-        name=f"consortium {name}",
-        family=Family.PROTOCOL,
-        covers=(PROTOCOLS[plan.protocol],),
-        epsilon=needs.epsilon,
-        delta=needs.delta,
-        stages={
-            Stage.EXACT: _exact(plan),
-            Stage.SAMPLED: sampled_stage([_sums(plan)], needs.epsilon, needs.delta),
-        },
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _BlockPair:
-    """A block of cells, the pair of laws for a person's rows in it, and the loss that it may cost."""
-
-    label: str
-    part: Fraction
-    pair: ExactPair
+    covers = (PROTOCOLS[plan.protocol],)
+    stages = {
+        Stage.EXACT: _exact(plan),
+        Stage.SAMPLED: sampled_stage([_sums(plan)], needs.epsilon, needs.delta),
+    }
+    return AuditCase(f"consortium {name}", Family.PROTOCOL, covers, needs.epsilon, needs.delta, stages)
 
 
 def _honest(plan: JointPlan) -> int:
@@ -82,7 +67,8 @@ def _honest(plan: JointPlan) -> int:
     return 1 if plan.protocol in "AL" else needs.members - needs.coalition - needs.losses
 
 
-def _block_pairs(plan: JointPlan) -> Iterator[_BlockPair]:
+def _block_pairs(plan: JointPlan) -> Iterator[tuple[Fraction, ExactPair]]:
+    """Yield for each block the loss that it may cost, and the laws for a person's rows in it."""
     needs = plan.requirements
     if plan.is_local:
         block = plan.blocks[0]
@@ -90,14 +76,14 @@ def _block_pairs(plan: JointPlan) -> Iterator[_BlockPair]:
         each = needs.epsilon / needs.people_at
         truth = laws.certain(response.truth_probability()(_BITS))
         one, other = _row_laws(response.options, truth)
-        yield _BlockPair(block.label, each, ExactPair("one row", one, other, Pure(each), each))
+        yield each, ExactPair("one row", one, other, Pure(each), each)
         return
     for block, part, shares in zip(plan.blocks, plan.parts, plan.shares, strict=True):
         name = f'block "{block.label}"'
         if isinstance(shares, LaplaceShares):
-            yield _BlockPair(block.label, part, _laplace_pair(plan, name, part, shares))
+            yield part, _laplace_pair(plan, name, part, shares)
         else:
-            yield _BlockPair(block.label, part, _gaussian_pair(plan, name, part, shares))
+            yield part, _gaussian_pair(plan, name, part, shares)
 
 
 @laws.precise
@@ -105,11 +91,10 @@ def _row_laws(options: int, truth: Decimal) -> tuple[laws.Law, laws.Law]:
     """Return the laws of a randomized row under two options. All other options are one outcome."""
     other = (1 - truth) / (options - 1)
     rest = {"another": (options - 2) * other} if options > 2 else {}
-    return {"the first": truth, "the second": other, **rest}, {
-        "the first": other,
-        "the second": truth,
-        **rest,
-    }
+    return (
+        {"the first": truth, "the second": other, **rest},
+        {"the first": other, "the second": truth, **rest},
+    )
 
 
 def _laplace_pair(plan: JointPlan, name: str, part: Fraction, shares: LaplaceShares) -> ExactPair:
@@ -173,12 +158,11 @@ def compare_noise(plan: JointPlan, budget: StageBudget) -> StageResult:
     """Compare the honest noise of each block of a plan with the block's part, and all parts with ε."""
     needs = plan.requirements
     claimed, checks, total, spent = float(needs.epsilon), 0, 0.0, Fraction(0)
-    for block in _block_pairs(plan):
-        pair = block.pair
+    for part, pair in _block_pairs(plan):
         result = compare_exactly([pair], budget, epsilon=pair.epsilon, delta=pair.delta)
         checks += result.checks
         total += result.measured or 0.0
-        spent += block.part
+        spent += part
         if result.witness is not None:
             return StageResult(Stage.EXACT, checks, claimed, result.measured, claimed, result.witness)
     checks += 1

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +25,9 @@ from lapwing.audit.stages.exact import ExactPair, compare_exactly
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.audit.stages.self_check import PlantedBug
-from lapwing.core.laplace import Laplace, LaplaceShares
-from lapwing.core.losses import (
-    Approximate,
-    BoundedRange,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    Repeated,
-    SequentialComposition,
-)
+from lapwing.core import losses
 from lapwing.core.noise import discrete_laplace, random_bytes, uniform_int
-from lapwing.core.selection import Exponential, PermuteAndFlip
+from lapwing.mechanisms import Exponential, Laplace, LaplaceShares, PermuteAndFlip
 
 ONE = Fraction(1)
 DELTA0 = Fraction(1, 10**6)
@@ -45,7 +38,7 @@ _FEW_DRAWS = 8_000
 class ShrunkNoise:
     """Laplace noise at 0.8 of its scale: the true ε is 1.25."""
 
-    loss = LaplaceNoise(ONE, 1)
+    loss = losses.LaplaceNoise(ONE, 1)
 
     def sample(self, value: int, size: int) -> NDArray[np.int64]:
         """Return the value with too little noise."""
@@ -151,7 +144,7 @@ class CheapPermuteAndFlip:
     """Permute-and-flip that is charged as if its log-ratios had bounded range: ε²/8."""
 
     mechanism = PermuteAndFlip.for_epsilon("0.01", sensitivity=1)
-    loss = BoundedRange(mechanism.epsilon)
+    loss = losses.BoundedRange(mechanism.epsilon)
 
     def law(self, scores: Sequence[int]) -> laws.Law:
         """Return the law of the choice."""
@@ -168,10 +161,10 @@ class CheapRemainder:
     sigma = Fraction(2)
     epsilon, delta = Fraction(1), Fraction(1, 10)
 
-    def loss(self, sigma: Fraction) -> Loss:
+    def loss(self, sigma: Fraction) -> losses.Loss:
         """Return the charge of noise at this σ."""
-        return SequentialComposition(
-            (Approximate(Fraction(1, 10**9), DELTA0), GaussianNoise(sigma, ONE, 1))
+        return losses.SequentialComposition(
+            (losses.Approximate(Fraction(1, 10**9), DELTA0), losses.GaussianNoise(sigma, ONE, 1))
         )
 
     def laws(self) -> tuple[laws.Law, laws.Law]:
@@ -186,7 +179,7 @@ class _Exactly:
 
     description: str
     make: Callable[[], tuple[laws.Law, laws.Law]]
-    loss: Loss
+    loss: losses.Loss
     epsilon: Fraction = ONE
     delta: Fraction = Fraction(0)
 
@@ -210,14 +203,14 @@ def _two_processes(count: int) -> Draw:
     return lambda size: np.array([once() for _ in range(size)])
 
 
-def _replayed(
-    description: str,
-    one: Callable[[], object],
-    other: Callable[[], object],
-    loss: Loss,
-    epsilon: Fraction = ONE,
-) -> RunStage:
-    return replay_stage([ReplayPair(description, one, other)], loss, epsilon=epsilon)
+def _replayed(pair: ReplayPair, loss: losses.Loss, epsilon: Fraction = ONE) -> RunStage:
+    return replay_stage([pair], loss, epsilon=epsilon)
+
+
+def _inputs(
+    description: str, run: Callable[[Any], object], one: Any, other: Any, *, is_equal: bool = False
+) -> ReplayPair:
+    return ReplayPair(description, lambda: run(one), lambda: run(other), is_equal)
 
 
 def planted_bugs() -> list[PlantedBug]:
@@ -230,11 +223,11 @@ def _sampled_bugs() -> list[PlantedBug]:
     return [
         PlantedBug(
             "noise x 0.8", "the scale of Laplace noise is a fifth too small", Stage.SAMPLED,
-            _sampled(lambda size: shrunk.sample(0, size), lambda size: shrunk.sample(1, size), _DRAWS),
+            _sampled(partial(shrunk.sample, 0), partial(shrunk.sample, 1), _DRAWS),
         ),
         PlantedBug(
             "float Laplace", "noise in floats: low bits tell the input", Stage.SAMPLED,
-            _sampled(lambda size: floats.sample(0, size), lambda size: floats.sample(1, size), _FEW_DRAWS),
+            _sampled(partial(floats.sample, 0), partial(floats.sample, 1), _FEW_DRAWS),
         ),
         PlantedBug(
             "one seed in two processes", "two releases have the same noise: their difference has none",
@@ -244,70 +237,48 @@ def _sampled_bugs() -> list[PlantedBug]:
 
 
 def _replayed_bugs() -> list[PlantedBug]:
-    unclipped, repeated, keys, ranks = UnclippedSum(), RepeatedStep(), KeysFromData(), RankByPosition()
+    unclipped, repeated = UnclippedSum().release, RepeatedStep().release
+    keys, ranks = KeysFromData().release, RankByPosition().release
+    once, of_sum = RepeatedStep.mechanism.loss, UnclippedSum.mechanism.loss
+    of_keys, of_ranks = KeysFromData.mechanism.loss, RankByPosition.mechanism.loss
+    twice = losses.Repeated(once, 2)
+    counts = _inputs("the counts 0 and 1", repeated, 0, 1)
+    far, near = (
+        _inputs(f"with and without a person whose value is {value:,}", unclipped, [3, 7], [3, 7, value])
+        for value in (1000, 10)
+    )
+    rare, shared = (
+        _inputs(f"with and without {words}", keys, ["a", "b"], ["a", "b", key])
+        for words, key in (
+            ("the only person who has a key", "rare"),
+            ("a person who has a key of others", "b"),
+        )
+    )
     rows = [("ann", 1), ("ann", 10), ("bob", 4), ("ann", 5)]
-    another_order = ReplayPair(
-        "rows in another order",
-        lambda: ranks.release(rows),
-        lambda: ranks.release(rows[::-1]),
-        is_equal=True,
-    )
-    same_order = ReplayPair(
-        "the same rows", lambda: ranks.release(rows), lambda: ranks.release(list(rows)), is_equal=True
-    )
-    one_more = ReplayPair(
-        "with and without a person", lambda: ranks.release(rows), lambda: ranks.release([*rows, ("cy", 9)])
-    )
+    another_order = _inputs("rows in another order", ranks, rows, rows[::-1], is_equal=True)
+    same_order = _inputs("the same rows", ranks, rows, list(rows), is_equal=True)
+    one_more = _inputs("with and without a person", ranks, rows, [*rows, ("cy", 9)])
     return [
         PlantedBug(
             "no clip", "values are not clipped to the bound that the noise is for", Stage.REPLAY,
-            _replayed(
-                "with and without a person whose value is 1,000", lambda: unclipped.release([3, 7]),
-                lambda: unclipped.release([3, 7, 1000]), UnclippedSum.mechanism.loss,
-            ),
-            _replayed(
-                "with and without a person whose value is 10", lambda: unclipped.release([3, 7]),
-                lambda: unclipped.release([3, 7, 10]), UnclippedSum.mechanism.loss,
-            ),
+            _replayed(far, of_sum), _replayed(near, of_sum),
         ),
         PlantedBug(
             "charged once, taken twice", "a step is repeated, and its charge is not", Stage.REPLAY,
-            _replayed(
-                "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
-                RepeatedStep.mechanism.loss,
-            ),
-            _replayed(
-                "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
-                Repeated(RepeatedStep.mechanism.loss, 2), 2 * ONE,
-            ),
+            _replayed(counts, once), _replayed(counts, twice, 2 * ONE),
         ),
         PlantedBug(
             "charged twice what is claimed", "a user reads ε = 1, and the account is charged 2",
-            Stage.REPLAY,
-            _replayed(
-                "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
-                Repeated(RepeatedStep.mechanism.loss, 2),
-            ),
-            _replayed(
-                "the counts 0 and 1", lambda: repeated.release(0), lambda: repeated.release(1),
-                Repeated(RepeatedStep.mechanism.loss, 2), 2 * ONE,
-            ),
+            Stage.REPLAY, _replayed(counts, twice), _replayed(counts, twice, 2 * ONE),
         ),
         PlantedBug(
             "keys from data", "a group appears because one person is in it", Stage.REPLAY,
-            _replayed(
-                "with and without the only person who has a key", lambda: keys.release(["a", "b"]),
-                lambda: keys.release(["a", "b", "rare"]), KeysFromData.mechanism.loss,
-            ),
-            _replayed(
-                "with and without a person who has a key of others", lambda: keys.release(["a", "b"]),
-                lambda: keys.release(["a", "b", "b"]), KeysFromData.mechanism.loss,
-            ),
+            _replayed(rare, of_keys), _replayed(shared, of_keys),
         ),
         PlantedBug(
             "rank by row position", "which rows are kept depends on their order in the file", Stage.REPLAY,
-            replay_stage([another_order], RankByPosition.mechanism.loss, epsilon=ONE),
-            replay_stage([same_order, one_more], RankByPosition.mechanism.loss, epsilon=ONE),
+            replay_stage([another_order], of_ranks, epsilon=ONE),
+            replay_stage([same_order, one_more], of_ranks, epsilon=ONE),
         ),
     ]  # fmt: skip
 

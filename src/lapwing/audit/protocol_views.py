@@ -18,22 +18,12 @@ from itertools import combinations, product
 
 from flint import arb
 
+from lapwing.audit import coalition_views as views
 from lapwing.audit import laws
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.coalition_views import (
-    BITS,
-    HONEST_RELAY,
-    NOTHING_LOST,
-    Basis,
-    Schedule,
-    coalitions,
-    leaked,
-    worst_loss,
-)
 from lapwing.audit.stages.exact import ExactPair, compare_exactly
 from lapwing.core.exact import lower, precision, upper
-from lapwing.core.laplace import LaplaceShares
-from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.mechanisms import LaplaceShares, RandomizedResponse
 from lapwing.parties.protocols.own_noise import LocalModel
 from lapwing.parties.protocols.protocol import Protocol, Setting
 
@@ -74,12 +64,12 @@ class ViewedSetting:
         )
 
 
-def some_schedules(viewed: ViewedSetting, *, thorough: bool) -> Iterator[Schedule]:
+def some_schedules(viewed: ViewedSetting, *, thorough: bool) -> Iterator[views.Schedule]:
     """Yield schedules: all stay; then each member lost or late in each round; if thorough, two of them.
 
     Then the relay shows one member the posts of all but one other, in each round.
     """
-    yield NOTHING_LOST
+    yield views.NOTHING_LOST
     rounds, members = range(len(viewed.protocol.rounds)), range(viewed.members)
     fates = [(kind, i, at) for kind in ("lost", "late") for i in members for at in rounds]
     chosen: list[tuple[tuple[str, int, int], ...]] = [(fate,) for fate in fates]
@@ -87,32 +77,32 @@ def some_schedules(viewed: ViewedSetting, *, thorough: bool) -> Iterator[Schedul
         chosen += [(one, two) for one, two in combinations(fates, 2) if one[1] != two[1]]
     for some in chosen:
         lost = {i: at for kind, i, at in some if kind == "lost"}
-        yield Schedule(lost, {i: at for kind, i, at in some if kind == "late"}, HONEST_RELAY)
+        yield views.Schedule(lost, {i: at for kind, i, at in some if kind == "late"}, views.HONEST_RELAY)
     if thorough:
         for at, shown, hidden in product(rounds, members, members):
             if shown != hidden:
-                yield Schedule({}, {}, {(at, shown): {i for i in members if i != hidden}})
+                yield views.Schedule({}, {}, {(at, shown): {i for i in members if i != hidden}})
 
 
 def _views(
-    viewed: ViewedSetting, schedules: Iterable[Schedule]
-) -> Iterator[tuple[Schedule, frozenset[int], arb]]:
+    viewed: ViewedSetting, schedules: Iterable[views.Schedule]
+) -> Iterator[tuple[views.Schedule, frozenset[int], arb]]:
     """Yield the greatest loss by the view of each coalition, in each schedule."""
     setting = viewed.setting
     shares = viewed.shares or viewed.protocol.honest(setting)
     for schedule in schedules:
-        world = Basis(setting)
+        world = views.Basis(setting)
         rehearsal = world.run(viewed.protocol, setting, schedule)
-        for coalition in coalitions(setting):
-            rows = leaked(world, rehearsal, coalition)
-            yield schedule, coalition, worst_loss(rows, viewed.modulus, shares)
+        for coalition in views.coalitions(setting):
+            rows = views.leaked(world, rehearsal, coalition)
+            yield schedule, coalition, views.worst_loss(rows, viewed.modulus, shares)
 
 
 def share_pairs(viewed: ViewedSetting) -> Iterator[ExactPair]:
     """Yield the law of the least honest noise in a sum of whole numbers, at ε = 1, beside the claim."""
     if issubclass(viewed.protocol, LocalModel):
         response = RandomizedResponse.for_epsilon(CLAIM, options=2)
-        truth = laws.certain(response.truth_probability()(BITS))
+        truth = laws.certain(response.truth_probability()(views.BITS))
         one, other = (laws.randomized_response(answer, 2, truth) for answer in (0, 1))
         yield ExactPair("one row that is 0 or 1", one, other, response.loss, CLAIM)
     honest = viewed.protocol.honest(viewed.setting)
@@ -135,35 +125,27 @@ def view_stage(settings: Callable[[StageBudget], Sequence[ViewedSetting]]) -> Ru
             noise = compare_exactly(share_pairs(viewed), budget, epsilon=CLAIM)
             checks += noise.checks
             if noise.witness is not None:
-                return StageResult(
-                    Stage.EXACT, checks, 1.0, measured=noise.measured, could_show=1.0, witness=noise.witness
-                )
+                return StageResult(Stage.EXACT, checks, 1.0, noise.measured, 1.0, noise.witness)
             schedules = some_schedules(viewed, thorough=budget.is_thorough)
             for schedule, coalition, loss in _views(viewed, schedules):
                 checks += 1
-                with precision(BITS):
+                with precision(views.BITS):
                     least, most = lower(loss), upper(loss)
                 measured = max(measured, least)
                 if most > CLAIM:
-                    return StageResult(
-                        stage=Stage.EXACT,
-                        checks=checks,
-                        claimed=1.0,
-                        measured=float(measured),
-                        could_show=1.0,
-                        witness=_witness(name, viewed, schedule, coalition, float(least)),
-                    )
+                    witness = _witness(name, viewed, schedule, coalition, float(least))
+                    return StageResult(Stage.EXACT, checks, 1.0, float(measured), 1.0, witness)
         notes = (
             f"{len(chosen)} settings, all coalitions of up to t members; views modulo a small prime, which "
             "tells less than whole numbers; the noise itself is compared in whole numbers",
         )
-        return StageResult(Stage.EXACT, checks, 1.0, measured=float(measured), could_show=1.0, notes=notes)
+        return StageResult(Stage.EXACT, checks, 1.0, float(measured), 1.0, notes=notes)
 
     return run
 
 
 def _witness(
-    name: str, viewed: ViewedSetting, schedule: Schedule, coalition: frozenset[int], loss: float
+    name: str, viewed: ViewedSetting, schedule: views.Schedule, coalition: frozenset[int], loss: float
 ) -> Witness:
     return Witness(
         pair=f"{name}: the value of one honest member, and the same plus 1 (modulo {viewed.modulus})",

@@ -20,7 +20,7 @@ import numpy as np
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
 from lapwing.audit.generated_sources import GeneratedSources, People
-from lapwing.audit.query_audit import AUDITOR, audited_policy
+from lapwing.audit.query_audit import audited_dataset
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.exact import round_up
@@ -29,9 +29,8 @@ from lapwing.publish.bound_release import BoundRelease, SyntheticPrice, bind_rel
 from lapwing.publish.census.census_release import bind_census, census_answer, least_rho
 from lapwing.publish.measured.journal import Journal
 from lapwing.publish.measured.published_column import coded_rows
-from lapwing.publish.release_file import CENSUS, load_release
+from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
 from lapwing.publish.synthetic_release import Wholes, measured_answer
-from lapwing.sql.dataset import Dataset
 from lapwing.sql.row_questions import PrivateRows, decode_rows
 
 _SHOWN = 10**9  # a claimed ε has nine digits
@@ -59,21 +58,21 @@ def case_of_release(path: str | Path) -> AuditCase:
         BadParameter: If its policy has no ledger yet, or the release cannot be made.
     """
     file = load_release(path)
-    policy = audited_policy(file.policy)
-    with Dataset(policy, analyst=AUDITOR) as dataset:
-        sources = GeneratedSources(policy, dataset.curator.public)
-        return release_case(f"release: {file.name}", bind_release(file, dataset), sources)
+    with audited_dataset(file.policy) as dataset:
+        sources = GeneratedSources(dataset.curator.policy, dataset.curator.public)
+    return release_case(f"release: {file.name}", file, sources)
 
 
 def release_case(
-    name: str, bound: BoundRelease, sources: GeneratedSources, *, covers: tuple[Any, ...] = ()
+    name: str, file: ReleasePlanFile, sources: GeneratedSources, *, covers: tuple[Any, ...] = ()
 ) -> AuditCase:
-    """Return the case of a release that is bound to its policy."""
+    """Return the case of a release from generated people of its policy."""
+    bound = bind_release(file, sources.dataset())
     rho, run = release_run(bound)
-    delta = bound.file.delta
+    delta = file.delta
     # The claim is the ε of the file. If the file gives ρ, it is the ε of ρ, rounded up.
     of_rho = Fraction(round_up(zcdp_to_epsilon(rho, delta), _SHOWN), _SHOWN)
-    epsilon = bound.file.epsilon or of_rho
+    epsilon = file.epsilon or of_rho
     stage = release_replay(bound, sources, rho, epsilon, run)
     return AuditCase(name, Family.PUBLISHING, covers, epsilon, delta, {Stage.REPLAY: stage})
 

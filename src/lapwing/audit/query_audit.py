@@ -9,11 +9,12 @@ Test     tests/audit/test_query_audit.py
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult
-from lapwing.audit.generated_sources import GeneratedSources, People
+from lapwing.audit.generated_sources import AUDITOR, GeneratedSources, People
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.exact import Number
 from lapwing.errors import BadParameter
@@ -22,11 +23,9 @@ from lapwing.sql.answers import answer_to_bytes
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise
 from lapwing.sql.plan import Plan
-from lapwing.sql.policy import Policy
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.relation import needs_new_ranks
 
-AUDITOR = "auditor"
+Release = Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]]
 
 
 def case_of_query(
@@ -65,24 +64,29 @@ def case_of_query(
         print(run_audit([case], StageBudget(seconds=2, is_thorough=False)).verdict)
         ```
     """
-    found = audited_policy(policy)
-    with Dataset(found, analyst=AUDITOR) as dataset:
+    with audited_dataset(policy) as dataset:
         plan = dataset.plan(
             sql, epsilon=epsilon, delta=delta, noise=noise, rows=rows, where_first=where_first
         )
-        sources = GeneratedSources(found, dataset.curator.public)
+        sources = GeneratedSources(dataset.curator.policy, dataset.curator.public)
     return query_case(f"query: {sql}", plan, sources)
 
 
-def audited_policy(path: str | Path) -> Policy:
-    """Read a policy that was used before. Raises BadParameter if it has no ledger."""
+@contextmanager
+def audited_dataset(path: str | Path) -> Iterator[Dataset]:
+    """Open the data of a policy that was used before, for the auditor.
+
+    Raises:
+        BadParameter: If the policy has no ledger.
+    """
     policy = load_policy(Path(path))
     if not policy_ledger.has_ledger(policy):
         raise BadParameter(
             "policy",
             f"{path} has no ledger yet, so nothing could be charged. Run `lapwing prepare {path}` first",
         )
-    return policy
+    with Dataset(policy, analyst=AUDITOR) as dataset:
+        yield dataset
 
 
 def query_case(
@@ -91,7 +95,7 @@ def query_case(
     sources: GeneratedSources,
     *,
     covers: tuple[Any, ...] = (),
-    release: Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]] | None = None,
+    release: Release | None = None,
 ) -> AuditCase:
     """Return the case of a planned query on generated people.
 
@@ -102,21 +106,20 @@ def query_case(
         covers: The aggregates that this case is about.
         release: Adds the noise. None: `add_noise`, as every answer does.
     """
-    add = release or (lambda planned, exact: add_noise(planned.shares, exact))
     return AuditCase(
         name, Family.AGGREGATE, covers, plan.cost.epsilon, plan.cost.delta,
         {
-            Stage.REPLAY: query_replay(plan, sources, add),
-            Stage.SAMPLED: query_sampled(plan, sources, add),
+            Stage.REPLAY: query_replay(plan, sources, release or _noised),
+            Stage.SAMPLED: query_sampled(plan, sources, release or _noised),
         },
     )  # fmt: skip
 
 
-def query_replay(
-    plan: Plan,
-    sources: GeneratedSources,
-    release: Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]],
-) -> RunStage:
+def _noised(plan: Plan, exact: list[ExactGrouping]) -> list[NoisyGrouping]:
+    return add_noise(plan.shares, exact)
+
+
+def query_replay(plan: Plan, sources: GeneratedSources, release: Release = _noised) -> RunStage:
     """Return the stage that replays a query on generated neighbours."""
     # One loss of a choice covers all groups: a unit's rows are in some of them, K at most in all.
     chosen = {id(one.mechanism) for one in plan.shares.chosen}
@@ -138,7 +141,7 @@ def query_replay(
                 words = f"{pair.description}{', from a prepared copy' if prepared else ''}"
                 other = run(numbers, pair.other, is_reversed=pair.is_reversed)
                 yield ReplayPair(words, run(numbers, pair.one), other, pair.is_equal)
-            if not budget.is_thorough or needs_new_ranks(plan.question.source):  # these have no copy
+            if not budget.is_thorough or not sources.has_copy(plan.question):
                 break
 
     cost = plan.cost  # what a user reads
@@ -158,9 +161,8 @@ class ReadNumbers:
         if key not in self._found:
             question = self._plan.question
             reader = self._sources.reader(
-                people, is_reversed=is_reversed, from_source=needs_new_ranks(question.source),
-                prepared=self._prepared,
-            )  # fmt: skip
+                people, is_reversed=is_reversed, question=question, prepared=self._prepared
+            )
             statements: list[str] = reader.engine.statements  # type: ignore[attr-defined]
             statements.clear()
             exact = reader.exact(question)
@@ -168,11 +170,7 @@ class ReadNumbers:
         return self._found[key]
 
 
-def query_sampled(
-    plan: Plan,
-    sources: GeneratedSources,
-    release: Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]],
-) -> RunStage:
+def query_sampled(plan: Plan, sources: GeneratedSources, release: Release) -> RunStage:
     """Return the stage that draws answers on the neighbours that the query moves most."""
 
     def run(budget: StageBudget) -> StageResult:

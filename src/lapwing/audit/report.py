@@ -69,12 +69,7 @@ def html_report(report: AuditReport) -> bytes:
                 ' Replay finds no ε: it compares the inputs of mechanisms. The column "would show" has the '
                 "smallest true ε with which the stage would have found a violation."
             ),
-            grid(
-                _HEADS,
-                [row for one in report.cases for row in _rows(one)],
-                bars=1,
-                wrapped=7,
-            ),
+            grid(_HEADS, [row for one in report.cases for row in _rows(one)], bars=1, wrapped=7),
         ),
         section(
             "What the stages do",

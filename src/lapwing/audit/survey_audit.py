@@ -10,6 +10,7 @@ Test     tests/audit/test_survey_audit.py
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -31,17 +32,12 @@ def case_of_survey(path: str | Path) -> AuditCase:
     """Return the case of a survey file. Raise `BadFile` if the file has mistakes."""
     made = design(load(path))
     claimed = Fraction(epsilon_text(made.epsilon))
-    return AuditCase(
-        name=f"survey {made.survey.name}",
-        family=Family.RANDOMIZER,
-        covers=tuple({type(part.randomizer): None for part in made.parts}),
-        epsilon=claimed,
-        delta=Fraction(0),
-        stages={
-            Stage.EXACT: _exact(made, claimed),
-            Stage.SAMPLED: sampled_stage([_reports(made)], claimed, Fraction(0)),
-        },
-    )
+    covers = tuple({type(part.randomizer): None for part in made.parts})
+    stages = {
+        Stage.EXACT: _exact(made, claimed),
+        Stage.SAMPLED: sampled_stage([_reports(made)], claimed, Fraction(0)),
+    }
+    return AuditCase(f"survey {made.survey.name}", Family.RANDOMIZER, covers, claimed, Fraction(0), stages)
 
 
 def _exact(made: Design, claimed: Fraction) -> RunStage:
@@ -52,7 +48,8 @@ def _exact(made: Design, claimed: Fraction) -> RunStage:
             result = compare_exactly(_pairs(part, announced, budget), budget, epsilon=announced)
             checks += result.checks
             if result.witness is not None or result.unable:
-                return _of_survey(result, checks, claimed)
+                whole = float(claimed)
+                return replace(result, checks=checks, claimed=whole, could_show=whole, notes=())
             found.append(result.measured or 0.0)
         total = sum(found) if made.asks_all else max(found)
         limit = Fraction(epsilon_text(made.survey.epsilon))
@@ -71,28 +68,10 @@ def _exact(made: Design, claimed: Fraction) -> RunStage:
             for part, true in zip(made.parts, found, strict=True)
         )
         return StageResult(
-            stage=Stage.EXACT,
-            checks=checks,
-            claimed=float(claimed),
-            measured=total,
-            could_show=float(claimed),
-            witness=witness,
-            notes=notes,
+            Stage.EXACT, checks, float(claimed), total, float(claimed), witness=witness, notes=notes
         )
 
     return run
-
-
-def _of_survey(result: StageResult, checks: int, claimed: Fraction) -> StageResult:
-    return StageResult(
-        stage=Stage.EXACT,
-        checks=checks,
-        claimed=float(claimed),
-        measured=result.measured,
-        could_show=float(claimed),
-        witness=result.witness,
-        unable=result.unable,
-    )
 
 
 def _messages(part: RandomizedQuestion) -> str:

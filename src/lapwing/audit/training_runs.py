@@ -185,21 +185,15 @@ def neighbour_pairs(
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
         seeds = SEEDS if budget.is_thorough else SEEDS[:1]
         added = every if budget.is_thorough else every[:quick]
-        nobody = LabelledRows([], [])
+        units, nobody, twice = f"{len(base.rows)} units", LabelledRows([], []), base.with_other_rows()
+        neighbours = [
+            ("nobody; ", nobody, added[0]),
+            *((f"{units}; the same and ", base, unit) for unit in added),
+            (f"{units} of two rows; the same and ", twice, added[0]),
+        ]
         for seed in seeds:
-            words, rows, target = added[0]
-            yield training_pair(f"nobody; {words}", fit, nobody, nobody.with_unit(rows, target), seed=seed)
-            for words, rows, target in added:
-                yield training_pair(
-                    f"{len(base.rows)} units; the same and {words}",
-                    fit, base, base.with_unit(rows, target), seed=seed,
-                )  # fmt: skip
-            twice = base.with_other_rows()
-            words, rows, target = added[0]
-            yield training_pair(
-                f"{len(base.rows)} units of two rows; the same and {words}",
-                fit, twice, twice.with_unit(rows, target), seed=seed,
-            )  # fmt: skip
+            for before, one, (words, rows, target) in neighbours:
+                yield training_pair(f"{before}{words}", fit, one, one.with_unit(rows, target), seed=seed)
             yield training_pair(
                 "rows; the same in another order", fit, base, base.reversed(), seed=seed, is_equal=True
             )

@@ -389,7 +389,7 @@ def compare(
         if out is not None:
             out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     if plot is not None:
-        from lapwing.plots.parties import parties
+        from lapwing.plots.accuracy import parties
 
         console.write_plot(plot, parties(found))
 

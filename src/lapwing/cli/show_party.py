@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lapwing.parties.messages import Progress, ProgressCallback
     from lapwing.parties.simulation import Simulation
     from lapwing.parties.transcript import VerifiedTranscript
-    from lapwing.plots.parties import MeasuredErrors
+    from lapwing.plots.accuracy import MeasuredErrors
 
 
 MOST_BLOCKS = 20

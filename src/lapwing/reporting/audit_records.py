@@ -52,9 +52,8 @@ class AuditRecord:
             rows = tuple(row for case in found["cases"] for row in _rows(case))
         except (ValueError, LookupError, TypeError, RecursionError):
             raise wrong from None
-        return cls(
-            _shown(path.name), found["started"], found["version"], found["passed"], found["verdict"], rows
-        )
+        name = path.name.encode("utf-8", "replace").decode()  # without letters that no text file can hold
+        return cls(name, found["started"], found["version"], found["passed"], found["verdict"], rows)
 
 
 def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:
@@ -71,8 +70,3 @@ def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:
 def _number(value: float | str | None) -> str:
     """Return a number as a table shows it. An infinite one is a text in an audit run."""
     return "–" if value is None else value if isinstance(value, str) else f"{value:.4g}"
-
-
-def _shown(name: str) -> str:
-    """Return the name of a file without letters that no text file can hold."""
-    return name.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The content of a privacy report: sections of facts and tables, each with its source.
+"""The subject of a privacy report, and its content: sections of facts and tables, each with its source.
 
 All forms of a report (HTML, Markdown, JSON) are made of this one content. The order of the sections is that
 of NIST SP 800-226: the guarantee, the algorithms, the deployment.
@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
+
+from lapwing.config.values import is_postgres
+from lapwing.core.exact import short_up
 
 # Sources of facts. Each number in a report comes from one of the first four.
 LEDGER, FILE, AUDIT, OFFICER, SOFTWARE = "ledger", "file", "audit", "officer", "Lapwing"
@@ -20,6 +24,9 @@ SOURCES = {
     OFFICER: "written by the privacy officer; nobody computed it",
     SOFTWARE: "how this version of Lapwing works",
 }
+CENTRAL, LOCAL, FEDERATED = "Central", "Local", "Federated"
+ADD_OR_REMOVE, REPLACE = "add or remove one unit", "replace one unit"
+NO_LEDGER = "there is no ledger where the file names one: it was not used yet, or its ledger was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,17 @@ class ReportFact:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
+def said(text: str, **values: Any) -> ReportFact:
+    """Return a fact that a file states."""
+    return ReportFact(text, FILE, values)
+
+
+def spent(text: str, epsilon: Fraction, delta: Fraction) -> ReportFact:
+    """Return a fact about ε and δ. They stand where the text has {}."""
+    pair = f"ε {short_up(epsilon)}, δ {short_up(delta)}"
+    return said(text.format(pair), epsilon=float(epsilon), delta=float(delta))
+
+
 @dataclass(frozen=True, slots=True)
 class ReportTable:
     """A table of a report, its source, and the numbers in it (as `ReportFact` has them)."""
@@ -43,6 +61,49 @@ class ReportTable:
     rows: Sequence[Sequence[str]]
     source: str
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+Facts = Mapping[str, Sequence[ReportFact | str]]  # by section
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAddress:
+    """The place of a ledger, its keys and its anchor; empty texts for the usual ones."""
+
+    where: str
+    keys: str = ""
+    anchor: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        """True if the ledger exists."""
+        return is_postgres(self.where) or Path(self.where).is_file()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSubject:
+    """The declarations of what a report is about.
+
+    `account` and `data` are the names in the ledger under which it spends. `arguments` are pairs of what is
+    done and the page that argues for it. A text among the facts is a fact without numbers.
+    """
+
+    kind: str
+    name: str
+    epsilon: Fraction
+    delta: Fraction
+    unit: str
+    neighbours: str
+    model: str
+    product: str
+    is_interactive: bool
+    arguments: Sequence[tuple[str, str]]
+    facts: Facts = field(default_factory=dict)
+    tables: Mapping[str, Sequence[ReportTable]] = field(default_factory=dict)
+    ledger: LedgerAddress | None = None
+    account: str = ""
+    data: str = ""
+    why_no_ledger: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from typing import Any
 
 from lapwing.ledger.budget_history import float_up
 from lapwing.reporting.officer_file import NOT_ANSWERED
-from lapwing.reporting.privacy_report import PrivacyReport, total_of
-from lapwing.reporting.subjects import CENTRAL, LOCAL, ReportSubject
+from lapwing.reporting.privacy_report import CENTRAL, LOCAL, PrivacyReport, ReportSubject, total_of
 
 
 def registry_record(

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from lapwing.ledger import Ledger
+from lapwing.ledger.budget_history import BudgetHistory
+from lapwing.ledger.request_log import OTHERS
 from lapwing.plots.html_page import grid, note, page, picture, section
 from lapwing.reporting.officer_file import NOT_ANSWERED
 from lapwing.reporting.privacy_report import SOURCES, PrivacyReport, ReportTable
@@ -93,3 +99,27 @@ def _coded(text: str) -> str:
 
 def _openness(text: str) -> str:
     return " class=open" if text.endswith(f"{NOT_ANSWERED}.") else ""
+
+
+def spending_pictures(ledger: Ledger, labels: Sequence[str], *, is_of_people: bool) -> list[bytes]:
+    """Return a picture of spending over time for each account; none without the extra `plots`.
+
+    Blocks of single people are not named: a name is a hash that follows the person through the files.
+    """
+    try:
+        from lapwing.plots.spending import spending  # noqa: PLC0415
+        from lapwing.plots.style import save  # noqa: PLC0415
+
+        found = []
+        with TemporaryDirectory(prefix="lapwing-report-") as folder:
+            for label in labels:
+                path = Path(folder) / "spending.svg"
+                course = BudgetHistory.of(ledger, label)
+                if is_of_people:
+                    names = [name if name == OTHERS else "one person" for name in course.blocks]
+                    course = replace(course, blocks=tuple(names))
+                save(spending(course), path)
+                found.append(path.read_bytes())
+        return found
+    except ModuleNotFoundError:
+        return []

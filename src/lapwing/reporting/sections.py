@@ -18,22 +18,25 @@ from lapwing.core.exact import short_down, short_up
 from lapwing.core.explanation import explain
 from lapwing.ledger.budget_history import float_up
 from lapwing.reporting.audit_records import AuditRecord
-from lapwing.reporting.fixed_texts import fixed_texts
 from lapwing.reporting.officer_file import QUESTIONS, answers_in
 from lapwing.reporting.privacy_report import (
     AUDIT,
+    CENTRAL,
+    FEDERATED,
     FILE,
     LEDGER,
+    LOCAL,
     OFFICER,
+    REPLACE,
     SOFTWARE,
     PrivacyReport,
     ReportFact,
     ReportSection,
+    ReportSubject,
     ReportTable,
     total_of,
     value_at,
 )
-from lapwing.reporting.subjects import CENTRAL, REPLACE, ReportSubject
 
 # Key, title, and the topic of SP 800-226.
 SECTIONS = (
@@ -93,9 +96,10 @@ def build_report(found: ReportInputs) -> PrivacyReport:
     subject = found.subject
     sections = []
     for key, title, topic in SECTIONS:
-        made = _MAKERS[key](found) if key in _MAKERS else _lapwing(*fixed_texts(key, subject))
-        facts = [one for one in made if isinstance(one, ReportFact)] + list(subject.facts.get(key, ()))
+        made = _MAKERS[key](found) if key in _MAKERS else fixed_texts(key, subject)
         tables = [one for one in made if isinstance(one, ReportTable)] + list(subject.tables.get(key, ()))
+        facts = [_fact(one, SOFTWARE) for one in made if not isinstance(one, ReportTable)]
+        facts += [_fact(one, FILE) for one in subject.facts.get(key, ())]
         facts += [
             ReportFact(f"{question.words} {answer}{'' if answer[-1] in '.!?' else '.'}", OFFICER)
             for question, answer in answers_in(key, found.answers)
@@ -107,7 +111,11 @@ def build_report(found: ReportInputs) -> PrivacyReport:
     )
 
 
-Made = Sequence[ReportFact | ReportTable]
+Made = Sequence[ReportFact | ReportTable | str]  # a text says how this version of Lapwing works
+
+
+def _fact(one: ReportFact | str, source: str) -> ReportFact:
+    return ReportFact(one, source) if isinstance(one, str) else one
 
 
 def _known(found: ReportInputs, text: str, under: str, *names: str) -> ReportFact:
@@ -121,10 +129,6 @@ def _table(
 ) -> ReportTable:
     """Return a table from the ledger, with the values at this path."""
     return ReportTable(heads, rows, LEDGER, {path: value_at(found.numbers, path)})
-
-
-def _lapwing(*texts: str) -> list[ReportFact | ReportTable]:
-    return [ReportFact(text, SOFTWARE) for text in texts]
 
 
 def _accounts(found: ReportInputs) -> list[tuple[str, str, Mapping[str, Any]]]:
@@ -148,7 +152,7 @@ def _total(found: ReportInputs) -> tuple[Fraction, Fraction]:
 
 
 def _summary(found: ReportInputs) -> Made:
-    made: list[ReportFact | ReportTable] = [
+    made: list[ReportFact | ReportTable | str] = [
         _known(
             found,
             f'The account "{label}" protects one {one["unit"]} with {_pair(one)}, for life. '
@@ -159,9 +163,9 @@ def _summary(found: ReportInputs) -> Made:
     ]  # fmt: skip
     numbers = found.numbers
     if numbers is None:
-        made += _lapwing(f"Nothing is known of what was spent: {found.subject.why_no_ledger}.")
+        made.append(f"Nothing is known of what was spent: {found.subject.why_no_ledger}.")
     elif not made:
-        made += _lapwing("The ledger has no account of it yet: nothing was spent.")
+        made.append("The ledger has no account of it yet: nothing was spent.")
     else:
         last = f"entry {numbers['last_entry']:,}, of {_minute(numbers['last_time'])}"
         text = f"The numbers are those of the ledger up to {last}."
@@ -188,7 +192,7 @@ def _since(found: ReportInputs) -> Made:
 
 def _parameters(found: ReportInputs) -> Made:
     subject, (epsilon, delta) = found.subject, _total(found)
-    made: list[ReportFact | ReportTable] = []
+    made: list[ReportFact | ReportTable | str] = []
     for path, label, one in _accounts(found):
         made.append(_known(found, f'"{label}": {_pair(one)} for life.', path, "epsilon", "delta"))
         opened = one["parts"][0]
@@ -200,12 +204,17 @@ def _parameters(found: ReportInputs) -> Made:
             )
             made.append(_known(found, text, path, "parts"))
     if len(found.labels) > 1:
-        made += _lapwing(
+        made.append(
             "Whoever is in several of these accounts may lose the sum. The odds below are for the sum."
         )
     told, is_replaced = explain(epsilon, delta, 1), subject.neighbours == REPLACE
     belief = "which of two values a unit has" if is_replaced else "whether a unit is in the data"
-    made += _lapwing(
+    rows = [
+        (percent_up(guess.before), percent_down(guess.at_least), percent_up(guess.at_most))
+        for guess in told.guesses
+    ]
+    return [
+        *made,
         "ε is no probability that somebody is identified, no share of noise, and no allowance for a day. "
         f"It is for all answers together: they change the odds of a belief about {belief} by at most e^ε.",
         f"In odds, if all of it is spent: {told.odds}.",
@@ -214,13 +223,6 @@ def _parameters(found: ReportInputs) -> Made:
         "from the others' data, too. ε does not limit that.",
         "δ 0: the promise holds for every outcome." if not delta else _delta_words(delta),
         told.advice,
-    )
-    rows = [
-        (percent_up(guess.before), percent_down(guess.at_least), percent_up(guess.at_most))
-        for guess in told.guesses
-    ]
-    return [
-        *made,
         ReportTable((f"belief about {belief}", "after: at least", "after: at most"), rows, SOFTWARE),
     ]
 
@@ -235,7 +237,7 @@ def _delta_words(delta: Fraction) -> str:
 
 def _unit(found: ReportInputs) -> Made:
     subject = found.subject
-    made: list[ReportFact | ReportTable] = [
+    made: list[ReportFact | ReportTable | str] = [
         _known(
             found,
             f'"{label}" protects one {one["unit"]}. Neighbouring data sets: {one["relation"]}.',
@@ -247,22 +249,21 @@ def _unit(found: ReportInputs) -> Made:
         text = f"Protected: one {subject.unit}. Neighbouring data sets: {subject.neighbours}."
         made = [ReportFact(text, FILE)]
     if subject.neighbours == REPLACE:
-        return [*made, *_lapwing("How many units there are is public; what they say is protected.")]
-    text = "How many units there are is protected, too, unless a public fact below tells it."
-    return [*made, *_lapwing(text)]
+        return [*made, "How many units there are is public; what they say is protected."]
+    return [*made, "How many units there are is protected, too, unless a public fact below tells it."]
 
 
 def _definition(found: ReportInputs) -> Made:
     _, delta = _total(found)
-    made = _lapwing(
+    return [
         "Pure ε-differential privacy." if not delta else "(ε, δ)-differential privacy (approximate DP).",
         "Refresh policy: never. No date, restart, rename or refund gives any budget back.",
-    )
-    return [*made, *_lapwing(*fixed_texts("definition", found.subject))]
+        *fixed_texts("definition", found.subject),
+    ]
 
 
 def _not_protected(found: ReportInputs) -> Made:
-    made = _lapwing(*fixed_texts("not_protected", found.subject))
+    made: list[ReportFact | ReportTable | str] = [*fixed_texts("not_protected", found.subject)]
     if found.others:
         text = (
             f"Other accounts of the same ledger: {', '.join(found.others)}. Whoever is in several accounts "
@@ -271,7 +272,7 @@ def _not_protected(found: ReportInputs) -> Made:
         made.append(_known(found, text, "", "other_accounts"))
     for path, label, one in _accounts(found):
         if one["in_periods"]:
-            made += _lapwing(
+            made.append(
                 f'"{label}" protects a person in one period. A person in several periods loses more.'
             )
             rows = [(str(each["periods"]), _pair(each)) for each in one["in_periods"]]
@@ -280,7 +281,7 @@ def _not_protected(found: ReportInputs) -> Made:
 
 
 def _spending(found: ReportInputs) -> Made:
-    made: list[ReportFact | ReportTable] = []
+    made: list[ReportFact | ReportTable | str] = []
     for path, label, one in _accounts(found):
         text = (
             f'"{label}": requests charged {one["charges"]:,}, answered {one["answered"]:,}, '
@@ -301,10 +302,10 @@ def _spending(found: ReportInputs) -> Made:
             rows.append((f"{sum(each['blocks'] for each in one['left'][MOST_ROWS:]):,}", "more than that"))
         made.append(_table(found, ("blocks", "left of each for a next request"), rows, f"{path}.left"))
     if made:
-        made += _lapwing(
+        made += [
             "What is left is no difference of prices: many small answers can cost less than their sum.",
             "If units are divided into blocks, one more block stands for all units that are in none.",
-        )
+        ]
     if found.numbers is not None and found.numbers["analysts"] is not None:
         people = sorted(
             (
@@ -349,7 +350,7 @@ def _mechanisms(found: ReportInputs) -> Made:
     values = {f"{path}.mechanisms": one["mechanisms"] for path, _, one in accounts}
     declared = [(what, f"docs/arguments/{page}.md") for what, page in found.subject.arguments]
     return [
-        *_lapwing(*fixed_texts("mechanisms", found.subject)),
+        *fixed_texts("mechanisms", found.subject),
         ReportTable(("mechanism", "requests", "code version", "arguments"), rows, LEDGER, values),
         ReportTable(("what is done", "argument"), declared, SOFTWARE),
     ]
@@ -362,10 +363,8 @@ def _pages(mechanism: str, noise: str) -> str:
 
 def _audits(found: ReportInputs) -> Made:
     if not found.audits:
-        return _lapwing(
-            "No audit run was given to this report: nothing in it was audited, as far as it knows."
-        )
-    made: list[ReportFact | ReportTable] = []
+        return ["No audit run was given to this report: nothing in it was audited, as far as it knows."]
+    made: list[ReportFact | ReportTable | str] = []
     codes = {code for _, _, one in _accounts(found) for each in one["mechanisms"] for code in each["code"]}
     for run in found.audits:
         values = {"started": run.started, "version": run.version, "passed": run.passed}
@@ -374,23 +373,18 @@ def _audits(found: ReportInputs) -> Made:
         made += [ReportFact(text, AUDIT, values), ReportTable(heads, run.rows, AUDIT)]
         if codes and run.version not in codes:
             versions = ", ".join(sorted(codes))
-            made += _lapwing(f"That run was of another version than the charges: {versions}.")
-    text = "Claims that are not in the table were never audited, as far as this report knows."
-    return [*made, *_lapwing(text)]
+            made.append(f"That run was of another version than the charges: {versions}.")
+    return [*made, "Claims that are not in the table were never audited, as far as this report knows."]
 
 
 def _signature(found: ReportInputs) -> Made:
     if found.numbers is None:
-        return _lapwing(
-            f"This report is UNSIGNED: {found.subject.why_no_ledger}. Nobody can check its origin."
-        )
+        return [f"This report is UNSIGNED: {found.subject.why_no_ledger}. Nobody can check its origin."]
     return [
         ReportFact(f"The public key of the ledger {found.ledger_id} is {found.key}.", LEDGER),
-        *_lapwing(
-            "`lapwing verify FILE --key KEY` checks a signed file without ledger and data: the signature "
-            "over every byte, the enclosed statement, and every number from the ledger. Take KEY from "
-            "elsewhere. What a signature proves, and what not: docs/arguments/report.md."
-        ),
+        "`lapwing verify FILE --key KEY` checks a signed file without ledger and data: the signature over "
+        "every byte, the enclosed statement, and every number from the ledger. Take KEY from elsewhere. "
+        "What a signature proves, and what not: docs/arguments/report.md.",
     ]
 
 
@@ -408,3 +402,84 @@ _MAKERS = {
     "definition": _definition, "not_protected": _not_protected, "spending": _spending,
     "exceptions": _exceptions, "mechanisms": _mechanisms, "audits": _audits, "signature": _signature,
 }  # fmt: skip
+
+
+# Sentences that do not depend on numbers: how this version of Lapwing works
+
+# By section, and there by the trust model or the kind of subject. Those under "" are in every report.
+_TEXTS = {
+    "definition": {
+        "survey": "Each invitation is charged its worst case when it is issued, answered or not. Losses of "
+        "one person add up. The account on the respondent's own device is the binding limit.",
+        "ledger": "Every request is charged before data is read. Several filters (sums of ε and δ, and "
+        "Rényi bounds at fixed orders) add up losses. A request is refused if none of them would hold. "
+        "Analysts may choose each question after seeing earlier answers. Argument: "
+        "docs/arguments/portfolio.md.",
+    },
+    "not_protected": {
+        "": "Facts about everybody: what is true of a whole group is learned with or without one person.\n"
+        "Groups: k people together, such as a family, may lose k times as much as one.\n"
+        "Everything that is declared public: names of tables and columns, bounds, values, periods, totals."
+    },
+    "mechanisms": {
+        "": "Noise is drawn exactly: the sampled law is the law in the claim. Argument: "
+        "docs/arguments/noise.md.",
+        "survey": "Each answer is randomized on the respondent's device, with the survey's odds.",
+        "trusted": "Sensitivities follow from declared bounds, which Lapwing enforces. Argument: "
+        "docs/arguments/sensitivities.md.",
+    },
+    "bias": {
+        "survey": "Every estimate has an interval. One untrue report changes an estimate by more than one "
+        "true answer would.\n"
+        "Small groups are estimated less accurately than large ones, by the same absolute error.",
+        "trusted": "Noise is the same for a small group and a large one, so small groups have larger "
+        "relative errors.\n"
+        "Additive noise has no bias. Truncation to a few rows of each unit and clamping to declared bounds "
+        "have: intervals do not include it. `lapwing truncated` estimates how much is left out.",
+        "policy": "Counts may be negative, and parts need not add up to totals: nothing is rounded to look "
+        "right. A group whose value is not declared is shown if its noisy count is large enough: small "
+        "groups are missing.",
+        "release": "Published tables are adjusted to keep public facts. That biases small counts.",
+        "bundle": "Published tables are adjusted to keep public facts. That biases small counts.",
+    },
+    "trust": {
+        "survey": "Local model: answers are randomized before they leave the device. Who collects them "
+        "need not be trusted, but who serves the page must serve the published script.",
+        FEDERATED: "Each member trusts itself, and that no coalition is larger than the planned one.",
+        CENTRAL: "Central model: the curator holds the raw data and is trusted with them.\n"
+        "Whoever can run code with the ledger's keys can release without charging. Whoever has keys, "
+        "database and all anchors can rewrite history; only an anchor, a statement or a report that is "
+        "kept elsewhere shows it.\n"
+        "The holder of the curator's key can raise budgets. Every report shows each raise.",
+    },
+    "side_channels": {
+        "": "What analysts see of errors, prices, plans and refusals does not depend on private values. A "
+        "failure after the charge gives one constant reply.\n"
+        "Memory, swap files, logs of databases and processor caches are not protected. All limits: "
+        "docs/limits.md.",
+        "survey": "Who watches the network may guess from time and address which report is whose.",
+        "consortium": "How long a run takes, and how much is sent, is not protected.",
+        CENTRAL: "How long an answer takes is not protected: it depends on how many rows there are. "
+        "Replies to untrusted callers must be padded.",
+    },
+    "access": {
+        "survey": "The ledger knows invited people by a keyed hash of their ids. Reports are stored "
+        "without time and address.",
+        "ledger": "The ledger's keys and the prepared copy of the data are files that only their owner can "
+        "read.\n"
+        "The ledger stores the words of every question and who asked. Statements hold neither; this report "
+        "holds names only if they were asked for.",
+    },
+    "collection": {
+        "": "Differential privacy protects what is released. It does not protect raw data while they are "
+        "collected, stored or stolen."
+    },
+}
+
+
+def fixed_texts(section: str, subject: ReportSubject) -> list[str]:
+    """Return the fixed sentences of a section for this subject."""
+    is_local = subject.model == LOCAL
+    keys = ["", subject.model, subject.kind, *([] if is_local else ["trusted"])]
+    keys += ["ledger"] if subject.ledger is not None and not is_local else []
+    return [line for key, text in _TEXTS[section].items() if key in keys for line in text.split("\n")]

@@ -11,18 +11,16 @@ from tempfile import TemporaryDirectory
 
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
-from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.ledger.data_sets import find_data_set
 from lapwing.ledger.publishing import export_statement, principal_names
-from lapwing.ledger.request_log import OTHERS
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.reporting.ledger_numbers import ledger_numbers
 from lapwing.reporting.officer_file import officer_path, read_officer
-from lapwing.reporting.privacy_report import PrivacyReport
-from lapwing.reporting.rendering import html, markdown
+from lapwing.reporting.privacy_report import LOCAL, PrivacyReport, ReportSubject
+from lapwing.reporting.rendering import html, markdown, spending_pictures
 from lapwing.reporting.sections import ReportInputs, build_report
 from lapwing.reporting.signed_report import HTML, JSON, MARKDOWN, LedgerEvidence, signed_bytes
-from lapwing.reporting.subjects import LOCAL, LedgerAddress, ReportSubject, subject_of
+from lapwing.reporting.subjects import subject_of
 
 # Accounts of one analyst or one pipeline, within the account of the data: no other people's.
 _PARTS = (": quota of ", ": share of ")
@@ -88,7 +86,8 @@ def make_report(
         if since is not None:
             raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
         return MadeReport(build_report(inputs), subject, answers, None, {})
-    with _opened(address) as ledger:
+    keys = Path(address.keys) if address.keys else None
+    with Ledger.open(address.where, keys=keys, anchor=address.anchor or None) as ledger:
         labels = _accounts(ledger, subject)
         roots = [ledger.account(label) for label in labels]
         statement = _statement(ledger)
@@ -96,13 +95,8 @@ def make_report(
             statement, [root.number for root in roots], since=since, by_analyst=analysts
         )
         people = principal_names(ledger, {one["analyst"] for one in numbers["analysts"] or ()})
-        others = [
-            one.label
-            for one in ledger.accounts()
-            if one.raises is None
-            and one.label not in labels
-            and not any(part in one.label for part in _PARTS)
-        ]
+        first = [one.label for one in ledger.accounts() if one.raises is None and one.label not in labels]
+        others = [label for label in first if not any(part in label for part in _PARTS)]
         inputs = replace(
             inputs,
             numbers=numbers,
@@ -114,13 +108,9 @@ def make_report(
         )
         names = [root.name for root in roots] + people
         evidence = LedgerEvidence(ledger.id, ledger.keys.signing, statement, names)
-        pictures = {"spending": _drawn(ledger, labels, subject.model == LOCAL)} if draw else {}
-        return MadeReport(build_report(inputs), subject, answers, evidence, pictures)
-
-
-def _opened(address: LedgerAddress) -> Ledger:
-    keys = Path(address.keys) if address.keys else None
-    return Ledger.open(address.where, keys=keys, anchor=address.anchor or None)
+        is_of_people = subject.model == LOCAL
+        drawn = {"spending": spending_pictures(ledger, labels, is_of_people=is_of_people)} if draw else {}
+        return MadeReport(build_report(inputs), subject, answers, evidence, drawn)
 
 
 def _accounts(ledger: Ledger, subject: ReportSubject) -> list[str]:
@@ -137,27 +127,3 @@ def _statement(ledger: Ledger) -> bytes:
         path = Path(folder) / "statement"
         export_statement(ledger, path)
         return path.read_bytes()
-
-
-def _drawn(ledger: Ledger, labels: Sequence[str], is_of_people: bool) -> list[bytes]:
-    """Return a picture of spending over time for each account; none without the extra `plots`.
-
-    Blocks of single people are not named: a name is a hash that follows the person through the files.
-    """
-    try:
-        from lapwing.plots.spending import spending  # noqa: PLC0415
-        from lapwing.plots.style import save  # noqa: PLC0415
-
-        found = []
-        with TemporaryDirectory(prefix="lapwing-report-") as folder:
-            for label in labels:
-                path = Path(folder) / "spending.svg"
-                course = BudgetHistory.of(ledger, label)
-                if is_of_people:
-                    names = [name if name == OTHERS else "one person" for name in course.blocks]
-                    course = replace(course, blocks=tuple(names))
-                save(spending(course), path)
-                found.append(path.read_bytes())
-        return found
-    except ModuleNotFoundError:
-        return []

@@ -7,20 +7,25 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from lapwing.core.budget import PrivacyFilter, Terms
+from lapwing.core.conversions import best_renyi_epsilon
+from lapwing.core.exact import short
+from lapwing.core.losses import Loss, Repeated
+from lapwing.core.noise import uniform_int
+from lapwing.errors import OverBudget
+from lapwing.mechanisms import Laplace
+from lapwing.plots.style import BLUE, GREY, INK, ORANGE, WHITE_BOX, new_figure, note_beside, style
 from lapwing.show.guessing import counts_up_to
 from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lapwing.core.losses import Loss
-
 _POINTS = 30  # of a drawn line
 
 
 def least_lifetime(loss: Loss, answers: int, delta: Fraction) -> float:
     """Return the least lifetime ε, up to 0.1 %, in which a ledger admits this many answers one by one."""
-    from lapwing.core.budget import Terms
 
     def fits(epsilon: float) -> bool:
         terms = Terms.of(epsilon, delta)
@@ -47,12 +52,6 @@ def ask_adaptively(epsilon: Fraction, delta: Fraction, price: Fraction) -> Adapt
     The analyst looks for the ages above which fewer than 500 of 1,000 people are. An answer near 500 is
     asked for again, at four times the price.
     """
-    from lapwing.core.budget import PrivacyFilter, Terms
-    from lapwing.core.exact import short
-    from lapwing.core.noise import uniform_int
-    from lapwing.errors import OverBudget
-    from lapwing.mechanisms import Laplace
-
     ages = uniform_int(18, 90, 1_000)
     budget = PrivacyFilter(Terms.of(epsilon, delta))
     rows: list[tuple[int, str, float, int]] = []
@@ -75,12 +74,6 @@ def ask_adaptively(epsilon: Fraction, delta: Fraction, price: Fraction) -> Adapt
 
 def show_adaptive(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     """Compute the topic `adaptive`."""
-    from lapwing.core.budget import Terms
-    from lapwing.core.conversions import best_renyi_epsilon
-    from lapwing.core.exact import short
-    from lapwing.core.losses import Repeated
-    from lapwing.mechanisms import Laplace
-
     epsilon, delta, price = values["epsilon"], values["delta"], values["price"]
     loss = Laplace.for_epsilon(price, l1=1).loss
     terms = Terms.of(epsilon, delta)
@@ -145,6 +138,7 @@ def show_adaptive(values: Mapping[str, Fraction], full: bool, progress: Progress
     )
 
 
+@style()
 def _draw_adaptive(
     epsilon: Fraction,
     delta: Fraction,
@@ -152,53 +146,49 @@ def _draw_adaptive(
     curve: Sequence[tuple[float, float, float]],
     many: int,
 ) -> Figure:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+    from matplotlib.ticker import MaxNLocator, NullLocator
 
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, GREY, INK, ORANGE, WHITE_BOX, new_figure, note_beside, style
-
-    with style():
-        figure, (left, right) = new_figure(
-            f"A ledger that counts with δ gives {many:,} answers at ε {short(lines[0][1])} for a total ε "
-            f"of {short(float(epsilon))}",
-            "Total ε: added up (orange), by the ledger for any adaptive analyst (blue), and if all prices "
-            "were fixed beforehand (grey). Dashed: the lifetime budget.",
-            panels=2,
-            one_scale=False,
-            size=(10.0, 5.4),
-        )
-        answers = [line[0] for line in lines]
-        for place, colour, width in ((3, GREY, 1.4), (1, ORANGE, 2.2), (2, BLUE, 2.2)):
-            left.plot(answers, [line[place] for line in lines], color=colour, linewidth=width)
-        left.set_xlim(0, answers[-1])
-        top = min(1.05 * lines[-1][1], 4 * float(epsilon))
-        left.set_ylim(0, top)
-        left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        left.set_title(f"At δ = {short(float(delta))}")
-        left.set(xlabel="answers", ylabel="total ε")
-        deltas = [one[0] for one in curve]
-        right.plot(deltas, [one[1] for one in curve], color=ORANGE)
-        right.plot(deltas, [one[2] for one in curve], color=BLUE, marker="o", markersize=4)
-        right.set_xscale("log")
-        is_clear = min(curve[0][1], top) - curve[0][2] > 0.15 * top  # room between the two lines
-        beside = (5, "bottom") if is_clear else (-6, "top")
-        for place, name, shift, edge, colour in (
-            (1, "added up", 4, "bottom", ORANGE),
-            (2, "ledger, for any analyst", *beside, BLUE),
-        ):
-            text, up, side = name, shift, edge
-            above = curve[0][place] > top
-            at = (deltas[0], top if above else curve[0][place])
-            if above:
-                text, up, side = f"{text}: ε {short(curve[0][place])}, above this picture", -2, "top"
-            note_beside(right, text, at, (0, up), va=side, color=colour, bbox=WHITE_BOX)
-        right.xaxis.set_minor_locator(NullLocator())
-        right.set_title(f"After {many:,} answer{'s' * (many != 1)}")
-        right.set_xlabel("δ of the promise")
-        for axes in (left, right):
-            axes.axhline(float(epsilon), color=INK, linewidth=1.2, linestyle="--")
-        budget = f"budget {short(float(epsilon))}"
-        at = (answers[-1], float(epsilon))
-        note_beside(left, budget, at, (-3, -4), ha="right", va="top", size=9.5)
-        return figure
+    figure, (left, right) = new_figure(
+        f"A ledger that counts with δ gives {many:,} answers at ε {short(lines[0][1])} for a total ε "
+        f"of {short(float(epsilon))}",
+        "Total ε: added up (orange), by the ledger for any adaptive analyst (blue), and if all prices "
+        "were fixed beforehand (grey). Dashed: the lifetime budget.",
+        panels=2,
+        one_scale=False,
+        size=(10.0, 5.4),
+    )
+    answers = [line[0] for line in lines]
+    for place, colour, width in ((3, GREY, 1.4), (1, ORANGE, 2.2), (2, BLUE, 2.2)):
+        left.plot(answers, [line[place] for line in lines], color=colour, linewidth=width)
+    left.set_xlim(0, answers[-1])
+    top = min(1.05 * lines[-1][1], 4 * float(epsilon))
+    left.set_ylim(0, top)
+    left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    left.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    left.set_title(f"At δ = {short(float(delta))}")
+    left.set(xlabel="answers", ylabel="total ε")
+    deltas = [one[0] for one in curve]
+    right.plot(deltas, [one[1] for one in curve], color=ORANGE)
+    right.plot(deltas, [one[2] for one in curve], color=BLUE, marker="o", markersize=4)
+    right.set_xscale("log")
+    is_clear = min(curve[0][1], top) - curve[0][2] > 0.15 * top  # room between the two lines
+    beside = (5, "bottom") if is_clear else (-6, "top")
+    for place, name, shift, edge, colour in (
+        (1, "added up", 4, "bottom", ORANGE),
+        (2, "ledger, for any analyst", *beside, BLUE),
+    ):
+        text, up, side = name, shift, edge
+        above = curve[0][place] > top
+        at = (deltas[0], top if above else curve[0][place])
+        if above:
+            text, up, side = f"{text}: ε {short(curve[0][place])}, above this picture", -2, "top"
+        note_beside(right, text, at, (0, up), va=side, color=colour, bbox=WHITE_BOX)
+    right.xaxis.set_minor_locator(NullLocator())
+    right.set_title(f"After {many:,} answer{'s' * (many != 1)}")
+    right.set_xlabel("δ of the promise")
+    for axes in (left, right):
+        axes.axhline(float(epsilon), color=INK, linewidth=1.2, linestyle="--")
+    budget = f"budget {short(float(epsilon))}"
+    at = (answers[-1], float(epsilon))
+    note_beside(left, budget, at, (-3, -4), ha="right", va="top", size=9.5)
+    return figure

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+
+from lapwing.core.noise import bernoulli
+from lapwing.mechanisms import Laplace
 
 _DIGITS = 60
 
@@ -24,3 +30,12 @@ def best_guess(truth: Decimal, reports: int) -> Decimal:
 def counts_up_to(most: int, points: int) -> list[int]:
     """Return at most about `points` whole numbers from 1 to `most`, which rise evenly."""
     return sorted({1 + round((most - 1) * k / max(points - 1, 1)) for k in range(points)})
+
+
+def guessed_right(epsilon: Fraction, k: int, people: int) -> float:
+    """Return how often the best guess from k noisy counts is right, over people who are in or out."""
+    is_in = bernoulli(Fraction(1, 2), people).astype(np.int64)
+    answers = Laplace.for_epsilon(epsilon, l1=1).sample(np.tile(is_in, k)).reshape(k, people)
+    votes = (answers >= 1).sum(axis=0) * 2 - k
+    guessed = np.where(votes == 0, bernoulli(Fraction(1, 2), people), votes > 0)
+    return float((guessed == is_in).mean())

@@ -6,25 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from lapwing.core.exact import short
-from lapwing.plots.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    EndLabel,
-    label_ends,
-    new_figure,
-    note_beside,
-    style,
-)
+from lapwing.plots import style as plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LINES = (BLUE, ORANGE, GREEN, PURPLE, INK)
+_LINES = (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PURPLE, plot.INK)
 Series = Mapping[str, Sequence[tuple[float, float]]]  # points of each line
 
 
@@ -88,22 +76,24 @@ class _Axis(NamedTuple):
 def _curves_picture(
     title: str, note: str, series: Series, *, x: _Axis, y: _Axis, right: float, eta: float | None = None
 ) -> Figure:
-    with style():
-        figure, (axes,) = new_figure(title, note, right=right)
+    with plot.style():
+        figure, (axes,) = plot.new_figure(title, note, right=right)
         labels = []
         for (name, points), colour in zip(series.items(), _LINES, strict=False):
             axes.plot(*zip(*points, strict=True), color=colour, marker="o", gid=name)
-            labels.append(EndLabel(points[-1][1], name, colour))
+            labels.append(plot.EndLabel(points[-1][1], name, colour))
         if eta is not None:
-            axes.axhline(eta, color=GREY, linestyle="--", linewidth=1.4, gid="eta")
+            axes.axhline(eta, color=plot.GREY, linestyle="--", linewidth=1.4, gid="eta")
         _frame(axes, series, x, y)
         if eta is not None:
             left = min(at for points in series.values() for at, _ in points)
-            note_beside(axes, f"η = {short(eta)}", (left, eta), (14, 4), color=GREY, size=10)
+            plot.note_beside(axes, f"η = {short(eta)}", (left, eta), (14, 4), color=plot.GREY, size=10)
         if labels:  # of lines that end together, the first has the highest label
-            label_ends(axes, labels[::-1])
+            plot.label_ends(axes, labels[::-1])
         else:
-            axes.text(0.5, 0.5, "no point was reached", transform=axes.transAxes, ha="center", color=GREY)
+            axes.text(
+                0.5, 0.5, "no point was reached", transform=axes.transAxes, ha="center", color=plot.GREY
+            )
         return figure
 
 

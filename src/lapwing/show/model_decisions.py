@@ -1,9 +1,8 @@
 """Four ways to decide whether a model may leave, on the same attempts and the same released numbers.
 
 Rides: the duration of a ride, by distance, hour and weekday; the noise is normal, so that no model has a
-mean absolute error below the floor. Clicks: whether somebody clicks, by ten numbers and a category; no
-model is right more often than the ceiling. Every row is a unit. A tenth of the rows tests. The true loss of
-a model is computed on rows that no model has seen.
+mean absolute error below the floor. Every row is a unit. A tenth of the rows tests. The true loss of a
+model is computed on rows that no model has seen. A benchmark has a task of classes, too.
 
 none         the first model leaves
 estimate     the noisy mean meets the target
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from lapwing.learn.confidence_bounds import mean_ceiling, share_floor
 from lapwing.learn.payer import PublicData
-from lapwing.learn.trainers import Category, Column, LinearRegression, LogisticRegression, Real
+from lapwing.learn.trainers import Category, Column, LinearRegression, Real
 from lapwing.learn.validators import (
     AccuracyValidator,
     LossValidator,
@@ -104,37 +103,6 @@ def rides(rows: int, block: int, *, pool: int = POOL, by_hour: bool = True) -> L
     return LearningTask("rides", *seen, *unseen, floor, block, gaps, fit, values, is_accuracy=False)
 
 
-def clicks(rows: int, block: int) -> LearningTask:
-    """Return whether somebody clicks."""
-    columns: tuple[Column, ...] = (*(Real(-3, 3) for _ in range(10)), Category(tuple(range(5))))
-    weights, kinds = np.linspace(-1, 1, 10), np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
-
-    def made(count: int, seed: int) -> tuple[Floats, NDArray[Any], Floats]:
-        draw = HashedNumbers(seed)
-        numbers = np.clip(draw.normal(1, 10 * count).reshape(count, 10), -3, 3)
-        kind = draw.integers(0, 5, count)
-        chance = 1 / (1 + np.exp(-1.5 * (numbers @ weights + kinds[kind])))
-        return np.column_stack([numbers, kind]), (draw.uniform(count) < chance).astype(np.int64), chance
-
-    def fit(table: Floats, target: NDArray[Any], epsilon: Fraction) -> Any:
-        trainer = LogisticRegression(
-            epsilon=epsilon, delta=DELTA, columns=columns, classes=(0, 1), size=len(table),
-            payer=PublicData(),
-        )  # fmt: skip
-        return trainer.fit(table, target)
-
-    def values(model: Any, table: Floats, target: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(model.predict(table) == target)
-
-    table, target, _ = made(rows, 3)
-    pool, truth, chance = made(POOL, 4)
-    ceiling = float(np.maximum(chance, 1 - chance).mean())
-    gaps = (0.003, 0.01, 0.03, 0.06, 0.12)
-    return LearningTask(
-        "clicks", table, target, pool, truth, ceiling, block, gaps, fit, values, is_accuracy=True
-    )
-
-
 @dataclass(slots=True)
 class TrainedModels:
     """A few models for each size and ε, trained when first needed; only their losses are kept."""
@@ -192,11 +160,7 @@ def decisions(
 
 
 def doubling_run(
-    models: TrainedModels,
-    goal: Fraction,
-    epsilon: Fraction,
-    draw: HashedNumbers,
-    eta: Fraction = ETA,
+    models: TrainedModels, goal: Fraction, epsilon: Fraction, draw: HashedNumbers, eta: Fraction = ETA
 ) -> dict[str, tuple[bool, int]]:
     """Run once with doubling data. Return for each way that accepts: whether the model is bad, and rows."""
     data = models.data

@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from lapwing.audit.attacks.temporary_gate import temporary_folder
+from lapwing.core.budget import EPSILON, EPSILON_UNIT
+from lapwing.core.exact import short
+from lapwing.core.losses import Relation
+from lapwing.core.noise import bernoulli, uniform_int
+from lapwing.errors import OverBudget
+from lapwing.ledger import Gate, Ledger, Slices, Spending, Target, Unit
+from lapwing.mechanisms import Laplace
+from lapwing.plots.style import BLUE, ORANGE, new_figure, note_beside, style
 from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from lapwing.ledger import Ledger
 
 HALF = Fraction(1, 2)
 _NEWEST = 3  # a question to the clinic is about the patients of this many newest months
@@ -36,10 +43,6 @@ class PersonalLoss:
 
 def _ask_ledger(ledger: Ledger, account: str, blocks: Sequence[str], price: Fraction, people: int) -> int:
     """Charge a noisy count to some blocks, or to an account without blocks, and return it."""
-    from lapwing.core.losses import Relation
-    from lapwing.ledger import Gate, Spending, Target, Unit
-    from lapwing.mechanisms import Laplace
-
     mechanism = Laplace.for_epsilon(price, l1=1)
     spending = Spending(
         [Target(account, blocks)],
@@ -59,13 +62,6 @@ def spend_by_person(
     price: Fraction, people: int, months: int, progress: Progress
 ) -> tuple[list[PersonalLoss], str]:
     """Ask a clinic and a school through a real ledger. Return each person's loss, and the last refusal."""
-    from lapwing.audit.attacks.temporary_gate import temporary_folder
-    from lapwing.core.budget import EPSILON, EPSILON_UNIT
-    from lapwing.core.losses import Relation
-    from lapwing.core.noise import bernoulli, uniform_int
-    from lapwing.errors import OverBudget
-    from lapwing.ledger import Ledger, Slices, Unit
-
     first = [int(month) for month in uniform_int(0, months, people)]
     is_patient, is_pupil = (bernoulli(HALF, people).tolist() for _ in range(2))
     is_patient[:4], is_pupil[:4] = [True, True, False, False], [True, False, True, False]
@@ -111,8 +107,6 @@ def spend_by_person(
 
 def show_personal_losses(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     """Compute the topic `per-person`."""
-    from lapwing.core.exact import short
-
     price, people, months = values["epsilon"], int(values["n"]), int(values["months"])
     found, refusal = spend_by_person(price, people, months, progress)
     progress(months, months)
@@ -153,31 +147,27 @@ def show_personal_losses(values: Mapping[str, Fraction], full: bool, progress: P
     )  # fmt: skip
 
 
+@style()
 def _draw_per_person(found: Sequence[PersonalLoss]) -> Figure:
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, ORANGE, new_figure, note_beside, style
-
     ordered = sorted(found, key=lambda person: person.total)
-    with style():
-        figure, (axes,) = new_figure(
-            f"The same questions cost people different amounts: ε 0 to {short(float(ordered[-1].total))}",
-            "Blue: charged at the clinic, to the month of the first visit. Orange: charged at the school. "
-            "For a person in both, the two add up.",
-            size=(9.0, 2.4 + 0.3 * len(found)),
-            left=2.3,
+    figure, (axes,) = new_figure(
+        f"The same questions cost people different amounts: ε 0 to {short(float(ordered[-1].total))}",
+        "Blue: charged at the clinic, to the month of the first visit. Orange: charged at the school. "
+        "For a person in both, the two add up.",
+        size=(9.0, 2.4 + 0.3 * len(found)),
+        left=2.3,
+    )
+    for height, person in enumerate(ordered):
+        axes.barh(height, float(person.clinic), height=0.7, color=BLUE, alpha=0.9)
+        axes.barh(
+            height, float(person.school), left=float(person.clinic), height=0.7, color=ORANGE, alpha=0.9
         )
-        for height, person in enumerate(ordered):
-            axes.barh(height, float(person.clinic), height=0.7, color=BLUE, alpha=0.9)
-            axes.barh(
-                height, float(person.school), left=float(person.clinic), height=0.7, color=ORANGE, alpha=0.9
-            )
-            at = (float(person.total), height)
-            note_beside(axes, short(float(person.total)), at, (5, 0), va="center", size=9.5)
-        axes.set_yticks(
-            range(len(ordered)),
-            [f"{one.name}{', month ' + str(one.month) if one.month else ''}" for one in ordered],
-        )
-        axes.set_ylim(-0.6, len(ordered) - 0.4)
-        axes.set_xlim(0, 1.1 * max(float(ordered[-1].total), 1e-9))
-        axes.set_xlabel("ε lost so far")
-        return figure
+        at = (float(person.total), height)
+        note_beside(axes, short(float(person.total)), at, (5, 0), va="center", size=9.5)
+    axes.set_yticks(
+        range(len(ordered)),
+        [f"{one.name}{', month ' + str(one.month) if one.month else ''}" for one in ordered],
+    )
+    axes.set(ylim=(-0.6, len(ordered) - 0.4), xlim=(0, 1.1 * max(float(ordered[-1].total), 1e-9)))
+    axes.set_xlabel("ε lost so far")
+    return figure

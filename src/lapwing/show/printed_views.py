@@ -21,20 +21,10 @@ from itertools import product
 import numpy as np
 from flint import arb
 
-from lapwing.audit.coalition_views import (
-    NOTHING_LOST,
-    Basis,
-    Chosen,
-    Rows,
-    leaked,
-    noise_law,
-    reduced,
-    view,
-    with_precision,
-)
-from lapwing.core.laplace import LaplaceShares
+from lapwing.audit import coalition_views as worlds
 from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter
+from lapwing.mechanisms import LaplaceShares
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 
@@ -128,20 +118,20 @@ def view_of_run(
     colluding = frozenset(i - 1 for i in coalition)
     setting, kind = small_setting(letter, members, max(len(colluding), 1)), PROTOCOLS[letter]
     p, shares = setting.modulus, kind.honest(setting)
-    basis = Basis(setting)
-    rehearsal = basis.run(kind, setting, NOTHING_LOST)
-    rows = leaked(basis, rehearsal, colluding)
+    basis = worlds.Basis(setting)
+    rehearsal = basis.run(kind, setting, worlds.NOTHING_LOST)
+    rows = worlds.leaked(basis, rehearsal, colluding)
     honest = [i for i in range(members) if i not in colluding]
     changed = honest[-1]
     coins = [u for u in range(members, len(basis.owners)) if not basis.owners[u] & colluding]
-    rank = len(reduced(basis.seen(rehearsal, colluding)[:, coins + honest], p))
+    rank = len(worlds.reduced(basis.seen(rehearsal, colluding)[:, coins + honest], p))
     counts = [i + 1 + (i == changed and not first) for i in range(members)]
     share = LaplaceShares.for_epsilon(epsilon, l1=1, of=shares)
     noises = [int(share.sample([0])[0]) for _ in range(members)]
     drawn = [int(n) for n in uniform_int(0, p, len(basis.owners) - members)]
     chosen = [*((c + n) % p for c, n in zip(counts, noises, strict=True)), *drawn]
-    world = Chosen(setting, np.array(chosen, dtype=np.uint64).reshape(-1, 1))
-    run = world.run(kind, setting, NOTHING_LOST)
+    world = worlds.Chosen(setting, np.array(chosen, dtype=np.uint64).reshape(-1, 1))
+    run = world.run(kind, setting, worlds.NOTHING_LOST)
     own = [u for u, owners in enumerate(world.owners) if owners & colluding]
     numbers: list[ViewNumber] = []
     for u in own:
@@ -151,7 +141,7 @@ def view_of_run(
             numbers.append(ViewNumber(COIN, f"{whose}: noise", "before", noises[u] % p))
         else:
             numbers.append(ViewNumber(COIN, whose, "before", chosen[u]))
-    for message in view(run, colluding):
+    for message in worlds.view(run, colluding):
         name = kind.rounds[message.round]
         where = f"member {message.sender + 1}"
         received = message.recipient is not None
@@ -162,7 +152,7 @@ def view_of_run(
             for n in np.frombuffer(message.content, dtype="<u8")
         ]
     base = [i + 1 for i in range(members)]
-    laws = _LeakedLaws(rows, tuple(honest), changed, p, noise_law(p, shares, epsilon))
+    laws = _LeakedLaws(rows, tuple(honest), changed, p, worlds.noise_law(p, shares, epsilon))
     outcomes = laws.outcomes(base)
     place = [one.told for one in outcomes].index(laws.told(laws.telling, chosen))
     part = laws.chance_of_others(base, chosen) / float(p) ** (rank - len(rows))
@@ -186,25 +176,25 @@ def view_of_run(
 class _LeakedLaws:
     """The laws of the combinations that leak: `rows` over the members in `honest`, modulo p."""
 
-    rows: Rows
+    rows: worlds.Rows
     honest: tuple[int, ...]
     changed: int
     p: int
     law: tuple[arb, ...]  # of one noise share
 
     @property
-    def telling(self) -> Rows:
+    def telling(self) -> worlds.Rows:
         """The rows that hold the changed count."""
         at = self.honest.index(self.changed)
         return tuple(row for row in self.rows if row[at])
 
-    def told(self, rows: Rows, values: Sequence[int]) -> tuple[int, ...]:
+    def told(self, rows: worlds.Rows, values: Sequence[int]) -> tuple[int, ...]:
         """Return the values of rows for the values of all members."""
         return tuple(
             sum(a * values[i] for a, i in zip(row, self.honest, strict=True)) % self.p for row in rows
         )
 
-    @with_precision
+    @worlds.with_precision
     def outcomes(self, counts: Sequence[int]) -> tuple[ViewOutcome, ...]:
         """Return the law of the telling rows with these counts, and with one more of the changed member."""
         rows, found = self.telling, self._of_noise(self.telling)
@@ -218,7 +208,7 @@ class _LeakedLaws:
                 outcomes.append(ViewOutcome(told, float(found[first]), float(found[second])))
         return tuple(outcomes)
 
-    @with_precision
+    @worlds.with_precision
     def chance_of_others(self, counts: Sequence[int], values: Sequence[int]) -> float:
         """Return the probability of the values of all other rows. It is the same with both inputs."""
         rows = tuple(row for row in self.rows if row not in self.telling)
@@ -228,7 +218,7 @@ class _LeakedLaws:
         noises = [value - count for value, count in zip(values, counts, strict=False)]
         return float(self._of_noise(rows)[self.told(rows, noises)])
 
-    def _of_noise(self, rows: Rows) -> dict[tuple[int, ...], arb]:
+    def _of_noise(self, rows: worlds.Rows) -> dict[tuple[int, ...], arb]:
         used = [k for k in range(len(self.honest)) if any(row[k] for row in rows)]
         found: dict[tuple[int, ...], arb] = {}
         for drawn in product(range(self.p), repeat=len(used)):
@@ -257,9 +247,9 @@ def exact_epsilon(letter: str, members: int, planned: int, colluding: int, epsil
     from a run of the protocol: it tells either one sum of all honest members, or each of their numbers.
     """
     setting, kind = small_setting(letter, members, planned), PROTOCOLS[letter]
-    world = Basis(setting)
-    rehearsal = world.run(kind, setting, NOTHING_LOST)
-    rows = leaked(world, rehearsal, frozenset(range(colluding)))
+    world = worlds.Basis(setting)
+    rehearsal = world.run(kind, setting, worlds.NOTHING_LOST)
+    rows = worlds.leaked(world, rehearsal, frozenset(range(colluding)))
     honest = members - colluding
     share = LaplaceShares.for_epsilon(epsilon, l1=1, of=kind.honest(setting))
     if rows == ((1,) * honest,):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lapwing.audit.case import AuditCase, Stage, StageBudget
-from lapwing.audit.registry.aggregates import FORMS, QUERIES, aggregate_cases
+from lapwing.audit.registry.aggregates import QUERIES, aggregate_cases
+from lapwing.audit.registry.clinic import FORMS
 from lapwing.sql.binding.aggregates import AGGREGATES
 
 CASES = aggregate_cases()

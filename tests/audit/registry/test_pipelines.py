@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lapwing.audit.case import AuditCase, Stage, StageBudget
-from lapwing.audit.registry.pipelines import column_search_cases, pipeline_cases
+from lapwing.audit.registry.pipelines import pipeline_cases
+from lapwing.audit.registry.preliminary import column_search_cases
 
 CASES = {
     case.name: case

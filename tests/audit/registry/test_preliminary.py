@@ -10,8 +10,8 @@ import pytest
 from lapwing.audit.case import AuditCase, Stage, StageBudget
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import query_case
-from lapwing.audit.registry.aggregates import built_in_sources
-from lapwing.audit.registry.preliminary import planned_question, preliminary_cases
+from lapwing.audit.registry.clinic import built_in_sources, planned_question
+from lapwing.audit.registry.preliminary import preliminary_cases
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.regression_sums import regression_sums, rows_below
 from lapwing.sql.relation import Filter
@@ -47,7 +47,7 @@ def test_a_smaller_sensitivity_is_a_violation(name: str) -> None:
         parts[place] = replace(parts[place], l1=parts[place].l1 - 1, l2_squared=(parts[place].l1 - 1) ** 2)
         return replace(question, parts=tuple(parts))
 
-    case = query_case(name, planned_question(sources, wrong, name), sources)
+    case = query_case(name, planned_question(sources, wrong(sources), name), sources)
     found = case.stages[Stage.REPLAY](QUICK).witness
     assert found is not None
     assert "farther apart than declared" in found.event
@@ -61,5 +61,5 @@ def test_a_person_counts_once_among_those_with_more_rows() -> None:
         assert isinstance(question.source, Filter)
         return replace(question, source=question.source.source)
 
-    case = query_case("planted", planned_question(sources, wrong, "planted"), sources)
+    case = query_case("planted", planned_question(sources, wrong(sources), "planted"), sources)
     assert case.stages[Stage.REPLAY](QUICK).witness is not None

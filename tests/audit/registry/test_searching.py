@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from lapwing.audit.case import Stage, StageBudget
-from lapwing.audit.laws.repetition_laws import best_of_negative_binomial
+from lapwing.audit.laws import best_of_negative_binomial
 from lapwing.audit.registry import searching
 from lapwing.audit.registry.searching import searching_fit, selection_cases
 from lapwing.audit.stages.exact import ExactPair, exact_stage

@@ -22,9 +22,7 @@ from lapwing.audit.coalition_views import (
     Basis,
     Chosen,
     Schedule,
-    all_schedules,
     coalitions,
-    enumerated_loss,
     leaked,
     worst_loss,
 )
@@ -35,6 +33,7 @@ from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.protocols.secret_sharing import Elements
 from lapwing.parties.protocols.share_dealing import AdditiveSharing, ShamirSharing
 from lapwing.parties.simulation import SimulatedRun
+from support.enumerated_views import all_schedules, enumerated_loss
 from support.slowly import slow
 
 Shape = tuple[int, int, int, int]  # members, coalition, losses, modulus

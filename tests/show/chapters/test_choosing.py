@@ -8,9 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.show.topics.network_choice import chosen_accuracy
-from lapwing.show.topics.price_choice import DRAWS, HIGHEST, PRICES, highest_bids
-from lapwing.show.topics.small_network import LARGEST_WEIGHT, WEIGHT_COUNT, TownData, right_answers, trained
+from lapwing.show.chapters.choosing import DRAWS, HIGHEST, PRICES, chosen_accuracy, highest_bids
+from lapwing.show.small_network import LARGEST_WEIGHT, WEIGHT_COUNT, TownData, right_answers, trained
 from support.shown import numbers, shown
 
 

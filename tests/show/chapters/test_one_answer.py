@@ -9,10 +9,8 @@ from itertools import chain, combinations
 
 import pytest
 
-from lapwing.show.topics.all_events import all_events
-from lapwing.show.topics.laplace_law import DRAWS, cell_chances
-from lapwing.show.topics.mean_noise import expected_size
-from lapwing.show.topics.small_losses import ratio_of_count
+from lapwing.show.chapters.one_answer import DRAWS, cell_chances, expected_size
+from lapwing.show.chapters.two_worlds import all_events, ratio_of_count
 from support.shown import column, numbers, shown
 
 

@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from lapwing.mechanisms import Gaussian
-from lapwing.show.topics.many_numbers import noise_of
-from lapwing.show.topics.telling_event import gaussian_events, laplace_events
+from lapwing.show.chapters.rare_failures import gaussian_events, laplace_events, noise_of
 from support.shown import numbers, shown
 from support.slowly import slow
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from fractions import Fraction
 from itertools import count
 from typing import Any
@@ -113,13 +113,7 @@ class SuccessCount:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values with stable names."""
-        return {
-            "right": self.right,
-            "trials": self.trials,
-            "rate": self.rate,
-            "low": self.low,
-            "high": self.high,
-        }
+        return {**asdict(self), "rate": self.rate, "low": self.low, "high": self.high}
 
 
 def total(counts: Iterable[SuccessCount]) -> SuccessCount:
@@ -172,7 +166,7 @@ class AttackResult:
     unprotected: SuccessCount
     protected: SuccessCount
     epsilon: Fraction
-    delta: Fraction
+    delta: Fraction = Fraction(0)
     chance: Fraction
     limit: Fraction
     formula: str

@@ -30,8 +30,8 @@ from lapwing.audit.attacks.limits import membership_limit
 from lapwing.audit.attacks.offices import BY_OFFICE, Offices, by_office, guess_from
 from lapwing.audit.attacks.temporary_gate import opened, part_of, temporary_folder
 from lapwing.core.exact import short
-from lapwing.core.laplace import Laplace
 from lapwing.errors import OverBudget
+from lapwing.mechanisms import Laplace
 
 RUNS, AT_ONCE = 400, 50
 PARTS = 10  # a question costs this part of the lifetime budget
@@ -69,7 +69,6 @@ def averaging(settings: AttackSettings) -> tuple[AttackResult, ...]:
             unprotected=over_time[-1].unprotected,
             protected=over_time[-1].protected,
             epsilon=settings.epsilon,
-            delta=Fraction(0),
             chance=Fraction(1, 2),
             limit=membership_limit(settings.epsilon),
             formula="e^ε / (1 + e^ε)",

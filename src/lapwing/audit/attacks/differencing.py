@@ -53,7 +53,6 @@ def differencing(settings: AttackSettings) -> tuple[AttackResult, ...]:
             unprotected=total(shown),
             protected=total(safe),
             epsilon=settings.epsilon,
-            delta=Fraction(0),
             chance=Fraction(1, 2),
             limit=membership_limit(settings.epsilon),
             formula="e^ε / (1 + e^ε)",

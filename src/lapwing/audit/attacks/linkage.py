@@ -56,7 +56,6 @@ def _result(
         unprotected=unprotected,
         protected=protected,
         epsilon=epsilon,
-        delta=Fraction(0),
         chance=Fraction(1, values),
         limit=value_limit(epsilon, values, Relation.ADD_REMOVE),
         formula=f"min(e^ε / k, 1 - e^-ε (k - 1) / k) for k = {values} values; the two-step limit "

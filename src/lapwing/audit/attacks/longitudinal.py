@@ -76,7 +76,6 @@ def longitudinal(settings: AttackSettings) -> tuple[AttackResult, ...]:
             unprotected=over_time[-1].unprotected,
             protected=over_time[-1].protected,
             epsilon=settings.epsilon,
-            delta=Fraction(0),
             chance=Fraction(1, len(LABELS)),
             limit=value_limit(settings.epsilon, len(LABELS), Relation.REPLACE),
             formula=f"e^ε / (e^ε + k - 1) for k = {len(LABELS)} answers: to replace one is one step",

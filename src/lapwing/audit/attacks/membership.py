@@ -177,10 +177,7 @@ def _published(folder: Path, epsilon: Fraction, villages: list[int], sexes: list
     from lapwing.publish import Publication  # noqa: PLC0415 (slow to load)
 
     table = {"person": list(range(len(villages))), "village": villages, "sex": sexes}
-    columns = {
-        "village": f"values = {list(range(VILLAGES))}",
-        "sex": "values = [0, 1]",
-    }
+    columns = {"village": f"values = {list(range(VILLAGES))}", "sex": "values = [0, 1]"}
     policy = write_world(folder, "residents", table, columns, epsilon=epsilon, delta=DELTA)
     release = policy.with_name("release.toml")
     release.write_text(RELEASE.format(epsilon=float(epsilon), delta=float(DELTA)))

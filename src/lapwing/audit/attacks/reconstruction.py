@@ -89,7 +89,6 @@ def reconstruction(settings: AttackSettings) -> tuple[AttackResult, ...]:
             unprotected=total(shown),
             protected=total(safe),
             epsilon=epsilon,
-            delta=Fraction(0),
             chance=HALF,
             limit=value_limit(epsilon, 2, Relation.ADD_REMOVE),
             formula="min(e^ε / 2, 1 - e^-ε / 2); the two-step limit e^2ε / (e^2ε + 1) is "

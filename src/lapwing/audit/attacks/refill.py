@@ -73,7 +73,6 @@ def refill(settings: AttackSettings) -> tuple[AttackResult, ...]:
             unprotected=over_time[-1].unprotected,
             protected=over_time[-1].protected,
             epsilon=settings.epsilon,
-            delta=Fraction(0),
             chance=Fraction(1, 2),
             limit=value_limit(settings.epsilon, 2, Relation.REPLACE),
             formula="e^ε / (e^ε + 1): to replace an answer is one step",

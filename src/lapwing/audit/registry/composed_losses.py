@@ -13,23 +13,10 @@ from typing import Any
 from lapwing.audit import laws
 from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.core import losses
 from lapwing.core.conversions import loss_to_epsilon
 from lapwing.core.fixed_run import FixedRun
-from lapwing.core.gaussian import Gaussian, GaussianShares
-from lapwing.core.laplace import Laplace
-from lapwing.core.losses import (
-    Approximate,
-    Concentrated,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    ParallelComposition,
-    Pure,
-    Repeated,
-    SampledGaussian,
-    SequentialComposition,
-)
-from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.mechanisms import Gaussian, GaussianShares, Laplace, RandomizedResponse
 
 DELTA = Fraction(1, 100)
 HALF, ONE = Fraction(1, 2), Fraction(1)
@@ -61,32 +48,26 @@ def _case(
 
 def _sequences() -> Iterator[ExactPair]:
     """Yield the joint laws of several answers about the same person, who is there or not."""
-    first, second = LaplaceNoise(ONE, 1), LaplaceNoise(Fraction(4), 2)
+    first, second = losses.LaplaceNoise(ONE, 1), losses.LaplaceNoise(Fraction(4), 2)
     one, other = (
         laws.independent(laws.laplace(ONE, moved, 0, 1), laws.laplace(Fraction(4), 2 * moved, 0, 2))
         for moved in (0, 1)
     )
-    both = SequentialComposition((first, second))
+    both = losses.SequentialComposition((first, second))
     yield ExactPair("two Laplace answers: (0, 0) and (1, 2)", one, other, both, Fraction(3, 2))
     for scale in (ONE, Fraction(2, 5)):
         one, other = (laws.independent(*[laws.laplace(scale, moved, 0, 1)] * 3) for moved in (0, 1))
         name = f"three Laplace answers at scale {scale}: zeros and ones"
-        yield ExactPair(name, one, other, Repeated(LaplaceNoise(scale, 1), 3), 3 / scale)
+        yield ExactPair(name, one, other, losses.Repeated(losses.LaplaceNoise(scale, 1), 3), 3 / scale)
     # With probability δ a report tells the answer; otherwise it is randomized response.
-    told = Approximate(ONE, DELTA)
+    told = losses.Approximate(ONE, DELTA)
     one, other = (laws.independent(_or_told(answer), _or_told(answer)) for answer in (0, 1))
-    yield ExactPair(
-        "two reports, each certain with probability δ",
-        one,
-        other,
-        Repeated(told, 2),
-        Fraction(2),
-        2 * DELTA,
-    )
+    name = "two reports, each certain with probability δ"
+    yield ExactPair(name, one, other, losses.Repeated(told, 2), Fraction(2), 2 * DELTA)
     response = laws.randomized_response
     truth = laws.exp(ONE) / (1 + laws.exp(ONE))
     one, other = (laws.independent(_or_told(answer), response(answer, 2, truth)) for answer in (0, 1))
-    mixed = SequentialComposition((told, Pure(ONE)))
+    mixed = losses.SequentialComposition((told, losses.Pure(ONE)))
     yield ExactPair("a certain report or not, and another", one, other, mixed, Fraction(2), DELTA)
 
 
@@ -104,7 +85,7 @@ def _or_told(answer: int) -> laws.Law:
 def _disjoint() -> Iterator[ExactPair]:
     """Yield the joint laws of two answers about different people, one of whom is there or not."""
     scales = (ONE, Fraction(2))
-    losses = tuple(LaplaceNoise(scale, 1) for scale in scales)
+    each = tuple(losses.LaplaceNoise(scale, 1) for scale in scales)
     for moved in ((1, 0), (0, 1)):
         one, other = (
             laws.independent(
@@ -112,7 +93,7 @@ def _disjoint() -> Iterator[ExactPair]:
             )
             for there in (0, 1)
         )
-        loss = ParallelComposition(losses)
+        loss = losses.ParallelComposition(each)
         yield ExactPair(f"two Laplace answers: (0, 0) and {moved}", one, other, loss, ONE)
 
 
@@ -123,13 +104,13 @@ def _reach(sigma: Fraction) -> int:
 def _samples() -> Iterator[ExactPair]:
     """Yield the laws of Gaussian noise on a Poisson sample, in which a person may be."""
     for sigma, rate in ((Fraction(1), Fraction(1, 10)), (Fraction(2), HALF), (Fraction(3), ONE)):
-        loss = SampledGaussian(rate, GaussianNoise(sigma, ONE, 1))
+        loss = losses.SampledGaussian(rate, losses.GaussianNoise(sigma, ONE, 1))
         reach = _reach(sigma)
         absent, drawn = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
         there = _mixed(absent, drawn, rate)
         name = f"a sample at rate {rate}, σ = {sigma}: nobody, and a person"
         yield _judged(name, absent, there, loss)
-        twice = Repeated(loss, 2)
+        twice = losses.Repeated(loss, 2)
         if sigma == 1:
             one, other = laws.independent(absent, absent), laws.independent(there, there)
             yield _judged(f"{name}, in two steps", one, other, twice)
@@ -153,8 +134,10 @@ def _fixed_runs() -> Iterator[ExactPair]:
         reach = _reach(sigma)
         absent, drawn = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
         there = _mixed(absent, drawn, rate)
-        noise = GaussianNoise(sigma, ONE, dimension)
-        loss = FixedRun.of((noise if rate == 1 else SampledGaussian(rate, noise), steps), delta=DELTA)
+        noise = losses.GaussianNoise(sigma, ONE, dimension)
+        loss = FixedRun.of(
+            (noise if rate == 1 else losses.SampledGaussian(rate, noise), steps), delta=DELTA
+        )
         one, other = laws.independent(*[absent] * steps), laws.independent(*[there] * steps)
         epsilon, delta = loss.pair
         name = f"{steps} steps at rate {rate}, σ = {sigma}, {dimension} numbers: nobody, and a person"
@@ -167,14 +150,14 @@ def _for_rho() -> Iterator[ExactPair]:
         sigma = Gaussian.for_rho(rho, l2_squared=squared, dimension=1).sigma
         distance, reach = int(squared**0.5), _reach(sigma) + _LARGEST_ORDER
         one, other = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
-        yield _judged(f"ρ = {rho}: 0 and {distance}", one, other, Concentrated(rho))
+        yield _judged(f"ρ = {rho}: 0 and {distance}", one, other, losses.Concentrated(rho))
         shares = GaussianShares.for_rho(rho, l2_squared=squared, dimension=1, of=2)
         sums = laws.gaussian_shares(shares.sigma, 2, reach // 2 + 20)
         one, other = laws.shifted_pair(sums, distance)
-        yield _judged(f"ρ = {rho}, two shares: 0 and {distance}", one, other, Concentrated(rho))
+        yield _judged(f"ρ = {rho}, two shares: 0 and {distance}", one, other, losses.Concentrated(rho))
 
 
-def _judged(name: str, one: laws.Law, other: laws.Law, loss: Loss) -> ExactPair:
+def _judged(name: str, one: laws.Law, other: laws.Law, loss: losses.Loss) -> ExactPair:
     """Return a pair with the ε that a loss without a pure ε has at δ."""
     epsilon = loss_to_epsilon(loss, DELTA)
     return ExactPair(name, one, other, loss, epsilon or ONE, DELTA)

@@ -15,7 +15,6 @@ Test     tests/audit/registry/test_joint_noise_cases.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
@@ -24,28 +23,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.generated_sources import GeneratedSources, People
+from lapwing.audit.generated_sources import AUDITOR, People
 from lapwing.audit.party_audit import compare_noise
-from lapwing.audit.query_audit import AUDITOR
-from lapwing.audit.registry.aggregates import DELTA, EPSILON, built_in_sources
+from lapwing.audit.registry.clinic import DELTA, EPSILON, built_in_sources
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
-from lapwing.core.losses import Relation
+from lapwing.core import Relation
 from lapwing.core.observed import observing
-from lapwing.ledger import Ledger
+from lapwing.parties import CellBlock, JointRequirements, plan_jointly
 from lapwing.parties.contribution import ChargedAccount, Contribution, LocalContribution
 from lapwing.parties.joint_noise import member_loss, noise_shares, row_randomizer, split_budget
-from lapwing.parties.joint_plan import JointPlan, plan_jointly
+from lapwing.parties.joint_plan import JointPlan
 from lapwing.parties.protocols.protocol import OpenedSum
-from lapwing.parties.requirements import JointRequirements
-from lapwing.parties.statistics import CellBlock, Statistic, statistic_of
-from lapwing.parties.statistics.quantile import QuantileStatistic
-from lapwing.parties.statistics.regression import RegressionStatistic
-from lapwing.parties.statistics.statistic import SqlStatistic, VectorStatistic
-from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.curator import Curator
+from lapwing.parties.statistics import Statistic, statistic_of
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.relation import needs_new_ranks
-from lapwing.sql.truncated.reader import Reader
 
 _RUN, _CONFIDENCE = bytes(32), Fraction(19, 20)
 _QUICK_PAIRS, _QUICK_PLANS = 4, 8
@@ -154,42 +144,26 @@ def planned_noise(settings: Sequence[PlannedSetting]) -> RunStage:
 # Contributions of members
 
 
-class _GeneratedCurator(Curator):
-    """A curator whose reader reads generated people. It has no ledger, and reads no source."""
-
-    def __init__(self, sources: GeneratedSources, people: People, *, is_reversed: bool) -> None:
-        super().__init__(sources.policy)
-        self._public = dict(sources.public)
-        self._sources, self._people, self._is_reversed = sources, people, is_reversed
-
-    @contextmanager
-    def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
-        """Lend a reader of generated people."""
-        anew = question is not None and needs_new_ranks(question.source)
-        yield self._sources.reader(self._people, is_reversed=self._is_reversed, from_source=anew)
-
-
-_STATISTICS: tuple[tuple[str, type[Statistic], dict[str, Any], str], ...] = (
-    ("a question", SqlStatistic,
+_STATISTICS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
+    ("a question", "sql_question.SqlStatistic",
         {"kind": "question", "sql": "SELECT ward, COUNT(*), SUM(stay) FROM visits GROUP BY ward"},
         "laplace"),
-    ("a question with Gaussian noise", SqlStatistic,
+    ("a question with Gaussian noise", "sql_question.SqlStatistic",
         {"kind": "question", "sql": "SELECT AVG(cost), COUNT(DISTINCT who), VARIANCE(stay) FROM visits"},
         "gaussian"),
-    ("a regression", RegressionStatistic,
+    ("a regression", "regression.RegressionStatistic",
         {"kind": "regression", "table": "visits", "y": "cost", "x": ["stay"]}, "laplace"),
-    ("a quantile", QuantileStatistic,
+    ("a quantile", "quantile.QuantileStatistic",
         {"kind": "quantile", "table": "visits", "column": "stay", "fraction": "0.5"}, "laplace"),
 )  # fmt: skip
 
 
-def contribution_case(name: str, kind: type[Statistic], spec: dict[str, Any], noise: str) -> AuditCase:
+def contribution_case(name: str, kind: str, spec: dict[str, Any], noise: str) -> AuditCase:
     """Return the case of a statistic of a data set: a member's contribution on generated neighbours."""
     needs = requirements("auto", noise, 3, 1, people_at=2)
 
     def bound(people: People, *, is_reversed: bool = False) -> Contributed:
-        curator = _GeneratedCurator(built_in_sources("people"), people, is_reversed=is_reversed)
-        data = Dataset(curator, analyst=AUDITOR)
+        data = built_in_sources("people").dataset(people, is_reversed=is_reversed)
         return Contributed(needs, statistic_of(spec, data), data)
 
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
@@ -198,10 +172,23 @@ def contribution_case(name: str, kind: type[Statistic], spec: dict[str, Any], no
             other = bound(one.other, is_reversed=one.is_reversed)
             yield ReplayPair(one.description, bound(one.one), other, one.is_equal)
 
-    def run(budget: StageBudget) -> StageResult:
-        return replay_stage(pairs, bound(()).plan.loss, epsilon=EPSILON, delta=needs.delta)(budget)
+    return _replayed_case(name, kind, needs, pairs, lambda: bound(()))
 
-    return AuditCase(name, Family.PROTOCOL, (kind, Contribution), EPSILON, needs.delta, {Stage.REPLAY: run})
+
+def _replayed_case(
+    name: str,
+    kind: str,
+    needs: JointRequirements,
+    pairs: Callable[[StageBudget], Iterator[ReplayPair]],
+    planned: Callable[[], Contributed],
+) -> AuditCase:
+    """Return the case of a kind of statistic. What is charged is made when the replay runs."""
+
+    def run(budget: StageBudget) -> StageResult:
+        return replay_stage(pairs, planned().plan.loss, epsilon=EPSILON, delta=needs.delta)(budget)
+
+    covers = (f"lapwing.parties.statistics.{kind}", Contribution)
+    return AuditCase(name, Family.PROTOCOL, covers, EPSILON, needs.delta, {Stage.REPLAY: run})
 
 
 class _NoLedger:
@@ -213,7 +200,7 @@ class _NoLedger:
         return self
 
 
-_NO_ACCOUNT = ChargedAccount(cast(Ledger, _NoLedger()), "audit", AUDITOR)
+_NO_ACCOUNT = ChargedAccount(cast(Any, _NoLedger()), "audit", AUDITOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +253,8 @@ def vector_case() -> AuditCase:
         for one, other in vectors:
             yield ReplayPair(f"the numbers {one} and {other}", bound(one), bound(other))
 
-    def run(budget: StageBudget) -> StageResult:
-        charged = bound([0] * length).plan.loss
-        return replay_stage(pairs, charged, epsilon=EPSILON, delta=needs.delta)(budget)
-
-    name = "joint statistic: a vector"
-    return AuditCase(
-        name, Family.PROTOCOL, (VectorStatistic, Contribution), EPSILON, needs.delta, {Stage.REPLAY: run}
-    )
+    name, kind = "joint statistic: a vector", "statistic.VectorStatistic"
+    return _replayed_case(name, kind, needs, pairs, lambda: bound([0] * length))
 
 
 # Rows that randomize themselves

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage
-from lapwing.audit.registry.pipelines import column_search_cases, pipeline_cases
+from lapwing.audit.registry.pipelines import pipeline_cases
+from lapwing.audit.registry.preliminary import column_search_cases
 from lapwing.audit.registry.searching import selection_cases
 from lapwing.audit.registry.validating import validator_cases
 from lapwing.audit.stages.canaries import Included, Train, canary_stage
@@ -32,7 +33,6 @@ from lapwing.audit.training_runs import (
     with_extra,
 )
 from lapwing.learn.payer import Payer, PublicData
-from lapwing.learn.validators import Validator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -172,7 +172,7 @@ def private_trainer_fit(trainer: type[Any] | None = None, **settings: Any) -> Fi
         trainer: The class of the trainer; None for `PrivateTrainer`.
         **settings: Settings of the trainer that replace the usual ones.
     """
-    from lapwing.learn.sgd import PrivateTrainer  # noqa: I001, PLC0415 (it says if torch is missing)
+    from lapwing.learn import PrivateTrainer  # noqa: I001, PLC0415 (it says if torch is missing)
     import torch  # noqa: PLC0415 (an extra)
     from torch import nn  # noqa: PLC0415 (an extra)
 
@@ -208,7 +208,7 @@ def network_canaries(trainer: type[Any] | None = None, *, epsilon: Fraction = EP
 
     Canaries are a hundred times longer than the clip, which a trainer must not let through.
     """
-    from lapwing.learn.sgd import PrivateTrainer  # noqa: I001, PLC0415 (it says if torch is missing)
+    from lapwing.learn import PrivateTrainer  # noqa: I001, PLC0415 (it says if torch is missing)
     from torch import nn  # noqa: PLC0415 (an extra)
 
     made = PrivateTrainer if trainer is None else trainer
@@ -290,12 +290,19 @@ def learning_exports() -> dict[Family, tuple[str, ...]]:
     A test compares them with what the cases cover, so that nothing new is left out. It imports the extra
     `learn`.
     """
-    from lapwing.learn import column_search, repetition, search, trainers, validators  # noqa: PLC0415
+    from lapwing.learn import (  # noqa: PLC0415
+        column_search,
+        repetition,
+        search,
+        trainers,
+        validation,
+        validators,
+    )
     from lapwing.learn.trainers.estimator import Trainer  # noqa: PLC0415 (an extra)
 
     exported = {name: getattr(trainers, name) for name in trainers.__all__}
     made = [name for name, one in exported.items() if isinstance(one, type) and issubclass(one, Trainer)]
-    tests = _concrete(validators, Validator)
+    tests = _concrete(validators, validation.Validator)
     found = [
         name for name, one in vars(column_search).items() if name.startswith("find_") and callable(one)
     ]

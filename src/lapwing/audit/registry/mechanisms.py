@@ -25,6 +25,8 @@ from lapwing.audit.forced_draws import ForcedDraws, Scales
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.core import (
+    Pure,
+    Relation,
     gaussian,
     laplace,
     order_statistics,
@@ -34,7 +36,6 @@ from lapwing.core import (
 )
 from lapwing.core.gaussian import Gaussian, GaussianShares
 from lapwing.core.laplace import Laplace, LaplaceShares
-from lapwing.core.losses import Pure, Relation
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
@@ -85,17 +86,11 @@ def _case(
         for setting in settings if budget.is_thorough else _varied(settings)[:QUICK]:
             yield from pairs(setting)
 
-    return AuditCase(
-        name=name,
-        family=Family.MECHANISM,
-        covers=(kind,),
-        epsilon=epsilon,
-        delta=delta,
-        stages={
-            Stage.EXACT: exact_stage(chosen, epsilon=epsilon, delta=delta),
-            Stage.SAMPLED: sampled_stage(draws, epsilon, delta),
-        },
-    )
+    stages = {
+        Stage.EXACT: exact_stage(chosen, epsilon=epsilon, delta=delta),
+        Stage.SAMPLED: sampled_stage(draws, epsilon, delta),
+    }
+    return AuditCase(name, Family.MECHANISM, (kind,), epsilon, delta, stages)
 
 
 def _sampled(
@@ -284,9 +279,11 @@ def _scored_case(
     kind: type[Scored],
     in_copy: Callable[[ModuleType], Any],
     law_of: Callable[[Any, list[int]], laws.Law],
-    draws: list[SampledPair],
+    sampled: tuple[list[int], list[int]],
 ) -> AuditCase:
     """Return the case of a choice by scores. `in_copy` makes the copy of its module for `law_of`."""
+    words = " and ".join(f"({', '.join(map(str, scores))})" for scores in sampled)
+    draws = [_sampled(f"scores {words}", _chosen, kind.for_epsilon(1, sensitivity=1), *sampled)]
 
     def pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
         epsilon, sensitivity, candidates = setting
@@ -318,32 +315,11 @@ def _chosen(mechanism: Any, values: list[int]) -> Draw:
 
 
 def _choices() -> list[AuditCase]:
-    exponential = Exponential.for_epsilon(1, sensitivity=1)
-    flip = PermuteAndFlip.for_epsilon(1, sensitivity=1)
-    greatest = NoisyMax.for_epsilon(1, sensitivity=1)
     falling, rising = ([2, 2, 1], [1, 1, 2]), ([0, 0, 1], [1, 1, 0])
     return [
-        _scored_case(
-            "exponential",
-            Exponential,
-            _forced,
-            _forced_law,
-            [_sampled("scores (2, 2, 1) and (1, 1, 2)", _chosen, exponential, *falling)],
-        ),
-        _scored_case(
-            "permute-and-flip",
-            PermuteAndFlip,
-            _forced,
-            _forced_law,
-            [_sampled("scores (2, 2, 1) and (1, 1, 2)", _chosen, flip, *falling)],
-        ),
-        _scored_case(
-            "noisy max",
-            NoisyMax,
-            _scaled,
-            _noisy_max_law,
-            [_sampled("scores (0, 0, 1) and (1, 1, 0)", _chosen, greatest, *rising)],
-        ),
+        _scored_case("exponential", Exponential, _forced, _forced_law, falling),
+        _scored_case("permute-and-flip", PermuteAndFlip, _forced, _forced_law, falling),
+        _scored_case("noisy max", NoisyMax, _scaled, _noisy_max_law, rising),
     ]
 
 

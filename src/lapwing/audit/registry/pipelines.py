@@ -1,35 +1,19 @@
-"""The cases of pipelines, and of networks, calibration, halves of units and searched columns."""
+"""The cases of pipelines, and of networks, calibration and halves of units."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult
-from lapwing.audit.generated_sources import GeneratedSources
-from lapwing.audit.query_audit import AUDITOR, query_replay
-from lapwing.audit.registry.aggregates import WARDS, built_in_policy
-from lapwing.audit.training_audit import attempt_replay
+from lapwing.audit.attempt_replay import attempt_replay
+from lapwing.audit.audited_pipeline import AuditedPipeline
+from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.training_runs import with_extra
-from lapwing.sql.binding.bind import bind_with_text
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.dataset import Dataset
-from lapwing.sql.expression import Choice, Kind, Numeric, Text, Truth
-from lapwing.sql.noising import add_noise
-from lapwing.sql.plan import Plan, plan_question
-from lapwing.sql.policy import Policy
-from lapwing.sql.preliminary_questions import (
-    bounds_question,
-    policy_with_column,
-    policy_with_searched_column,
-)
+from lapwing.sql.expression import Choice, Kind, Numeric, Truth
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**8)
-SEARCH_DELTA = Fraction(1, 10**6)
 _PIPELINES = "lapwing.learn.pipelines"
 _HALVES = "lapwing.learn.unit_split.in_test_half"
 _NETWORK: dict[str, Any] = {
@@ -38,7 +22,9 @@ _NETWORK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _pipeline(label: Kind, trainer: str, settings: dict[str, Any], validator: dict[str, Any]) -> Any:
+def _pipeline(
+    label: Kind, trainer: str, settings: dict[str, Any], validator: dict[str, Any]
+) -> AuditedPipeline:
     """Return a pipeline and its features: two numbers with NULLs, and one of several values."""
     from lapwing.learn.features import Feature, Features  # noqa: PLC0415 (an extra)
     from lapwing.learn.pipelines.calibration import CalibrationSettings  # noqa: PLC0415
@@ -68,19 +54,15 @@ def _pipeline(label: Kind, trainer: str, settings: dict[str, Any], validator: di
         units_per_block=40,
         calibration=None if made.is_statistic else calibration,
     )
-    return pipeline, features
+    return AuditedPipeline(pipeline, features)
 
 
 def attempt_case(
-    name: str,
-    covers: tuple[str, ...],
-    make: Callable[[], Any],
-    *,
-    delta: Fraction = DELTA,
+    name: str, covers: tuple[str, ...], make: Callable[[], AuditedPipeline], *, delta: Fraction = DELTA
 ) -> AuditCase:
     """Return the case of an attempt: train on one half of the units, validate on the other."""
     claimed = float(EPSILON)
-    stages = {Stage.REPLAY: with_extra(Stage.REPLAY, claimed, lambda: attempt_replay(*make()))}
+    stages = {Stage.REPLAY: with_extra(Stage.REPLAY, claimed, lambda: attempt_replay(make()))}
     return AuditCase(name, Family.TRAINER, covers, EPSILON, delta, stages)
 
 
@@ -118,52 +100,3 @@ def pipeline_cases() -> tuple[AuditCase, ...]:
             lambda: _pipeline(number, "histogram", {"bins": 5}, of_statistic), delta=Fraction(0),
         ),
     )  # fmt: skip
-
-
-# Columns that a policy does not declare
-
-
-def column_search_cases() -> tuple[AuditCase, ...]:
-    """Return a case for the search of bounds, and one for the search of values."""
-    searches = (
-        ("search for bounds", "find_bounds", Fraction(0), _bounds_plan),
-        ("search for values", "find_values", SEARCH_DELTA, _values_plan),
-    )
-    return tuple(
-        AuditCase(
-            name,
-            Family.SELECTION,
-            (f"lapwing.learn.column_search.{function}",),
-            EPSILON,
-            delta,
-            {Stage.REPLAY: partial(_run_search, planned)},
-        )
-        for name, function, delta, planned in searches
-    )
-
-
-def _run_search(planned: Callable[[], Plan], budget: StageBudget) -> StageResult:
-    """Replay a search on generated people, whose files are removed afterwards."""
-    plan = planned()
-    sources = GeneratedSources(plan.session.curator.policy, {"wards": WARDS})
-    try:
-        return query_replay(plan, sources, lambda asked, exact: add_noise(asked.shares, exact))(budget)
-    finally:
-        sources.close()
-
-
-def _bounds_plan() -> Plan:
-    policy = policy_with_searched_column(built_in_policy("people"), "visits", "stay", 1)
-    return _plan(policy, bounds_question(policy, "visits", "stay"), "bounds of visits.stay")
-
-
-def _values_plan() -> Plan:
-    policy = policy_with_column(built_in_policy("people"), "visits", "name", Text())
-    sql = "SELECT name, COUNT(*) AS n FROM visits GROUP BY name"
-    text, question = bind_with_text(sql, Catalog(policy, {"wards": WARDS}))
-    return _plan(policy, question, text)
-
-
-def _plan(policy: Policy, question: BoundQuery, text: str) -> Plan:
-    session = Dataset(policy, analyst=AUDITOR).session
-    return plan_question(session, question, text, epsilon=EPSILON, delta=SEARCH_DELTA)

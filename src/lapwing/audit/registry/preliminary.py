@@ -8,21 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from lapwing.audit.case import AuditCase
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult
 from lapwing.audit.generated_sources import GeneratedSources
-from lapwing.audit.query_audit import AUDITOR, query_case
-from lapwing.audit.registry.aggregates import DELTA, EPSILON, built_in_policy, built_in_sources
+from lapwing.audit.query_audit import query_case, query_replay
+from lapwing.audit.registry.clinic import (
+    DELTA,
+    EPSILON,
+    WARDS,
+    built_in_policy,
+    built_in_sources,
+    planned_question,
+)
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.cell_check import cells_question, policy_of_states
-from lapwing.sql.dataset import Dataset
-from lapwing.sql.plan import Plan, plan_question
-from lapwing.sql.policy import Policy
-from lapwing.sql.preliminary_questions import bounds_question, policy_with_searched_column, sizes_question
+from lapwing.sql.expression import Text
+from lapwing.sql.preliminary_questions import (
+    bounds_question,
+    policy_with_column,
+    policy_with_searched_column,
+    sizes_question,
+)
 from lapwing.sql.regression_sums import regression_sums, rows_below
 from lapwing.sql.truncation import (
     ROWS_BEYOND,
@@ -70,23 +80,12 @@ def preliminary_cases() -> list[AuditCase]:
 def _case(
     name: str, covers: tuple[Any, ...], sources: GeneratedSources, build: Build, *, noise: str = "auto"
 ) -> AuditCase:
-    return query_case(
-        f"SQL: {name}", planned_question(sources, build, name, noise=noise), sources, covers=covers
-    )
-
-
-def planned_question(sources: GeneratedSources, build: Build, name: str, *, noise: str = "auto") -> Plan:
-    """Return the plan of a question that `build` makes for the policy of these sources."""
-    session = Dataset(sources.policy, analyst=AUDITOR).session
-    return plan_question(session, build(sources), name, epsilon=EPSILON, delta=DELTA, noise=noise)
+    plan = planned_question(sources, build(sources), name, noise=noise)
+    return query_case(f"SQL: {name}", plan, sources, covers=covers)
 
 
 def _bound(own: GeneratedSources, sql: str) -> BoundQuery:
     return bind(sql, Catalog(own.policy, own.public))
-
-
-def _of_states(policy: Policy) -> Policy:
-    return policy_of_states(policy, _TABLE, _CHECKED)[0]
 
 
 def _cells(own: GeneratedSources) -> BoundQuery:
@@ -97,7 +96,10 @@ def _cells(own: GeneratedSources) -> BoundQuery:
 @lru_cache(maxsize=1)
 def _states() -> GeneratedSources:
     """Return generated people whose cells are read as their states."""
-    return GeneratedSources(built_in_policy("people"), {}, read_as=_of_states)
+    people = built_in_policy("people")
+    return GeneratedSources(
+        people, {}, read_as=lambda policy: policy_of_states(policy, _TABLE, _CHECKED)[0]
+    )
 
 
 @lru_cache(maxsize=1)
@@ -105,3 +107,45 @@ def _searched() -> GeneratedSources:
     """Return generated people with a column whose bounds are not known. Some of its numbers are huge."""
     policy = policy_with_searched_column(built_in_policy("people"), _TABLE, _SEARCHED, Fraction(1, 100))
     return GeneratedSources(policy, {})
+
+
+# Columns that a policy does not declare: the searches of `lapwing.learn`
+
+
+def column_search_cases() -> tuple[AuditCase, ...]:
+    """Return a case for the search of bounds, and one for the search of values."""
+
+    def case(
+        name: str, function: str, delta: Fraction, people: Callable[[], GeneratedSources], build: Build
+    ) -> AuditCase:
+        stages = {Stage.REPLAY: partial(_replay_search, people, build)}
+        covers = (f"lapwing.learn.column_search.{function}",)
+        return AuditCase(name, Family.SELECTION, covers, EPSILON, delta, stages)
+
+    return (
+        case("search for bounds", "find_bounds", Fraction(0), _undeclared_bounds,
+            lambda own: bounds_question(own.policy, _TABLE, "stay")),
+        case("search for values", "find_values", DELTA, _undeclared_values,
+            lambda own: _bound(own, "SELECT name, COUNT(*) AS n FROM visits GROUP BY name")),
+    )  # fmt: skip
+
+
+def _undeclared_bounds() -> GeneratedSources:
+    policy = policy_with_searched_column(built_in_policy("people"), _TABLE, "stay", 1)
+    return GeneratedSources(policy, {"wards": WARDS})
+
+
+def _undeclared_values() -> GeneratedSources:
+    policy = policy_with_column(built_in_policy("people"), _TABLE, "name", Text())
+    return GeneratedSources(policy, {"wards": WARDS})
+
+
+def _replay_search(
+    people: Callable[[], GeneratedSources], build: Build, budget: StageBudget
+) -> StageResult:
+    """Replay a search on generated people, whose files are removed afterwards."""
+    sources = people()
+    try:
+        return query_replay(planned_question(sources, build(sources), "a search"), sources)(budget)
+    finally:
+        sources.close()

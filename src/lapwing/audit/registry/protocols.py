@@ -16,8 +16,7 @@ from lapwing.audit.protocol_views import CLAIM, ViewedSetting, view_stage
 from lapwing.audit.registry.mechanisms import report_pairs
 from lapwing.audit.stages.exact import exact_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
-from lapwing.core.laplace import LaplaceShares
-from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.mechanisms import LaplaceShares, RandomizedResponse
 from lapwing.parties.contribution import LocalContribution
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
@@ -65,47 +64,28 @@ def _opened(letter: str, value: int) -> Draw:
     return draw
 
 
-def _drawn(letter: str) -> SampledPair:
-    return SampledPair("opened sums; one value is 0 or 1", _opened(letter, 0), _opened(letter, 1))
-
-
 def _local_reports() -> AuditCase:
     """Return the case of a member's tally in the local model: each row is randomized by itself."""
     settings = [RandomizedResponse.for_epsilon(CLAIM, options=options) for options in (2, 5, 50)]
-    return AuditCase(
-        name="protocol L: one row of a member's tally",
-        family=Family.PROTOCOL,
-        covers=(LocalContribution,),
-        epsilon=CLAIM,
-        delta=0 * CLAIM,
-        stages={
-            Stage.EXACT: exact_stage(
-                lambda _: (pair for setting in settings for pair in report_pairs(setting)), epsilon=CLAIM
-            )
-        },
-    )
+    stages = {
+        Stage.EXACT: exact_stage(
+            lambda _: (pair for setting in settings for pair in report_pairs(setting)), epsilon=CLAIM
+        )
+    }
+    name = "protocol L: one row of a member's tally"
+    return AuditCase(name, Family.PROTOCOL, (LocalContribution,), CLAIM, 0 * CLAIM, stages)
+
+
+def _opened_sum(letter: str) -> AuditCase:
+    kind = PROTOCOLS[letter]
+    drawn = SampledPair("opened sums; one value is 0 or 1", _opened(letter, 0), _opened(letter, 1))
+    stages = {
+        Stage.EXACT: view_stage(_settings(letter)),
+        Stage.SAMPLED: sampled_stage([drawn], CLAIM, 0 * CLAIM),
+    }
+    return AuditCase(f"protocol {letter}: {kind.name}", Family.PROTOCOL, (kind,), CLAIM, 0 * CLAIM, stages)
 
 
 def protocol_cases() -> list[AuditCase]:
     """Return the cases of all protocols."""
-    return [
-        _local_reports(),
-        *_opened_sums(),
-    ]
-
-
-def _opened_sums() -> list[AuditCase]:
-    return [
-        AuditCase(
-            name=f"protocol {letter}: {kind.name}",
-            family=Family.PROTOCOL,
-            covers=(kind,),
-            epsilon=CLAIM,
-            delta=0 * CLAIM,
-            stages={
-                Stage.EXACT: view_stage(_settings(letter)),
-                Stage.SAMPLED: sampled_stage([_drawn(letter)], CLAIM, 0 * CLAIM),
-            },
-        )
-        for letter, kind in PROTOCOLS.items()
-    ]
+    return [_local_reports(), *map(_opened_sum, PROTOCOLS)]

@@ -50,17 +50,11 @@ def _case(name: str, make: _Make, example: Randomizer, draws: SampledPair) -> Au
             for randomizer in make(epsilon):
                 yield from message_pairs(randomizer, f"{name}, ε = {epsilon}", most=most)
 
-    return AuditCase(
-        name=name,
-        family=Family.RANDOMIZER,
-        covers=(type(example),),
-        epsilon=claimed,
-        delta=Fraction(0),
-        stages={
-            Stage.EXACT: exact_stage(pairs, epsilon=claimed),
-            Stage.SAMPLED: sampled_stage([draws], claimed, Fraction(0)),
-        },
-    )
+    stages = {
+        Stage.EXACT: exact_stage(pairs, epsilon=claimed),
+        Stage.SAMPLED: sampled_stage([draws], claimed, Fraction(0)),
+    }
+    return AuditCase(name, Family.RANDOMIZER, (type(example),), claimed, Fraction(0), stages)
 
 
 def _messages(randomizer: Randomizer, answer: int) -> Draw:

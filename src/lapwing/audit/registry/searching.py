@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from lapwing.audit import laws
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
-from lapwing.audit.laws import Law, exp, exponential, gaussian, permute_and_flip, precise
-from lapwing.audit.laws.repetition_laws import best_of_negative_binomial, best_of_poisson
 from lapwing.audit.planted_distances import DISTANT_INPUTS, DistantInputs
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.input_distances import FoundDistance, Inputs, distance
@@ -32,11 +31,10 @@ from lapwing.audit.training_runs import (
     with_extra,
 )
 from lapwing.core.fixed_run import FixedRun
-from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import Loss, ParallelComposition, Pure
-from lapwing.core.selection import Exponential, PermuteAndFlip
 from lapwing.learn.payer import Payer, PublicData
 from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns, Repetition, RunCountLaw
+from lapwing.mechanisms import Exponential, Gaussian, PermuteAndFlip
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 # What the searches below claim, at DELTA: trainings at ε = 1 and 1/2, and a choice.
@@ -219,15 +217,15 @@ def _random(runs: Callable[[], RunCountLaw]) -> Callable[[], Any]:
 # Exact laws of the best of a random number of runs, beside their price
 
 
-@precise
-def _response(epsilon: Fraction, likely: int) -> Law:
+@laws.precise
+def _response(epsilon: Fraction, likely: int) -> laws.Law:
     """Return the law of a response with three values, one of which is e^ε times as likely as others."""
-    weights = [exp(epsilon) if k == likely else Decimal(1) for k in range(3)]
+    weights = [laws.exp(epsilon) if k == likely else Decimal(1) for k in range(3)]
     return {k: one / sum(weights) for k, one in enumerate(weights)}
 
 
 def _repeated_pairs(
-    runs: Sequence[tuple[str, RunCountLaw, Callable[[Law], Law]]], *, is_pure: bool
+    runs: Sequence[tuple[str, RunCountLaw, Callable[[laws.Law], laws.Law]]], *, is_pure: bool
 ) -> Callable[[StageBudget], Iterator[ExactPair]]:
     """Return exact pairs: each law of the number of runs, with responses (pure) and Gaussian noise."""
 
@@ -245,7 +243,7 @@ def _repeated_pairs(
             for sigma in (Fraction(2), Fraction(5)) if budget.is_thorough else (Fraction(2),):
                 noise, reach = Gaussian(sigma, Fraction(1), 1), math.ceil(14 * sigma)
                 loss = Repetition(noise.loss, law, DELTA, padded=False).loss
-                one, other = (gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
+                one, other = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
                 yield ExactPair(
                     f"the best of {words} of Gaussian noise at σ = {float(sigma):g}",
                     best(one), best(other), loss, loss.epsilon, loss.delta,
@@ -258,7 +256,7 @@ def _binomial_exact() -> RunStage:
     runs = []
     for eta in (Fraction(0), Fraction(1), Fraction(-1, 2)):
         law = NegativeBinomialRuns.with_mean(5, eta=eta)
-        best = partial(best_of_negative_binomial, eta=law.eta, gamma=law.gamma)
+        best = partial(laws.best_of_negative_binomial, eta=law.eta, gamma=law.gamma)
         runs.append((f"about 5 runs (η = {float(eta):g})", law, best))
     return exact_stage(_repeated_pairs(runs, is_pure=True), epsilon=_OF_BINOMIAL, delta=DELTA)
 
@@ -266,7 +264,7 @@ def _binomial_exact() -> RunStage:
 def _poisson_exact() -> RunStage:
     runs = [
         (f"a Poisson number of runs, {mean} on average", PoissonRuns(Fraction(mean)),
-         partial(best_of_poisson, mean=mean))
+         partial(laws.best_of_poisson, mean=mean))
         for mean in (2, 10)
     ]  # fmt: skip
     return exact_stage(_repeated_pairs(runs, is_pure=False), epsilon=_OF_POISSON, delta=DELTA)
@@ -274,7 +272,7 @@ def _poisson_exact() -> RunStage:
 
 def _choice_exact(choice: type[Exponential] | type[PermuteAndFlip]) -> RunStage:
     """Return exact pairs of the choice: a test unit adds 0 or 1 to each score of two or three models."""
-    law_of = exponential if choice is Exponential else permute_and_flip
+    law_of = laws.exponential if choice is Exponential else laws.permute_and_flip
 
     def pairs(budget: StageBudget) -> Iterator[ExactPair]:
         mechanism = choice(EPSILON, Fraction(1, 2))  # half of what a unit adds: differences alone decide

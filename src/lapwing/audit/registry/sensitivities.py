@@ -15,7 +15,7 @@ from itertools import combinations_with_replacement, product
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
 from lapwing.core import sensitivity
 from lapwing.core.losses import Relation
-from lapwing.core.sensitivity import Sensitivity
+from lapwing.mechanisms import Sensitivity
 
 Rows = tuple[Fraction, ...]
 Statistic = Callable[[Rows], list[Fraction]]

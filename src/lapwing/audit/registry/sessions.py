@@ -26,8 +26,9 @@ from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResul
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.core.observed import observing
-from lapwing.core.selection import AboveThreshold, AboveThresholdSession
+from lapwing.core.selection import AboveThresholdSession
 from lapwing.errors import SessionOver
+from lapwing.mechanisms import AboveThreshold
 
 EPSILON = Fraction(1)
 _POSITIVES = (1, 2, 3, 7)

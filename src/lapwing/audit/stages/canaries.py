@@ -241,11 +241,5 @@ def _stage_result(found: OneRun) -> StageResult:
             at_least=measured,
         )
     return StageResult(
-        Stage.CANARIES,
-        checks=found.guesses,
-        claimed=float(found.claimed),
-        measured=measured,
-        could_show=could_show,
-        witness=witness,
-        notes=notes,
+        Stage.CANARIES, found.guesses, float(found.claimed), measured, could_show, witness, notes=notes
     )

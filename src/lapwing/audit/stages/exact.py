@@ -13,16 +13,15 @@ No sampling, so no error probability. A violation is reported if it is larger th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
 from flint import arb
 
+from lapwing.audit import laws
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
-from lapwing.audit.laws import LARGEST_TAIL, SLACK, Law, dec, delta_of_pure, delta_of_renyi, precise, total
-from lapwing.audit.laws.distances import Direction
 from lapwing.core.budget import (
     DELTA,
     DELTA0,
@@ -64,16 +63,16 @@ class ExactPair:
     """
 
     description: str
-    one: Law
-    other: Law
+    one: laws.Law
+    other: laws.Law
     loss: Loss
     epsilon: Fraction
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
         for name, law in (("one", self.one), ("other", self.other)):
-            left = 1 - total(law)
-            if not -_ROUNDING <= left <= LARGEST_TAIL or min(law.values()) < 0:
+            left = 1 - laws.total(law)
+            if not -_ROUNDING <= left <= laws.LARGEST_TAIL or min(law.values()) < 0:
                 raise BadParameter(
                     name, f"must be probabilities that add up to 1, up to 1e-30; {left:.3g} is left"
                 )
@@ -114,15 +113,17 @@ def _promise(loss: Loss, epsilon: Fraction, delta: Fraction, orders: tuple[int, 
     renyi: list[tuple[str, Decimal, int]] = []
     if not delta0:
         for order, value in values.items():
-            renyi.append(("charged Rényi value", dec(value), order))
+            renyi.append(("charged Rényi value", laws.dec(value), order))
             promised = loss.renyi(Fraction(order))
             if promised is not None:
                 renyi.append(("Rényi value of the loss", _above(promised), order))
     curve = []
     for at in (multiple * epsilon for multiple in CURVE):
-        allowed = [delta_of_pure(*pair, at) for pair in pairs]
+        allowed = [laws.delta_of_pure(*pair, at) for pair in pairs]
         # Rényi values are those of the remainder, beside δ₀.
-        allowed += [dec(delta0) + delta_of_renyi(order, value, at) for order, value in values.items()]
+        allowed += [
+            laws.dec(delta0) + laws.delta_of_renyi(order, value, at) for order, value in values.items()
+        ]
         curve.append((min(allowed), at))
     return _Promise(tuple(epsilons), tuple(renyi), tuple(curve))
 
@@ -143,23 +144,23 @@ class _Judged:
     def __init__(self, pair: ExactPair, *, backwards: bool, promise: _Promise) -> None:
         one, other = (pair.other, pair.one) if backwards else (pair.one, pair.other)
         self.pair, self.promise, self.backwards = pair, promise, backwards
-        self.direction = Direction(one, other)
-        left = 1 - total(one)
+        self.direction = laws.Direction(one, other)
+        left = 1 - laws.total(one)
         self.tail = left if left > _ROUNDING else Decimal(0)
         self.epsilon = self._epsilon_at(pair.delta)
         self.checks = 0
 
-    @precise
+    @laws.precise
     def _epsilon_at(self, delta: Fraction) -> Decimal:
         """Return the true ε at δ. Outcomes that were left out count as δ."""
-        return self.direction.epsilon_at(max(dec(delta) - self.tail, Decimal(0)))
+        return self.direction.epsilon_at(max(laws.dec(delta) - self.tail, Decimal(0)))
 
-    @precise
+    @laws.precise
     def violation(self) -> _Violation | None:
         """Return the first bound that does not hold; None if all do. Count the comparisons."""
         for broken in self._compared():
             self.checks += 1
-            if broken.found > broken.allowed + SLACK:
+            if broken.found > broken.allowed + laws.SLACK:
                 return broken
         return None
 
@@ -167,7 +168,7 @@ class _Judged:
         """Yield each bound with the true value."""
         for name, allowed, delta in self.promise.epsilons:
             found = self._epsilon_at(delta)
-            yield _Violation(f"{name} at δ = {float(delta):g}", dec(allowed), found, allowed)
+            yield _Violation(f"{name} at δ = {float(delta):g}", laws.dec(allowed), found, allowed)
         values = {order: self.direction.renyi(order) for order in {each[2] for each in self.promise.renyi}}
         for name, bound, order in self.promise.renyi:
             yield _Violation(f"{name} at order {order}", bound, values[order], ZERO)
@@ -175,7 +176,7 @@ class _Judged:
             found = self.direction.excess(at) + self.tail
             yield _Violation(f"δ at ε = {float(at):g}", bound, found, at)
 
-    @precise
+    @laws.precise
     def witness(self, broken: _Violation) -> Witness:
         """Return the evidence: the event that needs the most δ, with its probabilities."""
         outcomes, p, q = self.direction.event(broken.at)
@@ -189,19 +190,21 @@ class _Judged:
             numbers={
                 "P[event]": float(p),
                 "Q[event]": float(q),
-                "e^ε": float(dec(broken.at).exp()),
+                "e^ε": float(laws.dec(broken.at).exp()),
                 "allowed": float(broken.allowed),
                 "true": float(broken.found),
                 "claimed ε": float(self.pair.epsilon),
                 "claimed δ": float(self.pair.delta),
             },
-            at_least=float(self.epsilon) if self.epsilon > dec(self.pair.epsilon) + SLACK else None,
+            at_least=float(self.epsilon)
+            if self.epsilon > laws.dec(self.pair.epsilon) + laws.SLACK
+            else None,
         )
 
 
 def _above(ball: arb) -> Decimal:
     with precision(BITS):
-        return dec(upper(ball))
+        return laws.dec(upper(ball))
 
 
 @lru_cache(maxsize=16)
@@ -219,9 +222,8 @@ def compare_exactly(
     """
     claimed, at = checked_epsilon(epsilon), checked_delta(delta)
     orders = _orders(ACCOUNTS if budget.is_thorough else ACCOUNTS[:1])
-    checks = count = 0
-    measured: Decimal | None = None
-    share = Decimal(0)
+    found = StageResult(Stage.EXACT, 0, float(claimed), could_show=float(claimed))
+    count, share = 0, Decimal(0)
     for pair in pairs:
         budget.progress(f"exact: {pair.description}")
         count += 1
@@ -229,34 +231,20 @@ def compare_exactly(
         for backwards in (False, True):
             judged = _Judged(pair, backwards=backwards, promise=promise)
             broken = judged.violation()
-            checks += judged.checks
+            found = replace(found, checks=found.checks + judged.checks)
             true = judged.epsilon
-            share = max(share, true / dec(pair.epsilon))
+            share = max(share, true / laws.dec(pair.epsilon))
             if (pair.epsilon, pair.delta) == (claimed, at):
-                measured = true if measured is None else max(measured, true)
+                found = replace(found, measured=max(found.measured or 0.0, float(true)))
             if broken is not None:
-                return StageResult(
-                    stage=Stage.EXACT,
-                    checks=checks,
-                    claimed=float(claimed),
-                    measured=None if measured is None else float(measured),
-                    could_show=float(claimed),
-                    witness=judged.witness(broken),
-                )
+                return replace(found, witness=judged.witness(broken))
     if not count:
         return StageResult(Stage.EXACT, 0, float(claimed), unable="there is no pair of exact laws")
     notes = (
         f"{count} pairs of neighbours; the largest true ε is {float(share):.6f} of the claimed one",
         f"Rényi orders {', '.join(map(str, orders))}; anything above a claim would have been shown",
     )
-    return StageResult(
-        stage=Stage.EXACT,
-        checks=checks,
-        claimed=float(claimed),
-        measured=None if measured is None else float(measured),
-        could_show=float(claimed),
-        notes=notes,
-    )
+    return replace(found, notes=notes)
 
 
 def exact_stage(

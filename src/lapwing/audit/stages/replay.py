@@ -38,7 +38,7 @@ from lapwing.audit.stages.input_distances import (
 from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, FIRST_ORDER, default_orders, price
 from lapwing.core.losses import Loss, Repeated, SequentialComposition
 from lapwing.core.observed import observing
-from lapwing.core.partition_selection import PartitionSelection
+from lapwing.mechanisms import PartitionSelection
 
 # The Rényi orders at which losses are compared: those of an account with the usual (ε, δ) for life.
 ORDERS = default_orders(Fraction(10), Fraction(1, 10**6))

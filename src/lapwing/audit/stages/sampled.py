@@ -185,7 +185,8 @@ def _run(
     for place, pair in enumerate(pairs, 1):
         budget.progress(f"sampled: pair {place} of {len(pairs)}")
         draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls, families)
-        if _largest(draws // 2, points[0], each / 4) <= claimed:
+        # As if the event happened always on one input, and never on the other.
+        if _shown((draws // 2, 0), draws // 2, float(points[0][1]), each / 4) <= claimed:
             why = (
                 f"{draws:,} draws on each input ({pair.description}) could not contradict ε = {claimed:g}, "
                 "even without any noise: allow more seconds"
@@ -319,11 +320,6 @@ def _shown(hits: tuple[int, int], trials: int, delta: float, error: float) -> fl
     p = proportion_at_least(hits[0], trials, error)
     q = proportion_at_most(hits[1], trials, error)
     return max(math.log((p - delta) / q), 0.0) if p > delta else 0.0
-
-
-def _largest(trials: int, point: Pair, error: float) -> float:
-    """Return the ε that is shown if the event happens always on one input and never on the other."""
-    return _shown((trials, 0), trials, float(point[1]), error)
 
 
 def _could_show(trials: int, point: Pair, error: float) -> float | None:

@@ -7,18 +7,15 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown, Topic
+from lapwing.show import learning_pictures as pictures
+from lapwing.show.release_load import WAYS, BlocksNeeded, release_times
+from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lapwing.show.model_decisions import DecisionCount, LearningTask
-    from lapwing.show.release_load import BlocksNeeded
 
-_ETA = Parameter(
-    "eta", Fraction(1, 20), Fraction(1, 1000), Fraction(1, 2),
-    "η: the probability with which a run may release a bad model",
-)  # fmt: skip
 _NAMES = {
     "none": "no validation",
     "estimate": "noisy mean\nmeets the target",
@@ -27,30 +24,6 @@ _NAMES = {
 }
 _FULL_ROWS, _FULL_BLOCK, _FULL_RUNS = 2_000_000, 10_000, 100
 _POOL, _VARIANTS = 50_000, 3
-
-
-def _runs(default: int) -> Parameter:
-    return Parameter(
-        "runs", Fraction(default), Fraction(5), Fraction(200),
-        "the runs for each ε and each target", is_whole=True,
-    )  # fmt: skip
-
-
-def _rows(default: int) -> Parameter:
-    return Parameter(
-        "rows", Fraction(default), Fraction(16_000), Fraction(1_024_000),
-        "the rows that a run has at most; it begins with few, and doubles", is_whole=True,
-    )  # fmt: skip
-
-
-def _least(default: Fraction) -> Parameter:
-    return Parameter(
-        "epsilon",
-        default,
-        Fraction(1, 1000),
-        Fraction(1, 4),
-        "the smallest ε of an attempt; the largest is 1",
-    )
 
 
 def _spaced(least: Fraction) -> tuple[Fraction, ...]:
@@ -83,7 +56,8 @@ def _compared(
 # Bad models that leave
 
 
-def _bad_models(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+def bad_models(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `bad-models`."""
     data, found = _compared(values, (0.05, 0.1, 0.2, 0.4), 32, full, progress)
     eta, least = float(values["eta"]), _spaced(values["epsilon"])[0]
     tallies = found.tallies
@@ -132,22 +106,23 @@ def _flat(name: str) -> str:
 
 
 def _bad_picture(found: DecisionCount, eta: float) -> Figure:
-    from lapwing.show.learning_pictures import ONLY_OURS, violations_picture
-
     rates: dict[str, list[tuple[float, float]]] = {}
     for (name, e), tally in found.tallies.items():
         rates.setdefault(name, []).append((float(e), tally.bad / tally.runs))
     worst = {name: max(rate for _, rate in points) for name, points in rates.items()}
     only_ours = worst.pop("ours") <= eta < min(worst.values())
-    title = ONLY_OURS if only_ours else "Runs that release a bad model, by the way that a model is judged"
+    title = "Runs that release a bad model, by the way that a model is judged"
+    if only_ours:
+        title = pictures.ONLY_OURS
     named = {_NAMES[name]: points for name, points in rates.items()}
-    return violations_picture(named, eta=eta, title=title, of="runs that release a bad model")
+    return pictures.violations_picture(named, eta=eta, title=title, of="runs that release a bad model")
 
 
 # Data that a model needs
 
 
-def _data_needed(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+def data_needed(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `data-needed`."""
     gaps = (0.1, 0.2, 0.4)
     data, found = _compared(values, gaps, 128, full, progress)
     runs = _FULL_RUNS if full else int(values["runs"])
@@ -209,8 +184,6 @@ def _needed_headline(drawn: Mapping[float, list[tuple[float, float]]]) -> str:
 
 
 def _needed_picture(drawn: Mapping[float, list[tuple[float, float]]]) -> Figure:
-    from lapwing.show.learning_pictures import NEEDS_MORE, needed_picture
-
     falls = all(a[1] >= b[1] for points in drawn.values() for a, b in pairwise(points))
     tighter = all(
         rows <= dict(drawn[tight]).get(e, rows)
@@ -218,11 +191,11 @@ def _needed_picture(drawn: Mapping[float, list[tuple[float, float]]]) -> Figure:
         for e, rows in drawn[loose]
     )
     title = (
-        NEEDS_MORE
+        pictures.NEEDS_MORE
         if len(drawn) > 1 and falls and tighter
         else "Rows that a model needs before it can be accepted"
     )
-    return needed_picture(
+    return pictures.needed_picture(
         {f"target {_percent(gap)}\nabove the best": points for gap, points in drawn.items()}, title=title
     )
 
@@ -230,9 +203,8 @@ def _needed_picture(drawn: Mapping[float, list[tuple[float, float]]]) -> Figure:
 # Hours to release
 
 
-def _release_time(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.show.release_load import WAYS, BlocksNeeded, release_times
-
+def release_time(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `release-time`."""
     need = BlocksNeeded(float(values["blocks"]), float(values["noise"]))
     if full:
         need = _measured_need(progress)
@@ -286,64 +258,11 @@ def _measured_need(progress: Progress) -> BlocksNeeded:
 
 
 def _release_picture(times: Mapping[str, list[float]], rates: list[float], *, is_first: bool) -> Figure:
-    from lapwing.show.learning_pictures import SOONEST, release_picture
-
-    title = SOONEST if is_first else "Hours to release under load, by the way that loss is counted"
-    return release_picture(
+    title = pictures.SOONEST if is_first else "Hours to release under load, by the way that loss is counted"
+    return pictures.release_picture(
         {
             _WAYS[way].replace(", ", ",\n"): list(zip(rates, found, strict=True))
             for way, found in times.items()
         },
         title=title,
     )
-
-
-CHAPTER = Chapter(
-    "Learning",
-    (
-        Topic(
-            name="bad-models",
-            question="How many bad models leave if validation forgets its own noise?",
-            parameters=(_ETA, _least(Fraction(1, 100)), _runs(25), _rows(64_000)),
-            argument="validators.md",
-            compute=_bad_models,
-            has_full_version=True,
-            extra="learn",
-        ),
-        Topic(
-            name="data-needed",
-            question="How much data does a model need until it can be accepted, at each ε?",
-            parameters=(_ETA, _least(Fraction(1, 20)), _runs(10), _rows(256_000)),
-            argument="validators.md",
-            compute=_data_needed,
-            has_full_version=True,
-            extra="learn",
-        ),
-        Topic(
-            name="release-time",
-            question="How long do pipelines wait for their release if they share the data?",
-            parameters=(
-                Parameter("epsilon", Fraction(1), Fraction(1, 10), Fraction(10), "the ε of a block"),
-                Parameter(
-                    "load", Fraction(1, 2), Fraction(1, 20), Fraction(1),
-                    "the most pipelines that arrive each hour",
-                ),
-                Parameter(
-                    "blocks", Fraction(2), Fraction(1, 2), Fraction(10),
-                    "the blocks that a pipeline needs however large ε is (the full version measures it)",
-                ),
-                Parameter(
-                    "noise", Fraction(1, 2), Fraction(1, 100), Fraction(3),
-                    "the blocks that it needs besides at ε 1, for the noise (the full version measures it)",
-                ),
-                Parameter(
-                    "hours", Fraction(200), Fraction(50), Fraction(300), "the simulated hours",
-                    is_whole=True,
-                ),
-            ),
-            argument="growing.md",
-            compute=_release_time,
-            has_full_version=True,
-        ),
-    ),
-)  # fmt: skip

@@ -6,15 +6,23 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lapwing.show.adaptive_answers import show_adaptive
-from lapwing.show.guessing import best_guess, counts_up_to
-from lapwing.show.personal_losses import show_personal_losses
-from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown, Topic
+from lapwing.audit.attacks import AttackResult, AttackSettings
+from lapwing.audit.attacks.averaging import PARTS, PRICE_WITHOUT_BUDGET, averaging
+from lapwing.audit.attacks.averaging import RUNS as PEOPLE
+from lapwing.audit.attacks.refill import EACH_DAY, refill
+from lapwing.audit.attacks.refill import RUNS as DEVICES
+from lapwing.audit.laws import exp, laplace, log_ratio, precise
+from lapwing.core.chances import odds_up, percent, percent_up, posterior
+from lapwing.core.exact import exp_up, short
+from lapwing.core.losses import Repeated
+from lapwing.mechanisms import Laplace
+from lapwing.plots.attacks import attack_over_time
+from lapwing.plots.style import BLUE, DOTS, GREY, ORANGE, EndLabel, label_ends, new_figure, style
+from lapwing.show.guessing import best_guess, counts_up_to, guessed_right
+from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from lapwing.audit.attacks import AttackResult
 
 HALF = Fraction(1, 2)
 _POINTS = 30  # of a drawn line
@@ -24,13 +32,8 @@ _GUESSES = 2_000
 # Adding up
 
 
-def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.audit.laws import laplace, log_ratio
-    from lapwing.core.chances import odds_up, percent, percent_up, posterior
-    from lapwing.core.exact import exp_up, short
-    from lapwing.core.losses import Repeated
-    from lapwing.mechanisms import Laplace
-
+def adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `adding-up`."""
     epsilon, k = values["epsilon"], int(values["k"])
     mechanism = Laplace.for_epsilon(epsilon, l1=1)
     # All outcomes on one side of the two counts have the same ratio, so two outcomes say everything.
@@ -45,7 +48,7 @@ def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -
         return answers, float(total), float(factor), limit, float(best_guess(truth, answers))
 
     drawn = [row(answers) for answers in counts_up_to(k, _POINTS)]
-    last, measured = drawn[-1], _guessed_right(epsilon, k)
+    last, measured = drawn[-1], guessed_right(epsilon, k, _GUESSES)
     total, alone = k * epsilon, float(posterior(HALF, exp_up(epsilon)))
     progress(1, 1)
     return Shown(
@@ -76,72 +79,45 @@ def _adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) -
 
 def _at_most(share: float) -> str:
     """Return a limit in words. A share below 1 is not called 100 %."""
-    from lapwing.core.chances import percent_up
-
     return f"at most {percent_up(share)} of the cases" if share < 1 - 1e-9 else "almost all cases"
 
 
-def _guessed_right(epsilon: Fraction, k: int) -> float:
-    """Return how often the best guess from k noisy counts is right, over many people who are in or out."""
-    import numpy as np
-
-    from lapwing.core.noise import bernoulli
-    from lapwing.mechanisms import Laplace
-
-    is_in = bernoulli(HALF, _GUESSES).astype(np.int64)
-    answers = Laplace.for_epsilon(epsilon, l1=1).sample(np.tile(is_in, k)).reshape(k, _GUESSES)
-    votes = (answers >= 1).sum(axis=0) * 2 - k
-    guessed = np.where(votes == 0, bernoulli(HALF, _GUESSES), votes > 0)
-    return float((guessed == is_in).mean())
-
-
+@style()
 def _draw_adding_up(
     epsilon: Fraction, rows: Sequence[tuple[int, float, float, float, float]], alone: float
 ) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, GREY, ORANGE, EndLabel, label_ends, new_figure, style
-
     answers = [row[0] for row in rows]
-    with style():
-        figure, (axes,) = new_figure(
-            f"Every answer at ε {short(float(epsilon))} adds to what can be known: {answers[-1]} of them "
-            f"are ε {short(rows[-1][1])}",
-            "How often somebody guesses right whether you are in the data, from even odds, after many "
-            "noisy counts of the same people.",
-            right=0.72,
-        )
-        axes.plot(answers, [100 * row[3] for row in rows], color=ORANGE)
-        axes.plot(answers, [100 * row[4] for row in rows], color=BLUE)
-        axes.axhline(100 * alone, color=GREY, linewidth=1.3, linestyle=":")
-        axes.set_ylim(45, 103)
-        axes.set_xlim(min(1, answers[-1] - 0.5), answers[-1])
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_yticks(range(50, 101, 10), [f"{tick} %" for tick in range(50, 101, 10)])
-        axes.set(xlabel="answers about the same people", ylabel="right guesses")
-        label_ends(
-            axes,
-            [
-                EndLabel(100 * rows[-1][3], "limit for every attacker:\nε adds up", ORANGE),
-                EndLabel(100 * rows[-1][4], "best guess from\nthese counts", BLUE),
-                EndLabel(100 * alone, "limit after one answer", GREY),
-            ],
-        )
-        return figure
+    figure, (axes,) = new_figure(
+        f"Every answer at ε {short(float(epsilon))} adds to what can be known: {answers[-1]} of them "
+        f"are ε {short(rows[-1][1])}",
+        "How often somebody guesses right whether you are in the data, from even odds, after many "
+        "noisy counts of the same people.",
+        right=0.72,
+    )
+    axes.plot(answers, [100 * row[3] for row in rows], color=ORANGE)
+    axes.plot(answers, [100 * row[4] for row in rows], color=BLUE)
+    axes.axhline(100 * alone, color=GREY, linewidth=1.3, linestyle=":")
+    axes.set(ylim=(45, 103), xlim=(min(1, answers[-1] - 0.5), answers[-1]))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_yticks(range(50, 101, 10), [f"{tick} %" for tick in range(50, 101, 10)])
+    axes.set(xlabel="answers about the same people", ylabel="right guesses")
+    ends = [
+        EndLabel(100 * rows[-1][3], "limit for every attacker:\nε adds up", ORANGE),
+        EndLabel(100 * rows[-1][4], "best guess from\nthese counts", BLUE),
+        EndLabel(100 * alone, "limit after one answer", GREY),
+    ]
+    label_ends(axes, ends)
+    return figure
 
 
 # Trials that together expose somebody
 
 
-def _trials(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.audit.attacks import AttackSettings
-    from lapwing.audit.attacks.averaging import PARTS, PRICE_WITHOUT_BUDGET, RUNS, averaging
-    from lapwing.core.chances import percent_up
-    from lapwing.core.exact import short
-    from lapwing.plots.attacks import attack_over_time
-
-    people = RUNS if full else int(values["n"])
+def trials(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `trials`."""
+    people = PEOPLE if full else int(values["n"])
     [result] = averaging(AttackSettings.of(values["epsilon"], people, progress))
     shown, safe, last = result.unprotected, result.protected, result.over_time[-1].after
     one = result.over_time[0].unprotected
@@ -187,14 +163,9 @@ def _over_time(title: str, steps: str, result: AttackResult) -> NumberTable:
 # A budget that resets every day
 
 
-def _daily_reset(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.audit.attacks import AttackSettings
-    from lapwing.audit.attacks.refill import EACH_DAY, RUNS, refill
-    from lapwing.audit.laws import exp, precise
-    from lapwing.core.chances import percent, percent_up
-    from lapwing.core.exact import short
-
-    days, devices = int(values["days"]), RUNS if full else int(values["n"])
+def daily_reset(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `daily-reset`."""
+    days, devices = int(values["days"]), DEVICES if full else int(values["n"])
     [result] = refill(AttackSettings.of(values["epsilon"], devices, progress))
     truth = precise(lambda: exp(EACH_DAY) / (1 + exp(EACH_DAY)))()
     life = precise(lambda: exp(result.epsilon) / (1 + exp(result.epsilon)))()
@@ -235,120 +206,40 @@ def _daily_reset(values: Mapping[str, Fraction], full: bool, progress: Progress)
     )
 
 
+@style()
 def _draw_daily_reset(
     rows: Sequence[tuple[int, float, float, float, float]], result: AttackResult
 ) -> Figure:
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, DOTS, GREY, ORANGE, EndLabel, label_ends, new_figure, style
+    from matplotlib.ticker import NullLocator
 
     days = [row[0] for row in rows]
     measured = [point for point in result.over_time if point.after <= max(days[-1], 2)]
-    with style():
-        figure, (axes,) = new_figure(
-            "A budget that is full again every day exposes the person; a budget for life sets a limit",
-            "How often the best guess about one person is right, from all reports of the device. Lines: "
-            f"exact. Points: measured on {result.protected.trials} devices.",
-            right=0.72,
-        )
-        axes.plot(days, [100 * row[2] for row in rows], color=ORANGE)
-        axes.plot(days, [100 * row[4] for row in rows], color=BLUE)
-        at = [point.after for point in measured]
-        axes.plot(at, [100 * point.unprotected.rate for point in measured], color=ORANGE, **DOTS)
-        axes.plot(at, [100 * point.protected.rate for point in measured], color=BLUE, **DOTS)
-        axes.axhline(50, color=GREY, linewidth=1.3, linestyle=":")
-        axes.set_xscale("log")
-        axes.set_xlim(0.9, 1.05 * max(days[-1], at[-1]))
-        axes.set_ylim(0, 104)
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.set_xticks([day for day in (1, 2, 3, 10, 30, 100, 300, 1_000) if day <= max(days[-1], at[-1])])
-        axes.set_yticks(range(0, 101, 25), [f"{tick} %" for tick in range(0, 101, 25)])
-        axes.set(xlabel="days", ylabel="right guesses")
-        label_ends(
-            axes,
-            [
-                EndLabel(
-                    100 * rows[-1][2],
-                    f"ε {short(rows[0][1])} anew every day:\nε {rows[-1][1]:,.4g} in {days[-1]:,} days",
-                    ORANGE,
-                ),
-                EndLabel(100 * rows[-1][4], f"ε {short(rows[-1][3])} for life", BLUE),
-                EndLabel(50, "blind guess", GREY),
-            ],
-        )
-        return figure
-
-
-def _whole(name: str, default: int, least: int, most: int, meaning: str) -> Parameter:
-    return Parameter(name, Fraction(default), Fraction(least), Fraction(most), meaning, is_whole=True)
-
-
-_LIFETIME = Parameter(
-    "epsilon", Fraction(1), Fraction(1, 20), Fraction(8), "lifetime ε of each person in Lapwing"
-)
-
-CHAPTER = Chapter(
-    "Many answers",
-    (
-        Topic(
-            "adding-up",
-            "What do k answers about the same people cost?",
-            (
-                Parameter("epsilon", Fraction(1, 5), Fraction(1, 100), Fraction(1), "ε of one answer"),
-                _whole("k", 20, 2, 100, "answers"),
-            ),
-            "portfolio.md",
-            _adding_up,
+    figure, (axes,) = new_figure(
+        "A budget that is full again every day exposes the person; a budget for life sets a limit",
+        "How often the best guess about one person is right, from all reports of the device. Lines: "
+        f"exact. Points: measured on {result.protected.trials} devices.",
+        right=0.72,
+    )
+    axes.plot(days, [100 * row[2] for row in rows], color=ORANGE)
+    axes.plot(days, [100 * row[4] for row in rows], color=BLUE)
+    at = [point.after for point in measured]
+    axes.plot(at, [100 * point.unprotected.rate for point in measured], color=ORANGE, **DOTS)
+    axes.plot(at, [100 * point.protected.rate for point in measured], color=BLUE, **DOTS)
+    axes.axhline(50, color=GREY, linewidth=1.3, linestyle=":")
+    axes.set(xscale="log", xlim=(0.9, 1.05 * max(days[-1], at[-1])), ylim=(0, 104))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xticks([day for day in (1, 2, 3, 10, 30, 100, 300, 1_000) if day <= max(days[-1], at[-1])])
+    axes.set_yticks(range(0, 101, 25), [f"{tick} %" for tick in range(0, 101, 25)])
+    axes.set(xlabel="days", ylabel="right guesses")
+    ends = [
+        EndLabel(
+            100 * rows[-1][2],
+            f"ε {short(rows[0][1])} anew every day:\nε {rows[-1][1]:,.4g} in {days[-1]:,} days",
+            ORANGE,
         ),
-        Topic(
-            "adaptive",
-            "What if the next question depends on the last answer?",
-            (
-                Parameter("epsilon", Fraction(3), Fraction(1, 2), Fraction(10), "lifetime budget ε"),
-                Parameter(
-                    "delta",
-                    Fraction(1, 10**6),
-                    Fraction(1, 10**12),
-                    Fraction(1, 10**3),
-                    "lifetime budget δ",
-                ),
-                Parameter("price", Fraction(1, 20), Fraction(1, 50), Fraction(1, 2), "ε of one answer"),
-            ),
-            "portfolio.md",
-            show_adaptive,
-        ),
-        Topic(
-            "per-person",
-            "What has each person lost, if people are in different data sets?",
-            (
-                Parameter("epsilon", Fraction(1, 4), Fraction(1, 100), Fraction(2), "ε of one question"),
-                _whole("n", 12, 4, 30, "generated people"),
-                _whole("months", 8, 4, 24, "months in which questions are asked"),
-            ),
-            "growing.md",
-            show_personal_losses,
-        ),
-        Topic(
-            "trials",
-            "Can many harmless answers together expose somebody?",
-            (_LIFETIME, _whole("n", 50, 10, 1_000, "people who are attacked")),
-            "attacks.md",
-            _trials,
-            has_full_version=True,
-        ),
-        Topic(
-            "daily-reset",
-            "What is wrong with a budget that is full again every day?",
-            (
-                _LIFETIME,
-                _whole("days", 30, 2, 1_000, "days with a report, for the exact numbers"),
-                _whole("n", 40, 10, 300, "devices that are attacked, for 30 days"),
-            ),
-            "attacks.md",
-            _daily_reset,
-            has_full_version=True,
-        ),
-    ),
-)
+        EndLabel(100 * rows[-1][4], f"ε {short(rows[-1][3])} for life", BLUE),
+        EndLabel(50, "blind guess", GREY),
+    ]
+    label_ends(axes, ends)
+    return figure

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from lapwing.audit.laws import dec, log_ratio, randomized_response
+from lapwing.core.chances import percent, percent_up, posterior
+from lapwing.core.exact import short, short_down
+from lapwing.core.losses import Repeated
+from lapwing.mechanisms import Laplace, RandomizedResponse
+from lapwing.plots import style as plot
+from lapwing.plots.accuracy import curator_error, local_error, measured
 from lapwing.show.guessing import best_guess
-from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown, Topic
+from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,13 +30,8 @@ _SHARES = (Fraction(1, 100), Fraction(1, 5), Fraction(1, 2), Fraction(9, 10))
 # Two coins
 
 
-def _two_coins(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    import numpy as np
-
-    from lapwing.audit.laws import dec, log_ratio, randomized_response
-    from lapwing.core.chances import percent
-    from lapwing.mechanisms import RandomizedResponse
-
+def two_coins(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `two-coins`."""
     n, share = int(values["n"]), values["share"]
     mechanism = RandomizedResponse.two_coins()
     assert mechanism.truth is not None
@@ -94,48 +98,40 @@ def local_spread(truth: Fraction, n: int) -> float:
     return math.sqrt(float(truth * (1 - truth)) / n) / float(2 * truth - 1)
 
 
+@plot.style()
 def _draw_two_coins(n: int, share: float, raw: list[float], estimates: list[float]) -> Figure:
-    from lapwing.plots.style import BLUE, INK, ORANGE, WHITE_BOX, new_figure, note_beside, style
-
-    with style():
-        figure, panels = new_figure(
-            "Each report may be false, yet the estimate is right on average",
-            f"{len(raw)} surveys of the same {n:,} people. Every time, all of them throw their two coins "
-            "anew. Dashed: the true share of yes.",
-            panels=2,
-        )
-        for axes, title, colour, found in (
-            (panels[0], "Share of yes reports", ORANGE, raw),
-            (panels[1], "Estimate: 2 × that share − ½", BLUE, estimates),
-        ):
-            axes.hist([100 * one for one in found], bins=20, color=colour, alpha=0.85)
-            axes.axvline(100 * share, color=INK, linewidth=1.6, linestyle="--")
-            axes.set_title(title, color=colour)
-            axes.set_xlabel("per cent of the people asked")
-        panels[0].set_ylabel("surveys")
-        top = panels[0].get_ylim()[1]
-        panels[0].set_ylim(0, 1.12 * top)
-        side = "left" if share < 0.5 else "right"
-        shift = (5.0 if share < 0.5 else -5.0, 0.0)
-        for axes in panels:
-            note_beside(
-                axes, f"truth {100 * share:.3g} %", (100 * share, 1.06 * top), shift, ha=side, va="center",
-                bbox=WHITE_BOX,
-            )  # fmt: skip
-        return figure
+    figure, panels = plot.new_figure(
+        "Each report may be false, yet the estimate is right on average",
+        f"{len(raw)} surveys of the same {n:,} people. Every time, all of them throw their two coins "
+        "anew. Dashed: the true share of yes.",
+        panels=2,
+    )
+    for axes, title, colour, found in (
+        (panels[0], "Share of yes reports", plot.ORANGE, raw),
+        (panels[1], "Estimate: 2 × that share − ½", plot.BLUE, estimates),
+    ):
+        axes.hist([100 * one for one in found], bins=20, color=colour, alpha=0.85)
+        axes.axvline(100 * share, color=plot.INK, linewidth=1.6, linestyle="--")
+        axes.set_title(title, color=colour)
+        axes.set_xlabel("per cent of the people asked")
+    panels[0].set_ylabel("surveys")
+    top = panels[0].get_ylim()[1]
+    panels[0].set_ylim(0, 1.12 * top)
+    side = "left" if share < 0.5 else "right"
+    shift = (5.0 if share < 0.5 else -5.0, 0.0)
+    for axes in panels:
+        plot.note_beside(
+            axes, f"truth {100 * share:.3g} %", (100 * share, 1.06 * top), shift, ha=side, va="center",
+            bbox=plot.WHITE_BOX,
+        )  # fmt: skip
+    return figure
 
 
 # Many questions
 
 
-def _many_questions(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.audit.laws import dec
-    from lapwing.core.chances import percent_up, posterior
-    from lapwing.core.exact import short
-    from lapwing.core.losses import Repeated
-    from lapwing.mechanisms import RandomizedResponse
-    from lapwing.plots.accuracy import local_error
-
+def many_questions(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `many-questions`."""
     m, n = int(values["m"]), int(values["n"])
     coins = RandomizedResponse.two_coins()
     assert coins.truth is not None
@@ -185,38 +181,31 @@ def _many_questions(values: Mapping[str, Fraction], full: bool, progress: Progre
     )  # fmt: skip
 
 
-def _draw_many_questions(
-    rows: list[tuple[int, float, int, float, float, float, float]],
-) -> Figure:
+@plot.style()
+def _draw_many_questions(rows: list[tuple[int, float, int, float, float, float, float]]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    from lapwing.plots.style import BLUE, GREY, ORANGE, EndLabel, label_ends, new_figure, style
-
     asked = [row[0] for row in rows]
-    with style():
-        figure, (axes,) = new_figure(
-            f"Two coins protect one answer, not {asked[-1]} answers about one fact",
-            "All answers depend on one fact, yes or no, both equally likely beforehand. What somebody who "
-            "sees all reports of one person can know.",
-            right=0.74,
-        )
-        axes.plot(asked, [100 * row[3] for row in rows], color=ORANGE, marker="o", markersize=4)
-        axes.plot(asked, [100 * row[4] for row in rows], color=BLUE, marker="o", markersize=4)
-        axes.axhline(50, color=GREY, linewidth=1.3, linestyle=":")
-        axes.set_ylim(45, 103)
-        axes.set_xlim(0.8, asked[-1] + 0.2)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_yticks([50, 60, 70, 80, 90, 100], [f"{tick} %" for tick in range(50, 101, 10)])
-        axes.set(xlabel="questions, each with fresh coins", ylabel="belief, or right guesses")
-        label_ends(
-            axes,
-            [
-                EndLabel(100 * rows[-1][3], "greatest belief after\nthe worst reports", ORANGE),
-                EndLabel(100 * rows[-1][4], "best guess is right,\non average", BLUE),
-                EndLabel(50, "blind guess", GREY),
-            ],
-        )
-        return figure
+    figure, (axes,) = plot.new_figure(
+        f"Two coins protect one answer, not {asked[-1]} answers about one fact",
+        "All answers depend on one fact, yes or no, both equally likely beforehand. What somebody who "
+        "sees all reports of one person can know.",
+        right=0.74,
+    )
+    axes.plot(asked, [100 * row[3] for row in rows], color=plot.ORANGE, marker="o", markersize=4)
+    axes.plot(asked, [100 * row[4] for row in rows], color=plot.BLUE, marker="o", markersize=4)
+    axes.axhline(50, color=plot.GREY, linewidth=1.3, linestyle=":")
+    axes.set(ylim=(45, 103), xlim=(0.8, asked[-1] + 0.2))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_yticks([50, 60, 70, 80, 90, 100], [f"{tick} %" for tick in range(50, 101, 10)])
+    axes.set(xlabel="questions, each with fresh coins", ylabel="belief, or right guesses")
+    ends = [
+        plot.EndLabel(100 * rows[-1][3], "greatest belief after\nthe worst reports", plot.ORANGE),
+        plot.EndLabel(100 * rows[-1][4], "best guess is right,\non average", plot.BLUE),
+        plot.EndLabel(50, "blind guess", plot.GREY),
+    ]
+    plot.label_ends(axes, ends)
+    return figure
 
 
 # Curator and local
@@ -237,10 +226,6 @@ def local_lower_bound(epsilon: Fraction, n: int) -> float:
 
 def _measured(epsilon: Fraction, n: int, share: Fraction, runs: int) -> tuple[float, float]:
     """Return root mean square errors of a share: by a curator, and by randomized response."""
-    import numpy as np
-
-    from lapwing.mechanisms import Laplace, RandomizedResponse
-
     truths = (np.arange(n) < round(share * n)).astype(np.int64)
     count = int(truths.sum())
     curated = Laplace.for_epsilon(epsilon, l1=1).sample(np.full(10 * runs, count)) / n
@@ -253,10 +238,8 @@ def _measured(epsilon: Fraction, n: int, share: Fraction, runs: int) -> tuple[fl
     )
 
 
-def _curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.core.exact import short, short_down
-    from lapwing.plots.accuracy import curator_error, local_error, measured
-
+def curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `curator-and-local`."""
     epsilon, n = values["epsilon"], int(values["n"])
     runs = max(min(200, _COINS // n), 20)
     queries = []
@@ -310,104 +293,39 @@ def _curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Pro
     )
 
 
+@plot.style()
 def _draw_curator_and_local(
     epsilon: Fraction, lines: list[tuple[int, float, float, float]], points: list[tuple[int, float, float]]
 ) -> Figure:
-    from lapwing.core.exact import short
-    from lapwing.plots.style import (
-        BLUE,
-        DOTS,
-        INK,
-        ORANGE,
-        EndLabel,
-        error_axes,
-        label_ends,
-        new_figure,
-        style,
-    )
-
     sizes = [line[0] for line in lines]
-    with style():
-        figure, (axes,) = new_figure(
-            f"At ε = {short(float(epsilon))} a curator's error falls like 1/n, and that of every local "
-            "protocol at best like 1/√n",
-            "Root mean square error of a share. Lines: exact. Points: measured with fresh noise. Dashed: "
-            "no local protocol is below it, if the true answers are fair coins.",
-            right=0.72,
-        )
-        error_axes(axes)
-        axes.set_xticks(_SIZES[:-1])  # names of all would overlap
-        axes.set_xlim(0.8 * sizes[0], sizes[-1])
-        axes.set_ylim(30 * lines[-1][1], 250 * lines[0][2])
-        axes.plot(sizes, [100 * line[1] for line in lines], color=BLUE, gid="curator")
-        axes.plot(sizes, [100 * line[2] for line in lines], color=ORANGE, gid="local")
-        axes.plot(
-            sizes, [100 * line[3] for line in lines], color=INK, linewidth=1.4, linestyle="--", gid="bound"
-        )
-        at = [point[0] for point in points]
-        axes.plot(at, [100 * point[1] for point in points], color=BLUE, gid="curator-measured", **DOTS)
-        axes.plot(at, [100 * point[2] for point in points], color=ORANGE, gid="local-measured", **DOTS)
-        axes.set(xlabel="people asked, n", ylabel="error of the share, in percentage points")
-        last = lines[-1]
-        label_ends(
-            axes,
-            [
-                EndLabel(100 * last[2], "everybody randomizes,\nnobody is trusted", ORANGE),
-                EndLabel(100 * last[3], "no local protocol\nis below this", INK),
-                EndLabel(100 * last[1], "a curator sees all,\nadds noise once", BLUE),
-            ],
-        )
-        return figure
-
-
-_PEOPLE = Parameter("n", Fraction(1_000), Fraction(10), Fraction(100_000), "people asked", is_whole=True)
-
-CHAPTER = Chapter(
-    "Nobody is trusted",
-    (
-        Topic(
-            "two-coins",
-            "How can a survey learn a share if no single report can be trusted?",
-            (
-                _PEOPLE,
-                Parameter(
-                    "share",
-                    Fraction(3, 10),
-                    Fraction(0),
-                    Fraction(1),
-                    "true share of people who would say yes",
-                ),
-            ),
-            "randomized_response.md",
-            _two_coins,
-        ),
-        Topic(
-            "many-questions",
-            "What do m questions with two coins cost one person?",
-            (
-                Parameter(
-                    "m", Fraction(8), Fraction(2), Fraction(20), "questions to each person", is_whole=True
-                ),
-                Parameter(
-                    "n", Fraction(10_000), Fraction(10), Fraction(10**9), "people asked", is_whole=True
-                ),
-            ),
-            "randomized_response.md",
-            _many_questions,
-        ),
-        Topic(
-            "curator-and-local",
-            "What does it cost in accuracy to trust nobody?",
-            (
-                Parameter(
-                    "epsilon", Fraction(1), Fraction(1, 10), Fraction(8), "ε of each person, in both models"
-                ),
-                Parameter(
-                    "n", Fraction(10_000), Fraction(10), Fraction(100_000), "people asked", is_whole=True
-                ),
-            ),
-            "randomized_response.md",
-            _curator_and_local,
-        ),
-    ),
-)
+    figure, (axes,) = plot.new_figure(
+        f"At ε = {short(float(epsilon))} a curator's error falls like 1/n, and that of every local "
+        "protocol at best like 1/√n",
+        "Root mean square error of a share. Lines: exact. Points: measured with fresh noise. Dashed: "
+        "no local protocol is below it, if the true answers are fair coins.",
+        right=0.72,
+    )
+    plot.error_axes(axes)
+    axes.set_xticks(_SIZES[:-1])  # names of all would overlap
+    axes.set(xlim=(0.8 * sizes[0], sizes[-1]), ylim=(30 * lines[-1][1], 250 * lines[0][2]))
+    axes.plot(sizes, [100 * line[1] for line in lines], color=plot.BLUE, gid="curator")
+    axes.plot(sizes, [100 * line[2] for line in lines], color=plot.ORANGE, gid="local")
+    axes.plot(
+        sizes, [100 * line[3] for line in lines], color=plot.INK, linewidth=1.4, linestyle="--", gid="bound"
+    )
+    at = [point[0] for point in points]
+    axes.plot(
+        at, [100 * point[1] for point in points], color=plot.BLUE, gid="curator-measured", **plot.DOTS
+    )
+    axes.plot(
+        at, [100 * point[2] for point in points], color=plot.ORANGE, gid="local-measured", **plot.DOTS
+    )
+    axes.set(xlabel="people asked, n", ylabel="error of the share, in percentage points")
+    last = lines[-1]
+    ends = [
+        plot.EndLabel(100 * last[2], "everybody randomizes,\nnobody is trusted", plot.ORANGE),
+        plot.EndLabel(100 * last[3], "no local protocol\nis below this", plot.INK),
+        plot.EndLabel(100 * last[1], "a curator sees all,\nadds noise once", plot.BLUE),
+    ]
+    plot.label_ends(axes, ends)
+    return figure

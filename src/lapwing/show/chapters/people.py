@@ -8,7 +8,15 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown, Topic
+import numpy as np
+
+from lapwing.audit.laws import laplace_at_least, precise
+from lapwing.core.chances import odds_up, percent, percent_down, percent_up, posterior
+from lapwing.core.exact import exp_up, log_up, short
+from lapwing.core.noise import bernoulli
+from lapwing.mechanisms import Laplace, RandomizedResponse
+from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, note_beside, style
+from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +38,6 @@ def finding_probability(epsilon: Fraction, ill: int, well: int) -> Decimal:
 
     Both counts get discrete Laplace noise of scale 1/ε. Exact, up to 1e-30.
     """
-    from lapwing.audit.laws import laplace_at_least, precise
 
     @precise
     def summed() -> Decimal:
@@ -44,14 +51,8 @@ def finding_probability(epsilon: Fraction, ill: int, well: int) -> Decimal:
     return summed()
 
 
-def _smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    import numpy as np
-
-    from lapwing.core.chances import odds_up, percent, percent_up, posterior
-    from lapwing.core.exact import exp_up, short
-    from lapwing.core.noise import bernoulli
-    from lapwing.mechanisms import Laplace
-
+def smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `smoking`."""
     epsilon, n, risk, prior = values["epsilon"], int(values["n"]), values["risk"], values["prior"]
     ill_others = int(bernoulli(risk, n - 1).sum()) if 0 < risk < 1 else int(risk) * (n - 1)
     well = n - 1 - ill_others
@@ -115,58 +116,48 @@ def _smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> 
 
 def _bounds(before: Fraction, ratio: Fraction) -> tuple[float, float]:
     """Return the least and the greatest belief, if odds change by at most this ratio."""
-    from lapwing.core.chances import posterior
-
     return float(posterior(before, 1 / ratio)), float(posterior(before, ratio))
 
 
+@style()
 def _draw_smoking(
     epsilon: Fraction, truths: Sequence[float], shares: Sequence[Sequence[float]], *, is_same: bool
 ) -> Figure:
-    import numpy as np
-    from matplotlib.ticker import FuncFormatter
-
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, GREY, ORANGE, new_figure, note_beside, style
-
-    with style():
-        figure, panels = new_figure(
-            "The finding about smokers is the same with Mary and without her"
-            if is_same
-            else "The finding about smokers, with Mary and without her",
-            f"Released share of ill smokers in {len(shares[0]):,} repetitions, each with fresh noise at ε "
-            f"{short(float(epsilon))}. Dotted: half of the smokers.",
-            panels=2,
-        )
-        percents = [100 * np.asarray(each) for each in shares]
-        together = np.concatenate(percents)
-        bins = np.linspace(min(float(together.min()), 48.0), max(float(together.max()), 52.0), 61)
-        for axes, name, colour, truth, found in (
-            (panels[0], "Mary takes part", ORANGE, truths[0], percents[0]),
-            (panels[1], "Mary stays out", BLUE, truths[1], percents[1]),
-        ):
-            axes.hist(found, bins=list(bins), color=colour, alpha=0.85)
-            axes.axvline(50, color=GREY, linewidth=1.3, linestyle=":")
-            axes.set_title(f"{name}: truth {100 * truth:.1f} %", color=colour)
-            axes.set_xlabel("released share of ill smokers, in %")
-        panels[0].set_ylabel("repetitions")
-        panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        top = panels[0].get_ylim()[1]
-        panels[0].set_ylim(0, 1.14 * top)
-        side, shift = ("left", 5.0) if truths[1] < 0.5 else ("right", -5.0)
-        for axes in panels:
-            axes.set_xlim(bins[0] - 3, bins[-1] + 3)
-            note_beside(axes, "half", (50, 1.08 * top), (shift, 0), ha=side, va="center", color=GREY)
-        return figure
+    figure, panels = new_figure(
+        "The finding about smokers is the same with Mary and without her"
+        if is_same
+        else "The finding about smokers, with Mary and without her",
+        f"Released share of ill smokers in {len(shares[0]):,} repetitions, each with fresh noise at ε "
+        f"{short(float(epsilon))}. Dotted: half of the smokers.",
+        panels=2,
+    )
+    percents = [100 * np.asarray(each) for each in shares]
+    together = np.concatenate(percents)
+    bins = np.linspace(min(float(together.min()), 48.0), max(float(together.max()), 52.0), 61)
+    for axes, name, colour, truth, found in (
+        (panels[0], "Mary takes part", ORANGE, truths[0], percents[0]),
+        (panels[1], "Mary stays out", BLUE, truths[1], percents[1]),
+    ):
+        axes.hist(found, bins=list(bins), color=colour, alpha=0.85)
+        axes.axvline(50, color=GREY, linewidth=1.3, linestyle=":")
+        axes.set_title(f"{name}: truth {100 * truth:.1f} %", color=colour)
+        axes.set_xlabel("released share of ill smokers, in %")
+    panels[0].set_ylabel("repetitions")
+    panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    top = panels[0].get_ylim()[1]
+    panels[0].set_ylim(0, 1.14 * top)
+    side, shift = ("left", 5.0) if truths[1] < 0.5 else ("right", -5.0)
+    for axes in panels:
+        axes.set_xlim(bins[0] - 3, bins[-1] + 3)
+        note_beside(axes, "half", (50, 1.08 * top), (shift, 0), ha=side, va="center", color=GREY)
+    return figure
 
 
 # From prior to posterior odds
 
 
-def _odds(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.core.chances import odds_up, percent, percent_down, percent_up
-    from lapwing.core.exact import exp_up, log_up, short
-
+def odds(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `odds`."""
     epsilon, prior = values["epsilon"], values["prior"]
     factor = exp_up(epsilon)
     three = Fraction(3)  # e^ε at ε = ln 3, exactly
@@ -223,54 +214,43 @@ def _odds(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sho
     )  # fmt: skip
 
 
+@style()
 def _draw_odds(epsilon: Fraction, prior: Fraction, factor: Fraction) -> Figure:
-    import numpy as np
-
-    from lapwing.core.chances import percent_down, percent_up
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, style
-
     low, high = _bounds(prior, factor)
-    with style():
-        figure, panels = new_figure(
-            f"ε limits how far a belief can move: at ε = {short(float(epsilon))}, from "
-            f"{100 * float(prior):.3g} % to between {percent_down(low)} and {percent_up(high)}",
-            "What somebody who knows the data of all others believes about you, before and after a "
-            "release. It stays inside the band. On the diagonal, nothing was learnt. δ = 0.",
-            panels=2,
+    figure, panels = new_figure(
+        f"ε limits how far a belief can move: at ε = {short(float(epsilon))}, from "
+        f"{100 * float(prior):.3g} % to between {percent_down(low)} and {percent_up(high)}",
+        "What somebody who knows the data of all others believes about you, before and after a "
+        "release. It stays inside the band. On the diagonal, nothing was learnt. δ = 0.",
+        panels=2,
+    )
+    before = np.linspace(0, 1, 401)
+    for axes, title, colour, ratio, point in (
+        (panels[0], f"ε = {short(float(epsilon))}", BLUE, factor, prior),
+        (panels[1], "ε = ln 3: from ½ to ¼ or ¾", ORANGE, Fraction(3), HALF),
+    ):
+        r = float(ratio)
+        bottom, top = (
+            100 * before / (before + r * (1 - before)),
+            100 * r * before / (r * before + 1 - before),
         )
-        before = np.linspace(0, 1, 401)
-        for axes, title, colour, ratio, point in (
-            (panels[0], f"ε = {short(float(epsilon))}", BLUE, factor, prior),
-            (panels[1], "ε = ln 3: from ½ to ¼ or ¾", ORANGE, Fraction(3), HALF),
-        ):
-            r = float(ratio)
-            bottom, top = (
-                100 * before / (before + r * (1 - before)),
-                100 * r * before / (r * before + 1 - before),
-            )
-            axes.fill_between(100 * before, bottom, top, color=colour, alpha=0.2, linewidth=0)
-            axes.plot(100 * before, bottom, color=colour, linewidth=1.6)
-            axes.plot(100 * before, top, color=colour, linewidth=1.6)
-            axes.plot([0, 100], [0, 100], color=GREY, linewidth=1.2, linestyle=":")
-            ends = _bounds(point, ratio)
-            at = 100 * float(point)
-            axes.plot(
-                [at, at], [100 * end for end in ends], color=INK, linewidth=1.6, marker="o", markersize=5
-            )
-            axes.set_title(title, color=colour)
-            axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="belief before, in %", xticks=range(0, 101, 25))
-            _name_ends(axes, at, ends)
-        panels[0].set_yticks(range(0, 101, 25))
-        panels[0].set_ylabel("belief after, in %")
-        return figure
+        axes.fill_between(100 * before, bottom, top, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(100 * before, bottom, color=colour, linewidth=1.6)
+        axes.plot(100 * before, top, color=colour, linewidth=1.6)
+        axes.plot([0, 100], [0, 100], color=GREY, linewidth=1.2, linestyle=":")
+        ends = _bounds(point, ratio)
+        at = 100 * float(point)
+        axes.plot([at, at], [100 * end for end in ends], color=INK, linewidth=1.6, marker="o", markersize=5)
+        axes.set_title(title, color=colour)
+        axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="belief before, in %", xticks=range(0, 101, 25))
+        _name_ends(axes, at, ends)
+    panels[0].set_yticks(range(0, 101, 25))
+    panels[0].set_ylabel("belief after, in %")
+    return figure
 
 
 def _name_ends(axes: Axes, at: float, ends: tuple[float, float]) -> None:
     """Write the two ends of a range of beliefs outside the band, or inside if there is no room."""
-    from lapwing.core.chances import percent_down, percent_up
-    from lapwing.plots.style import note_beside
-
     low, high = ends
     if high - low < 0.07:  # two texts would overlap
         side, shift = ("right", -7.0) if at > 50 else ("left", 7.0)
@@ -291,13 +271,8 @@ def _name_ends(axes: Axes, at: float, ends: tuple[float, float]) -> None:
 # Plausible deniability
 
 
-def _deniability(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    import numpy as np
-
-    from lapwing.core.chances import odds_up, percent, percent_up, posterior
-    from lapwing.core.exact import exp_up, short
-    from lapwing.mechanisms import RandomizedResponse
-
+def deniability(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `deniability`."""
     epsilon, prior, n = values["epsilon"], values["prior"], int(values["n"])
     mechanism = RandomizedResponse.for_epsilon(epsilon)
     factor = exp_up(epsilon)
@@ -344,83 +319,23 @@ def _deniability(values: Mapping[str, Fraction], full: bool, progress: Progress)
     )
 
 
+@style()
 def _draw_deniability(epsilon: Fraction, counted: Sequence[Sequence[int]]) -> Figure:
-    from matplotlib.ticker import FuncFormatter
-
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, ORANGE, new_figure, note_beside, style
-
     total = sum(map(sum, counted))
-    with style():
-        figure, (axes,) = new_figure(
-            f"Of {sum(counted[0]):,} people who report yes, {counted[0][1]:,} would truly say no",
-            f"Reports of {total:,} people, each randomized at ε {short(float(epsilon))}. A report "
-            "alone does not prove to which part of its bar a person belongs.",
-            size=(9.0, 4.2),
-            left=1.6,
-        )
-        for height, (yes, no) in zip((1, 0), counted, strict=True):
-            axes.barh(height, yes, height=0.55, color=ORANGE, alpha=0.9)
-            axes.barh(height, no, left=yes, height=0.55, color=BLUE, alpha=0.9)
-            note_beside(axes, f"truly yes: {yes:,}", (0, height + 0.28), (5, 3), color=ORANGE, va="bottom")
-            note_beside(axes, f"truly no: {no:,}", (0, height + 0.28), (130, 3), color=BLUE, va="bottom")
-        axes.set_yticks([1, 0], ["report: yes", "report: no"])
-        axes.set_ylim(-0.5, 1.65)
-        axes.set_xlim(0, max(map(sum, counted)) * 1.02)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.set_xlabel("people")
-        return figure
-
-
-_TINY, _NEARLY = Fraction(1, 1000), Fraction(999, 1000)
-
-CHAPTER = Chapter(
-    "People",
-    (
-        Topic(
-            "smoking",
-            "What does a study reveal about people who stayed out?",
-            (
-                Parameter(
-                    "epsilon", Fraction(1, 10), Fraction(1, 100), Fraction(5), "ε of both counts together"
-                ),
-                Parameter(
-                    "n", Fraction(1_000), Fraction(10), Fraction(10**6), "smokers, with Mary", is_whole=True
-                ),
-                Parameter(
-                    "risk", Fraction(62, 100), Fraction(0), Fraction(1), "share of ill smokers, generated"
-                ),
-                Parameter(
-                    "prior", Fraction(25, 100), _TINY, _NEARLY, "share that the insurer believed before"
-                ),
-            ),
-            "laplace.md",
-            _smoking,
-        ),
-        Topic(
-            "odds",
-            "How far can a release move somebody's belief about me?",
-            (
-                Parameter(
-                    "epsilon", Fraction(1), Fraction(1, 100), Fraction(10), "ε of all releases together"
-                ),
-                Parameter("prior", HALF, _TINY, _NEARLY, "somebody's belief about you, before"),
-            ),
-            "attacks.md",
-            _odds,
-        ),
-        Topic(
-            "deniability",
-            "What does a randomized answer prove about the person who gave it?",
-            (
-                Parameter("epsilon", Fraction(1), Fraction(1, 100), Fraction(10), "ε of one report"),
-                Parameter("prior", Fraction(1, 10), _TINY, _NEARLY, "share of people whose answer is yes"),
-                Parameter(
-                    "n", Fraction(10_000), Fraction(10), Fraction(10**6), "people asked", is_whole=True
-                ),
-            ),
-            "randomized_response.md",
-            _deniability,
-        ),
-    ),
-)
+    figure, (axes,) = new_figure(
+        f"Of {sum(counted[0]):,} people who report yes, {counted[0][1]:,} would truly say no",
+        f"Reports of {total:,} people, each randomized at ε {short(float(epsilon))}. A report "
+        "alone does not prove to which part of its bar a person belongs.",
+        size=(9.0, 4.2),
+        left=1.6,
+    )
+    for height, (yes, no) in zip((1, 0), counted, strict=True):
+        axes.barh(height, yes, height=0.55, color=ORANGE, alpha=0.9)
+        axes.barh(height, no, left=yes, height=0.55, color=BLUE, alpha=0.9)
+        note_beside(axes, f"truly yes: {yes:,}", (0, height + 0.28), (5, 3), color=ORANGE, va="bottom")
+        note_beside(axes, f"truly no: {no:,}", (0, height + 0.28), (130, 3), color=BLUE, va="bottom")
+    axes.set_yticks([1, 0], ["report: yes", "report: no"])
+    axes.set(ylim=(-0.5, 1.65), xlim=(0, max(map(sum, counted)) * 1.02))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xlabel("people")
+    return figure

@@ -7,27 +7,30 @@ from fractions import Fraction
 from math import exp
 from typing import TYPE_CHECKING, Any
 
-from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown, Topic
+from lapwing.core.exact import short
+from lapwing.errors import BadParameter
+from lapwing.parties.joint_plan import plan_jointly
+from lapwing.parties.protocols.registry import NAMES
+from lapwing.parties.requirements import JointRequirements
+from lapwing.parties.simulation import MEMBERS, SIZES, compare_trust_models
+from lapwing.parties.statistics import CellBlock
+from lapwing.plots.accuracy import MeasuredErrors, curator_error, local_error, parties, shared_error
+from lapwing.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, new_figure, note_beside, style
+from lapwing.show.printed_views import ViewOfRun, exact_epsilon, small_setting, view_of_run
+from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from lapwing.plots.accuracy import MeasuredErrors
-    from lapwing.show.printed_views import ViewOfRun
-
 _LETTERS = "ABCD"
 _MASKS = " The masks of D count as random: this holds only against bounded computing power."
-_MEANING = "the ε of one run, for each person's rows"
-_EPSILON = Parameter("epsilon", Fraction(1), Fraction(1, 100), Fraction(5), _MEANING)
 
 
 # What a coalition sees
 
 
-def _coalition_view(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.errors import BadParameter
-    from lapwing.show.printed_views import view_of_run
-
+def coalition_view(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `coalition-view`."""
     members, epsilon = int(values["members"]), values["epsilon"]
     letter = _LETTERS[int(values["protocol"]) - 1]
     digits = str(int(values["coalition"])).replace("0", "")
@@ -44,8 +47,6 @@ def _coalition_view(values: Mapping[str, Fraction], full: bool, progress: Progre
 
 
 def _shown_view(found: ViewOfRun, epsilon: Fraction) -> Shown:
-    from lapwing.parties.protocols.registry import NAMES
-
     who, p = _who(found), found.setting.modulus
     worst, bound = max(one.ratio for one in found.outcomes), exp(epsilon)
     one, other = found.view
@@ -114,50 +115,48 @@ def _who(found: ViewOfRun) -> str:
     return f"Members {', '.join(names[:-1])} and {names[-1]}"
 
 
+@style()
 def _view_picture(found: ViewOfRun, epsilon: Fraction) -> Figure:
-    from lapwing.core.exact import short
-    from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, note_beside, style
-
     worst = max(one.ratio for one in found.outcomes)
     who = _who(found)
-    with style():
-        figure, (axes,) = new_figure(
-            f"What {who[0].lower()}{who[1:]} see{'s' * (len(found.coalition) < 2)} is at most {worst:.5g} "
-            f"times as likely with one input as with the other; ε = {short(float(epsilon))} allows "
-            f"{exp(epsilon):.5g} times",
-            f"Exact probability of all that the view tells of member {found.changed}, with both inputs. "
-            f"Protocol {found.letter}, {found.setting.members} members.",
-        )
-        for place, one in enumerate(found.outcomes):
-            axes.bar(place - 0.2, one.first, 0.38, color=BLUE, gid=f"first-{place}")
-            axes.bar(place + 0.2, one.second, 0.38, color=ORANGE, gid=f"second-{place}")
-            at = (place, max(one.first, one.second))
-            note_beside(axes, f"ratio {one.ratio:.2f}", at, (0, 5), ha="center", color=INK, size=10)
-        names = [" ".join(map(str, one.told)) for one in found.outcomes]
-        axes.set_xticks(range(len(names)), names)
-        axes.set_xlabel(f"the noised value that the view tells, modulo {found.setting.modulus}")
-        axes.set_ylabel("probability")
-        top = max(max(one.first, one.second) for one in found.outcomes)
-        axes.set_ylim(0, 1.35 * top)
-        for line, (colour, count) in enumerate(((BLUE, found.changed), (ORANGE, found.changed + 1))):
-            axes.text(
-                0.99, 0.96 - 0.07 * line, f"■ member {found.changed} counts {count}", color=colour,
-                transform=axes.transAxes, ha="right", va="top",
-            )  # fmt: skip
-        axes.tick_params(axis="x", colors=GREY)
-        return figure
+    figure, (axes,) = new_figure(
+        f"What {who[0].lower()}{who[1:]} see{'s' * (len(found.coalition) < 2)} is at most {worst:.5g} "
+        f"times as likely with one input as with the other; ε = {short(float(epsilon))} allows "
+        f"{exp(epsilon):.5g} times",
+        f"Exact probability of all that the view tells of member {found.changed}, with both inputs. "
+        f"Protocol {found.letter}, {found.setting.members} members.",
+    )
+    for place, one in enumerate(found.outcomes):
+        axes.bar(place - 0.2, one.first, 0.38, color=BLUE, gid=f"first-{place}")
+        axes.bar(place + 0.2, one.second, 0.38, color=ORANGE, gid=f"second-{place}")
+        at = (place, max(one.first, one.second))
+        note_beside(axes, f"ratio {one.ratio:.2f}", at, (0, 5), ha="center", color=INK, size=10)
+    names = [" ".join(map(str, one.told)) for one in found.outcomes]
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlabel(f"the noised value that the view tells, modulo {found.setting.modulus}")
+    axes.set_ylabel("probability")
+    top = max(max(one.first, one.second) for one in found.outcomes)
+    axes.set_ylim(0, 1.35 * top)
+    for line, (colour, count) in enumerate(((BLUE, found.changed), (ORANGE, found.changed + 1))):
+        axes.text(
+            0.99, 0.96 - 0.07 * line, f"■ member {found.changed} counts {count}", color=colour,
+            transform=axes.transAxes, ha="right", va="top",
+        )  # fmt: skip
+    axes.tick_params(axis="x", colors=GREY)
+    return figure
 
 
 # What each protocol withstands
 
 
-def _coalition_size(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.errors import BadParameter
-    from lapwing.parties.protocols.registry import NAMES
-    from lapwing.show.printed_views import exact_epsilon, small_setting
-
+def coalition_size(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `coalition-size`."""
     members, planned, epsilon = int(values["members"]), int(values["planned"]), values["epsilon"]
-    _require_below(planned, members)
+    if planned >= members:
+        raise BadParameter(
+            "planned",
+            f"is {planned}, and must be below {members}, the number of members: one must be honest",
+        )
     serving, refused = [], []
     for letter in _LETTERS:
         try:
@@ -206,16 +205,6 @@ def _coalition_size(values: Mapping[str, Fraction], full: bool, progress: Progre
     )
 
 
-def _require_below(planned: int, members: int) -> None:
-    from lapwing.errors import BadParameter
-
-    if planned >= members:
-        raise BadParameter(
-            "planned",
-            f"is {planned}, and must be below {members}, the number of members: one must be honest",
-        )
-
-
 def _beyond(broken: list[str], losses: Mapping[str, list[float]], epsilon: Fraction, planned: int) -> str:
     if not broken:
         return "No larger coalition breaks the promise here."
@@ -227,10 +216,6 @@ def _beyond(broken: list[str], losses: Mapping[str, list[float]], epsilon: Fract
 
 
 def _plans(members: int, epsilon: Fraction) -> tuple[tuple[int | str | float, ...], ...]:
-    from lapwing.parties.joint_plan import plan_jointly
-    from lapwing.parties.requirements import JointRequirements
-    from lapwing.parties.statistics import CellBlock
-
     found: list[tuple[int | str | float, ...]] = []
     for t in range(1, members):
         needs = JointRequirements(
@@ -242,43 +227,39 @@ def _plans(members: int, epsilon: Fraction) -> tuple[tuple[int | str | float, ..
     return tuple(found)
 
 
+@style()
 def _size_picture(
     losses: Mapping[str, list[float]], members: int, planned: int, epsilon: Fraction
 ) -> Figure:
-    from lapwing.core.exact import short
-    from lapwing.parties.protocols.registry import NAMES
-    from lapwing.plots.style import BLUE, GREEN, GREY, ORANGE, PURPLE, new_figure, note_beside, style
-
     colours = dict(zip(_LETTERS, (BLUE, ORANGE, GREEN, PURPLE), strict=True))
     is_broken = any(found[-1] > float(epsilon) for found in losses.values())
     beyond = "; if more do, only own noise keeps it" if is_broken else ""
-    with style():
-        figure, (axes,) = new_figure(
-            f"Noise for {planned} colluding member{'s' * (planned > 1)} of {members} keeps the promise if "
-            f"at most {planned} collude{'s' * (planned == 1)}{beyond}",
-            f"Exact ε of all that a coalition sees. The promise is ε = {short(float(epsilon))} (dashed).",
-            right=0.97,
-        )
-        width = 0.8 / len(losses)
-        for number, (letter, found) in enumerate(losses.items()):
-            places = [t + (number - (len(losses) - 1) / 2) * width for t in range(1, members)]
-            axes.bar(places, found, 0.92 * width, color=colours[letter], gid=letter)
-            for place, loss in zip(places, found, strict=True):
-                note_beside(
-                    axes, f"{loss:.3g}", (place, loss), (0, 3), ha="center", size=9 if members < 5 else 7
-                )
-        axes.axhline(float(epsilon), color=GREY, linestyle="--", linewidth=1.4, gid="promise")
-        names = [f"{t} collude{'s' * (t == 1)}\n({_compared(t, planned)})" for t in range(1, members)]
-        axes.set_xticks(range(1, members), names)
-        axes.set_ylabel("exact ε of the view")
-        top = max(max(found) for found in losses.values())
-        axes.set_ylim(0, 1.15 * top + 0.1 * len(losses) * top)
-        for line, letter in enumerate(losses):
-            axes.text(
-                0.01, 0.98 - 0.07 * line, f"■ {letter}: {NAMES[letter]}", color=colours[letter],
-                transform=axes.transAxes, va="top",
-            )  # fmt: skip
-        return figure
+    figure, (axes,) = new_figure(
+        f"Noise for {planned} colluding member{'s' * (planned > 1)} of {members} keeps the promise if "
+        f"at most {planned} collude{'s' * (planned == 1)}{beyond}",
+        f"Exact ε of all that a coalition sees. The promise is ε = {short(float(epsilon))} (dashed).",
+        right=0.97,
+    )
+    width = 0.8 / len(losses)
+    for number, (letter, found) in enumerate(losses.items()):
+        places = [t + (number - (len(losses) - 1) / 2) * width for t in range(1, members)]
+        axes.bar(places, found, 0.92 * width, color=colours[letter], gid=letter)
+        for place, loss in zip(places, found, strict=True):
+            note_beside(
+                axes, f"{loss:.3g}", (place, loss), (0, 3), ha="center", size=9 if members < 5 else 7
+            )
+    axes.axhline(float(epsilon), color=GREY, linestyle="--", linewidth=1.4, gid="promise")
+    names = [f"{t} collude{'s' * (t == 1)}\n({_compared(t, planned)})" for t in range(1, members)]
+    axes.set_xticks(range(1, members), names)
+    axes.set_ylabel("exact ε of the view")
+    top = max(max(found) for found in losses.values())
+    axes.set_ylim(0, 1.15 * top + 0.1 * len(losses) * top)
+    for line, letter in enumerate(losses):
+        axes.text(
+            0.01, 0.98 - 0.07 * line, f"■ {letter}: {NAMES[letter]}", color=colours[letter],
+            transform=axes.transAxes, va="top",
+        )  # fmt: skip
+    return figure
 
 
 def _compared(colluding: int, planned: int) -> str:
@@ -290,10 +271,8 @@ def _compared(colluding: int, planned: int) -> str:
 # Error against the number of members
 
 
-def _parties_error(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.parties.simulation import MEMBERS, SIZES, compare_trust_models
-    from lapwing.plots.accuracy import curator_error, local_error, parties, shared_error
-
+def parties_error(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `parties-error`."""
     epsilon, people, runs = values["epsilon"], int(values["people"]), int(values["repetitions"])
     members = [m for m in (MEMBERS if full else (2, 3, 10, 30)) if m <= people]
     measured = compare_trust_models(
@@ -333,8 +312,6 @@ def _points(error: float) -> str:
 
 
 def _by_members(measured: MeasuredErrors) -> NumberTable:
-    from lapwing.plots.accuracy import shared_error
-
     e, n = measured.epsilon, measured.people
     minority, alone = dict(measured.by_members.get("shared", ())), dict(measured.by_members["alone"])
     rows: list[tuple[Any, ...]] = []
@@ -351,8 +328,6 @@ def _by_members(measured: MeasuredErrors) -> NumberTable:
 
 
 def _by_size(measured: MeasuredErrors) -> NumberTable:
-    from lapwing.plots.accuracy import curator_error, local_error
-
     e = measured.epsilon
     curator, local = dict(measured.by_size["curator"]), dict(measured.by_size.get("local", ()))
     rows: list[tuple[Any, ...]] = []
@@ -364,67 +339,3 @@ def _by_size(measured: MeasuredErrors) -> NumberTable:
         "local model: exact", "local model: measured",
     )  # fmt: skip
     return NumberTable("Error as more people are counted, in percentage points", heads, tuple(rows))
-
-
-CHAPTER = Chapter(
-    "Several parties",
-    (
-        Topic(
-            name="coalition-view",
-            question="What does a coalition see of the others, number by number?",
-            parameters=(
-                _EPSILON,
-                Parameter(
-                    "protocol", Fraction(3), Fraction(1), Fraction(4),
-                    "1: own noise (A), 2: additive shares (B), 3: Shamir shares (C), 4: masked star (D)",
-                    is_whole=True,
-                ),
-                Parameter(
-                    "members", Fraction(3), Fraction(2), Fraction(4), "the members, m", is_whole=True
-                ),
-                Parameter(
-                    "coalition", Fraction(1), Fraction(0), Fraction(432),
-                    "the colluding members' numbers as digits: 13 is members 1 and 3, 0 the relay alone",
-                    is_whole=True,
-                ),
-            ),
-            argument="parties.md",
-            compute=_coalition_view,
-        ),
-        Topic(
-            name="coalition-size",
-            question="How many members may collude, and what happens if more do?",
-            parameters=(
-                _EPSILON,
-                Parameter(
-                    "members", Fraction(4), Fraction(2), Fraction(6), "the members, m", is_whole=True
-                ),
-                Parameter(
-                    "planned", Fraction(1), Fraction(1), Fraction(5),
-                    "t: the colluding members that noise is planned for, at most m − 1",
-                    is_whole=True,
-                ),
-            ),
-            argument="parties.md",
-            compute=_coalition_size,
-        ),
-        Topic(
-            name="parties-error",
-            question="What does it cost to trust nobody alone: how does the error grow with the members?",
-            parameters=(
-                Parameter("epsilon", Fraction(1), Fraction(1, 10), Fraction(3), _MEANING),
-                Parameter(
-                    "people", Fraction(1000), Fraction(100), Fraction(100_000),
-                    "the people, n, that the members divide among them", is_whole=True,
-                ),
-                Parameter(
-                    "repetitions", Fraction(200), Fraction(20), Fraction(2000),
-                    "the runs that each measured point averages", is_whole=True,
-                ),
-            ),
-            argument="noise_shares.md",
-            compute=_parties_error,
-            has_full_version=True,
-        ),
-    ),
-)  # fmt: skip

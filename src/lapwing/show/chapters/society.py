@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import exp
 from typing import TYPE_CHECKING
 
-from lapwing.show.topic import Chapter, NumberTable, Parameter, Progress, Shown, Topic
+from lapwing.audit.attacks.temporary_gate import temporary_folder
+from lapwing.core.chances import odds_up, percent_up, posterior
+from lapwing.core.conversions import largest_rho
+from lapwing.core.exact import exp_up, short
+from lapwing.examples.town import DISTRICTS, TOWN_CENSUS, TOWN_PEOPLE, write_town
+from lapwing.plots import style as plot
+from lapwing.publish.census.census_release import expected_errors
+from lapwing.publish.publication import Publication
+from lapwing.show.deployments import DAILY, MONTHLY, ONCE, PUBLISHED, SIX_HOURLY
+from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,11 +36,8 @@ class _TownErrors:
     by_level: tuple[float, ...]
 
 
-def _choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
-    from lapwing.core.chances import odds_up, posterior
-    from lapwing.core.exact import exp_up, short
-    from lapwing.show.deployments import PUBLISHED
-
+def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
+    """Compute the topic `choice`."""
     epsilon, delta, prior = values["epsilon"], values["delta"], values["prior"]
     steps = [Fraction(f"{10 ** (k / 8):.3g}") for k in range(-8, 15)]
     grid = sorted({*(one for one in steps if _LEAST <= one <= _MOST), _LEAST, epsilon, _MOST})
@@ -106,8 +113,6 @@ def _percent(share: Fraction) -> str:
 
 
 def _at_most(chance: Fraction) -> str:
-    from lapwing.core.chances import percent_up
-
     is_certain = chance > Fraction(99999, 100_000)
     return "up to nearly 100 %" if is_certain else f"at most {percent_up(float(chance))}"
 
@@ -119,12 +124,6 @@ def _town_errors(
 
     Sizes are people of the town, of a district and of a block. Parks, where nobody lives, do not count.
     """
-    from lapwing.audit.attacks.temporary_gate import temporary_folder
-    from lapwing.core.conversions import largest_rho
-    from lapwing.examples.town import DISTRICTS, TOWN_CENSUS, TOWN_PEOPLE, write_town
-    from lapwing.publish.census.census_release import expected_errors
-    from lapwing.publish.publication import Publication
-
     found = []
     with temporary_folder() as folder:
         write_town(folder)
@@ -144,104 +143,92 @@ def _town_errors(
 # The picture
 
 
+@plot.style()
 def _choice_picture(
     found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction, prior: Fraction
 ) -> Figure:
-    from lapwing.core.chances import odds_up
-    from lapwing.core.exact import exp_up, short
-    from lapwing.plots.style import GREY, new_figure, style
-
-    with style():
-        figure, (whole,) = new_figure(
-            f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
-            f"{chosen[2]:.2g} people, and even odds can become {odds_up(exp_up(epsilon))} : 1",
-            "Top: expected error of one count in the example's town census. Middle: the most that a "
-            "belief that you are in the data can become. Bottom: published ε. Each has its own unit and "
-            "period, so it says nothing of the town's error.",
-            size=(11.0, 10.8),
-            left=3.85,
-            right=0.87,
-        )
-        room = figure.subplotpars
-        whole.remove()
-        grid = figure.add_gridspec(
-            3, 1, height_ratios=(1, 0.95, 1.6), hspace=0.14,
-            left=room.left, right=room.right, bottom=0.055, top=room.top,
-        )  # fmt: skip
-        top = figure.add_subplot(grid[0])
-        middle = figure.add_subplot(grid[1], sharex=top)
-        bottom = figure.add_subplot(grid[2], sharex=top)
-        _draw_errors(top, found, chosen, epsilon)
-        _draw_odds(middle, epsilon, prior)
-        _draw_published(bottom)
-        for axes in (top, middle, bottom):
-            axes.axvline(float(epsilon), color=GREY, linewidth=1, gid="chosen")
-        for axes in (top, middle):
-            axes.tick_params(labelbottom=False)
-        ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
-        bottom.set_xticks(ticks, [short(one) for one in ticks])
-        bottom.minorticks_off()
-        bottom.set_xlabel("ε (smaller is more private)")
-        return figure
+    figure, (whole,) = plot.new_figure(
+        f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
+        f"{chosen[2]:.2g} people, and even odds can become {odds_up(exp_up(epsilon))} : 1",
+        "Top: expected error of one count in the example's town census. Middle: the most that a "
+        "belief that you are in the data can become. Bottom: published ε. Each has its own unit and "
+        "period, so it says nothing of the town's error.",
+        size=(11.0, 10.8),
+        left=3.85,
+        right=0.87,
+    )
+    room = figure.subplotpars
+    whole.remove()
+    grid = figure.add_gridspec(
+        3, 1, height_ratios=(1, 0.95, 1.6), hspace=0.14,
+        left=room.left, right=room.right, bottom=0.055, top=room.top,
+    )  # fmt: skip
+    top = figure.add_subplot(grid[0])
+    middle = figure.add_subplot(grid[1], sharex=top)
+    bottom = figure.add_subplot(grid[2], sharex=top)
+    _draw_errors(top, found, chosen, epsilon)
+    _draw_odds(middle, epsilon, prior)
+    _draw_published(bottom)
+    for axes in (top, middle, bottom):
+        axes.axvline(float(epsilon), color=plot.GREY, linewidth=1, gid="chosen")
+    for axes in (top, middle):
+        axes.tick_params(labelbottom=False)
+    ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
+    bottom.set_xticks(ticks, [short(one) for one in ticks])
+    bottom.minorticks_off()
+    bottom.set_xlabel("ε (smaller is more private)")
+    return figure
 
 
 def _draw_errors(
     axes: Axes, found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction
 ) -> None:
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    from lapwing.plots.style import BLUE, GREEN, ORANGE, EndLabel, label_ends
+    from matplotlib.ticker import NullLocator
 
     xs = [float(one.epsilon) for one in found]
     axes.set(xscale="log", yscale="log", ylabel="error of a total\n(people)")
     axes.set_xlim(float(_LEAST), float(_MOST))
     ends = []
-    for level, (name, colour) in enumerate(zip(_LEVELS, (BLUE, GREEN, ORANGE), strict=True)):
+    for level, (name, colour) in enumerate(zip(_LEVELS, (plot.BLUE, plot.GREEN, plot.ORANGE), strict=True)):
         ys = [one.by_level[level] for one in found]
         axes.plot(xs, ys, color=colour, gid=name)
         axes.plot([float(epsilon)], [chosen[level]], "o", color=colour, markersize=6)
-        ends.append(EndLabel(ys[-1], f"{'the' if name == 'town' else 'a'} {name}", colour))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ends.append(plot.EndLabel(ys[-1], f"{'the' if name == 'town' else 'a'} {name}", colour))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    label_ends(axes, ends[::-1])
+    plot.label_ends(axes, ends[::-1])
 
 
 def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
-    from math import exp
-
-    from lapwing.plots.style import GREY, PURPLE, note_beside
-
     xs = [float(_LEAST) * (float(_MOST / _LEAST)) ** (k / 200) for k in range(201)]
     across = axes.get_yaxis_transform()
-    for guess, colour in ((Fraction(1, 2), PURPLE), (prior, GREY)):
+    for guess, colour in ((Fraction(1, 2), plot.PURPLE), (prior, plot.GREY)):
         before = float(guess / (1 - guess))
         ys = [100 / (1 + exp(-x) / before) for x in xs]
         at = 100 / (1 + exp(-epsilon) / before)
         axes.plot(xs, ys, color=colour, gid=f"guess-{float(guess):g}")
         axes.plot([float(epsilon)], [at], "o", color=colour, markersize=6)
-        note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
-    axes.set_ylabel("a belief becomes\nat most")
-    axes.set_ylim(0, 104)
+        plot.note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
+    axes.set(ylabel="a belief becomes\nat most", ylim=(0, 104))
     axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     for chance, text in {50: "1 : 1", 75: "3 : 1", 90: "9 : 1", 99: "99 : 1"}.items():
-        axes.plot([0.99, 1.005], [chance] * 2, color=PURPLE, linewidth=1, transform=across, clip_on=False)
-        look = {"va": "center", "color": PURPLE, "size": 9.5, "annotation_clip": False}
-        note_beside(axes, f"odds {text}", (1, chance), (8, 0), xycoords=across, **look)
+        axes.plot(
+            [0.99, 1.005], [chance] * 2, color=plot.PURPLE, linewidth=1, transform=across, clip_on=False
+        )
+        look = {"va": "center", "color": plot.PURPLE, "size": 9.5, "annotation_clip": False}
+        plot.note_beside(axes, f"odds {text}", (1, chance), (8, 0), xycoords=across, **look)
 
 
 def _draw_published(axes: Axes) -> None:
-    from lapwing.plots.style import BLUE, GREEN, ORANGE, PURPLE, WHITE_BOX, note_beside
-    from lapwing.show.deployments import DAILY, MONTHLY, ONCE, PUBLISHED, SIX_HOURLY
-
-    colours = {ONCE: BLUE, MONTHLY: GREEN, DAILY: ORANGE, SIX_HOURLY: PURPLE}
+    colours = {ONCE: plot.BLUE, MONTHLY: plot.GREEN, DAILY: plot.ORANGE, SIX_HOURLY: plot.PURPLE}
     for row, one in enumerate(PUBLISHED):
         y, colour = len(PUBLISHED) - 1 - row, colours[one.period]
         if one.least is not None:
             axes.plot([one.least, one.epsilon], [y, y], "o-", color=colour, linewidth=1.5, markersize=6)
         axes.plot([one.epsilon], [y], "o", color=colour, markersize=6, gid=f"published-{row}")
         text = one.shown if one.least is not None else f"{one.epsilon:g}"
-        look = {"va": "center", "color": colour, "size": 9.5, "bbox": WHITE_BOX}
-        note_beside(axes, str(text), (one.epsilon, y), (8, 0), **look)
+        look = {"va": "center", "color": colour, "size": 9.5, "bbox": plot.WHITE_BOX}
+        plot.note_beside(axes, str(text), (one.epsilon, y), (8, 0), **look)
     names = [f"{one.who}: {one.release}" for one in reversed(PUBLISHED)]
     axes.set_yticks(range(len(PUBLISHED)), names, size=9.5)
     for label, one in zip(axes.get_yticklabels(), reversed(PUBLISHED), strict=True):
@@ -254,29 +241,3 @@ def _draw_published(axes: Axes) -> None:
         axes.text(
             1.02, 0.95 - 0.07 * line, f"● {period}", color=colour, transform=axes.transAxes, va="center"
         )
-
-
-CHAPTER = Chapter(
-    "Society",
-    (
-        Topic(
-            name="choice",
-            question="Privacy against accuracy: what does a choice of ε mean for a whole census?",
-            parameters=(
-                Parameter(
-                    "epsilon", Fraction(3), Fraction(1, 5), Fraction(50), "the ε of the whole release"
-                ),
-                Parameter(
-                    "delta", Fraction(1, 10**6), Fraction(1, 10**12), Fraction(1, 1000),
-                    "the δ at which ε is told",
-                ),
-                Parameter(
-                    "prior", Fraction(1, 100), Fraction(1, 1000), Fraction(1, 2),
-                    "somebody's belief that you are in the data, before",
-                ),
-            ),
-            argument="census.md",
-            compute=_choice,
-        ),
-    ),
-)  # fmt: skip

@@ -8,8 +8,7 @@ from math import exp, factorial
 
 import pytest
 
-from lapwing.audit.laws import total
-from lapwing.audit.laws.repetition_laws import best_of_negative_binomial, best_of_poisson
+from lapwing.audit.laws import best_of_negative_binomial, best_of_poisson, total
 
 RUN = {0: Decimal("0.2"), 1: Decimal("0.5"), 2: Decimal("0.3")}
 

@@ -171,6 +171,11 @@ def _statistic(
     return Spread(math.sqrt(top / max(n, 1)) if is_root else top / max(n, 1))
 
 
+def not_one_given() -> BadParameter:
+    """Return the error for a question with neither a price nor an accuracy, or with both."""
+    return BadParameter("epsilon", "or within must be given, and not both")
+
+
 def declared_size(policy: Policy, question: BoundQuery) -> int | None:
     """Return the public number of rows, if the question is about one whole table."""
     scan = question.source

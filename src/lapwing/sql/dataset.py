@@ -16,7 +16,6 @@ from typing import Any, Self
 
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
-from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
 from lapwing.sql import preliminary_questions
 from lapwing.sql.answers import Answer
@@ -61,9 +60,7 @@ def open(  # noqa: A001
         ...     print(dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1"))
     """
     name = analyst or getpass.getuser()
-    if tables is None:
-        if version is not None:
-            raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
+    if tables is None and version is None:
         return Dataset(Curator(path, threads=threads), analyst=name, closes=True)
     from lapwing.sql.given_frames import stored_frames  # noqa: PLC0415 (Parquet is slow to load)
 

@@ -39,7 +39,9 @@ HOW_VERSION = 'Give a name such as version="2026-03"; the same name stands for t
 
 
 @contextmanager
-def stored_frames(path: Path, frames: Mapping[str, Any], version: str | None) -> Iterator[list[Path]]:
+def stored_frames(
+    path: Path, frames: Mapping[str, Any] | None, version: str | None
+) -> Iterator[list[Path]]:
     """Store the rows of tables of a policy file, unless they are stored under this version.
 
     The block registers them. Other threads and processes that give rows to this policy wait until it ends.
@@ -57,6 +59,8 @@ def stored_frames(path: Path, frames: Mapping[str, Any], version: str | None) ->
         BadParameter: If the policy reads a table from elsewhere, the version has other rows, or the file
             has rows of another data set.
     """
+    if frames is None:
+        raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
     name, declared = _checked_version(version), _declared(path)
     if declared is None:
         yield []

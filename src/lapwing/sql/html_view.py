@@ -40,8 +40,7 @@ def plan_html(plan: Plan) -> str:
     why = f" ({plan.why})" if plan.why else ""
     errors = [[name, describe_spread(one)] for name, one in plan.spread.items() if describe_spread(one)]
     steps = [[step.what, step.mechanism, step.share, step.error] for step in plan.steps]
-    names = plan.block_names
-    blocks = [] if names is None else [f"Charged blocks: {names}"]
+    blocks = [] if plan.blocks is None else [f"Charged blocks: {plan.block_names}"]
     reason = [plan.shares.reason] if plan.shares.reason else []
     heading = f"error, with {float(plan.confidence):.4g} confidence each"
     return fragment(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from lapwing.config.values import checked_count, shortened_list
 from lapwing.core.exact import Number, grouped, short
 from lapwing.core.spread import checked_confidence
-from lapwing.errors import BadParameter
 from lapwing.ledger.budget_history import float_up
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
 from lapwing.sql import accuracy, truncation
@@ -255,7 +254,7 @@ def plan_question(
             question, within=within, confidence=level, delta=delta, noise=noise, n=n
         )
     else:
-        raise BadParameter("epsilon", "or within must be given, and not both")
+        raise accuracy.not_one_given()
     request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
     return Plan(session, request, question, shares, level, n, sampling, why)
 

@@ -49,7 +49,6 @@ def show(
     No data of yours is read, and nothing is charged.
     """
     from lapwing.show.chapters import chapters
-    from lapwing.show.given_values import topic_named
 
     every = chapters()
     name, texts = _parsed(words or [])
@@ -65,6 +64,8 @@ def show(
     else:
         if out is not None:
             raise BadParameter("out", "is the folder of the booklet. For one picture, give --plot FILE")
+        from lapwing.show.given_values import topic_named
+
         topics = {topic.name: topic for chapter in every for topic in chapter.topics}
         _show_one(topic_named(name, topics), texts, full=full, plot=plot, as_json=as_json)
 

@@ -10,7 +10,8 @@ import pytest
 
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
 from lapwing.audit.registry import learning
-from lapwing.audit.registry.learning import learning_cases, learning_exports
+from lapwing.audit.registry.coverage import learning_exports
+from lapwing.audit.registry.learning import learning_cases
 from lapwing.learn import trainers
 from lapwing.learn.trainers import NaiveBayes
 from support.slowly import slow

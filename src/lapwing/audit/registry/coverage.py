@@ -25,7 +25,6 @@ from typing import Any
 
 from lapwing import mechanisms
 from lapwing.audit.case import AuditCase, Family, Stage
-from lapwing.audit.registry.learning import learning_exports
 from lapwing.core.losses import Loss
 from lapwing.learn.repetition import RunCountLaw
 from lapwing.learn.validators import Validator
@@ -68,6 +67,50 @@ def exported_claims() -> Iterator[tuple[Family, Any]]:
         yield Family.PUBLISHING, method
     for family, names in learning_exports().items():
         yield from ((family, name) for name in names)
+
+
+def learning_exports() -> dict[Family, tuple[str, ...]]:
+    """Return the names of all trainers, validators and ways to select, as the packages have them.
+
+    A test compares them with what the cases cover, so that nothing new is left out. It imports the extra
+    `learn`.
+    """
+    from lapwing.learn import (  # noqa: PLC0415
+        column_search,
+        repetition,
+        search,
+        trainers,
+        validation,
+        validators,
+    )
+    from lapwing.learn.trainers.estimator import Trainer  # noqa: PLC0415 (an extra)
+
+    exported = {name: getattr(trainers, name) for name in trainers.__all__}
+    made = [name for name, one in exported.items() if isinstance(one, type) and issubclass(one, Trainer)]
+    tests = _concrete(validators, validation.Validator)
+    found = [
+        name for name, one in vars(column_search).items() if name.startswith("find_") and callable(one)
+    ]
+    return {
+        Family.TRAINER: (*(f"{trainers.__name__}.{name}" for name in made), "lapwing.learn.PrivateTrainer"),
+        Family.VALIDATOR: (*tests, f"{validators.__name__}.BestInClass"),
+        Family.SELECTION: (
+            *_concrete(search, search.SearchStrategy),
+            *_concrete(repetition, repetition.RunCountLaw),
+            f"{search.__name__}.Search",
+            *(f"{column_search.__name__}.{name}" for name in found),
+        ),
+    }
+
+
+def _concrete(module: ModuleType, base: type) -> list[str]:
+    """Return the names of the classes of a module that have no abstract methods."""
+    kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, base)]
+    return [
+        f"{module.__name__}.{kind.__name__}"
+        for kind in kinds
+        if kind.__module__ == module.__name__ and not inspect.isabstract(kind)
+    ]
 
 
 def _classes(module: Any, names: Iterable[str]) -> Iterator[Any]:

@@ -75,19 +75,12 @@ def learning_exports() -> dict[Family, tuple[str, ...]]:
     A test compares them with what the cases cover, so that nothing new is left out. It imports the extra
     `learn`.
     """
-    from lapwing.learn import (  # noqa: PLC0415
-        column_search,
-        repetition,
-        search,
-        trainers,
-        validation,
-        validators,
-    )
+    from lapwing.learn import column_search, repetition, search, trainers, validators  # noqa: PLC0415
     from lapwing.learn.trainers.estimator import Trainer  # noqa: PLC0415 (an extra)
 
     exported = {name: getattr(trainers, name) for name in trainers.__all__}
     made = [name for name, one in exported.items() if isinstance(one, type) and issubclass(one, Trainer)]
-    tests = _concrete(validators, validation.Validator)
+    tests = _concrete(validators, Validator)
     found = [
         name for name, one in vars(column_search).items() if name.startswith("find_") and callable(one)
     ]

@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from lapwing.core.noise import random_bytes
 from lapwing.engines.engine import Engine, EngineFailed, ReportProgress, undo_on_failure
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger import Ledger, data_sets
@@ -48,6 +47,7 @@ from lapwing.sql.truncated.prepared_copy import (
     Files,
     PreparedCopy,
     copy_digest,
+    copy_schema,
     current_copy,
     exclusive_lock,
     files_of,
@@ -361,7 +361,7 @@ def _prepare_server(
     with undo_on_failure(engine.close):
         place = f"copy-{work.version}"
         if engine.name == "postgres":
-            place = _schema(work.policy, before)
+            place = copy_schema(work.policy, before)
             engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.dialect.name(place)}")
         relation = None
         if before is not None and before.has_arrivals and before.engine == engine.name:
@@ -405,13 +405,6 @@ def _copied(
             rows = table.ranked(table.codes())
         _stored(made, engine, one.name, rows, _steps(work.report, n, len(tables)))
     return made
-
-
-def _schema(policy: Policy, before: PreparedCopy | None) -> str:
-    """Return the name of a schema that no other policy writes to, not even one of the same name."""
-    if before is not None and before.engine == "postgres":
-        return before.place
-    return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
 
 
 def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: ReportProgress) -> str:

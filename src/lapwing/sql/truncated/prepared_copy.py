@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lapwing.core.noise import random_bytes
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import DEFAULT_LIMITS, Engine, EngineLimits
 from lapwing.errors import Unavailable
@@ -125,6 +126,13 @@ class PreparedCopy:
 def prepared_folder(policy: Policy) -> Path:
     """Return the folder of a policy's copies."""
     return policy.path.with_name(f"{policy.path.stem}.prepared")
+
+
+def copy_schema(policy: Policy, before: PreparedCopy | None) -> str:
+    """Return the name of a schema that no other policy writes to, not even one of the same name."""
+    if before is not None and before.engine == "postgres":
+        return before.place
+    return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
 
 
 def copy_digest(policy: Policy, key: bytes) -> str:

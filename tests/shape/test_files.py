@@ -43,3 +43,15 @@ def test_relative_links_in_the_docs_lead_somewhere() -> None:
         if path.suffix == ".md":
             for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text()):
                 assert (path.parent / target).exists(), f"{path.name} -> {target}"
+
+
+def test_documents_cite_files_of_the_project_that_exist() -> None:
+    """An argument that cites a test is worth nothing if nobody finds the test."""
+    files = [path.relative_to(ROOT).as_posix() for path in _tracked() if path.suffix == ".py"]
+    missing = [
+        (page.relative_to(ROOT).as_posix(), cited)
+        for page in (*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md")
+        for cited in re.findall(r"`((?:\w+/)+\w+\.py|test_\w+\.py)[`:]", page.read_text())
+        if not any(f"/{file}".endswith(f"/{cited}") for file in files) and "ASPECT" not in cited
+    ]
+    assert missing == []

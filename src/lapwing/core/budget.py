@@ -19,6 +19,7 @@ import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from lapwing.core.conversions import renyi_cap
 from lapwing.core.exact import (
@@ -99,6 +100,7 @@ class DeltaShares:
         return cls(delta * SHARE_DELTA0, delta * SHARE_PAIR, delta * sum(SHARE_ORDERS))
 
 
+@lru_cache(maxsize=1024)  # every account with these terms asks again
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
     """Return the whole order at which most zCDP charges fit: where cap / order is greatest."""
 

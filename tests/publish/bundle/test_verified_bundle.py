@@ -119,21 +119,21 @@ def test_other_measurements_are_not_the_ledgers_answer(tmp_path: Path) -> None:
 
 
 def test_less_noise_than_was_charged_is_found(tmp_path: Path) -> None:
-    for name, change in (("rows", _less_noise_in_rows), ("census", _less_noise_in_census)):
+    for name, change in (("rows", _noise_in_rows), ("census", _noise_in_census)):
         bundle = copied_bundle(name, tmp_path)
         answer = json.loads((bundle / "measurements.json").read_text())
-        change(answer)
+        change(answer, "1/2")
         (bundle / "measurements.json").write_text(json.dumps(answer))
         signed_again(bundle)
         assert "more than the ρ" in findings(bundle)
 
 
-def _less_noise_in_rows(answer: dict[str, Any]) -> None:
-    answer["steps"][0]["step"]["sigma"] = "1/2"
+def _noise_in_rows(answer: dict[str, Any], sigma: object) -> None:
+    answer["steps"][0]["step"]["sigma"] = sigma
 
 
-def _less_noise_in_census(answer: dict[str, Any]) -> None:
-    answer["levels"][0]["queries"][0]["sigma"] = "1/2"
+def _noise_in_census(answer: dict[str, Any], sigma: object) -> None:
+    answer["levels"][0]["queries"][0]["sigma"] = sigma
 
 
 def test_a_smaller_epsilon_or_bound_than_was_paid_is_found(tmp_path: Path) -> None:
@@ -279,12 +279,13 @@ def test_hostile_numbers_are_findings(value: object, tmp_path: Path) -> None:
         bundle = copied_bundle("rows", tmp_path / name)
         signed_again(bundle, lambda said, name=name: said["privacy"].update({name: value}))  # type: ignore[misc]
         assert findings(bundle)
-    bundle = copied_bundle("rows", tmp_path / "sigma")
-    answer = json.loads((bundle / "measurements.json").read_text())
-    answer["steps"][0]["step"]["sigma"] = value
-    (bundle / "measurements.json").write_text(json.dumps(answer))
-    signed_again(bundle)
-    assert findings(bundle)
+    for name, change in (("rows", _noise_in_rows), ("census", _noise_in_census)):
+        bundle = copied_bundle(name, tmp_path / f"sigma of {name}")
+        answer = json.loads((bundle / "measurements.json").read_text())
+        change(answer, value)
+        (bundle / "measurements.json").write_text(json.dumps(answer))
+        signed_again(bundle)
+        assert findings(bundle)
 
 
 def test_hostile_files_are_findings(tmp_path: Path) -> None:

@@ -145,10 +145,10 @@ def planned_noise(settings: Sequence[PlannedSetting]) -> RunStage:
 
 
 _STATISTICS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
-    ("a question", "sql_question.SqlStatistic",
+    ("a question", "statistic.SqlStatistic",
         {"kind": "question", "sql": "SELECT ward, COUNT(*), SUM(stay) FROM visits GROUP BY ward"},
         "laplace"),
-    ("a question with Gaussian noise", "sql_question.SqlStatistic",
+    ("a question with Gaussian noise", "statistic.SqlStatistic",
         {"kind": "question", "sql": "SELECT AVG(cost), COUNT(DISTINCT who), VARIANCE(stay) FROM visits"},
         "gaussian"),
     ("a regression", "regression.RegressionStatistic",

@@ -156,7 +156,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
     """
     from fractions import Fraction
 
-    from lapwing.ledger.budget_history import float_up
+    from lapwing.core.exact import float_up
 
     found = answer.to_json()
     paid = found["receipt"] and found["receipt"]["parameters"]

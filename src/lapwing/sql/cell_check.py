@@ -27,7 +27,6 @@ from lapwing.sql.expression import Choice, Text, Truth
 from lapwing.sql.plan import plan_question
 from lapwing.sql.policy import Column, Policy, Table
 from lapwing.sql.truncated.column_codes import STATES
-from lapwing.sql.truncated.open_sources import private_tables
 
 STATE_COLUMN = "checked_{}"  # names of columns in the question
 COLUMNS_PER_QUESTION = 5  # totals are made consistent over all combinations of states, so these must be few
@@ -100,7 +99,7 @@ def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
     Tables share ε equally. Within a table, each column has one share, and so have the units that exceed the
     contribution bound.
     """
-    tables = private_tables(dataset.policy)
+    tables = dataset.policy.private_tables
     each = _down(positive(epsilon, "epsilon") / len(tables))
     found: list[NoisyCheck] = []
     for table in tables:

@@ -305,7 +305,7 @@ class Curator:
     @property
     def has_files(self) -> bool:
         """Whether all private tables are read from files, whose changes are visible from outside."""
-        return all(table.source.engine == "duckdb" for table in open_sources.private_tables(self.policy))
+        return all(table.source.engine == "duckdb" for table in self.policy.private_tables)
 
     def register(self, *, again: bool = True) -> int:
         """Tell the ledger which people are in the data now.

@@ -12,10 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lapwing.config.values import checked_count, shortened_list
-from lapwing.core.exact import Number, grouped, short
+from lapwing.core.exact import Number, float_up, grouped, short
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
-from lapwing.ledger.budget_history import float_up
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
 from lapwing.sql import accuracy, truncation
 from lapwing.sql.answers import Answer, QueryRequest

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lapwing.engines.csv_files import is_utf8
+from lapwing.engines.csv_files import NOT_UTF8, is_utf8
 from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.dialects import DuckDbDialect, PostgresDialect, SparkDialect
 from lapwing.engines.duckdb import DuckDbEngine
@@ -153,13 +153,13 @@ def unreadable_error() -> Unavailable:
     )
 
 
-def tables_not_utf8(policy: Policy) -> list[str]:
-    """Return the private tables with CSV files that are not in UTF-8 although they should be.
+def encoding_notes(policy: Policy) -> list[str]:
+    """Return a sentence on each private table with CSV files that should be in UTF-8, and are not.
 
     For the curator only.
     """
     return [
-        table.name
+        f"tables.{table.name}: some lines count as no rows, since they are {NOT_UTF8}"
         for table in policy.private_tables
         if table.source.form == "csv"
         and table.source.csv.encoding == "utf-8"

@@ -32,7 +32,6 @@ from typing import Any
 from lapwing.core.noise import random_bytes
 from lapwing.engines.engine import Engine, EngineFailed, ReportProgress, undo_on_failure
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.ledger import Ledger, data_sets
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, Source, Table, period_of
 from lapwing.sql.relation import BLOCK, RANK, UNIT
@@ -69,15 +68,6 @@ class LedgerPeople:
 
     version: int
     has_everybody: Callable[[Ids], bool]
-
-
-def ledger_people(ledger: Ledger, policy: Policy) -> LedgerPeople | None:
-    """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""
-    try:
-        data = data_sets.find_data_set(ledger, policy.name)
-    except BadParameter:
-        return None
-    return LedgerPeople(data.version, lambda ids: data_sets.holds_all_units(ledger, policy.name, units=ids))
 
 
 def has_blocks_by_arrival(policy: Policy) -> bool:

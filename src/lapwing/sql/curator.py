@@ -349,6 +349,17 @@ class Curator:
         registration.save_registration(self.policy, version, files, seen)
         return version
 
+    def _ledger_people(self) -> prepare.LedgerPeople | None:
+        """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""
+        ledger, name = self.ledger, self.policy.name
+        try:
+            data = data_sets.find_data_set(ledger, name)
+        except BadParameter:
+            return None
+        return prepare.LedgerPeople(
+            data.version, lambda ids: data_sets.holds_all_units(ledger, name, units=ids)
+        )
+
     def prepare(
         self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False
     ) -> bool:
@@ -397,17 +408,6 @@ class Curator:
         except EngineFailed as error:  # only the curator is told where
             raise open_sources.first_unreadable(self.policy, threads=self.threads) or error from None
         return is_new
-
-    def _ledger_people(self) -> prepare.LedgerPeople | None:
-        """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""
-        ledger, name = self.ledger, self.policy.name
-        try:
-            data = data_sets.find_data_set(ledger, name)
-        except BadParameter:
-            return None
-        return prepare.LedgerPeople(
-            data.version, lambda ids: data_sets.holds_all_units(ledger, name, units=ids)
-        )
 
     def _untouched_version(self, key: bytes) -> int:
         """Return the registered version if neither its files nor how they are read have changed; else 0."""

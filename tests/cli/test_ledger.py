@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.cli import ledger as show_ledger
 from lapwing.cli.console import working
+from lapwing.ledger.ledger_place import without_password
 from lapwing.ledger.request_log import log_lines
 from lapwing.ledger.spending import Target
 from support.cases import each
@@ -239,7 +239,7 @@ def test_a_password_is_never_shown(shell: Shell, used: Home) -> None:
         done = shell("ledger", command, url, "--keys", keys, "--anchor", f"{used.anchor}.new")
         assert done.code == 1
         assert "hush" not in done.out + done.error
-    assert "hush" not in show_ledger._without_password(url)
+    assert "hush" not in without_password(url)
 
 
 # The history

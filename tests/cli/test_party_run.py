@@ -161,7 +161,7 @@ def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
         "lapwing.parties.joining.serve_relay", lambda at, *_, **__: served.append(at.number)
     )
     waiting = ["north", "south"]
-    monkeypatch.setattr("lapwing.parties.joining.members_without_result", lambda *_: tuple(waiting))
+    monkeypatch.setattr("lapwing.parties.run_status.members_without_result", lambda *_: tuple(waiting))
     for name in ("north", "east"):
         finish(name)
     done = shell(*part("north", "--json"))
@@ -208,7 +208,7 @@ def test_a_relay_says_which_end_it_could_show_again(
 ) -> None:
     served: list[int] = []
     monkeypatch.setattr(
-        "lapwing.parties.relay_server.serve_relay", lambda at, *_, **__: served.append(at.number)
+        "lapwing.parties.joining.serve_relay", lambda at, *_, **__: served.append(at.number)
     )
     memory = RelayJournal(runs("north"), config(1))
     memory.end((), [])

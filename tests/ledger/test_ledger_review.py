@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from lapwing.cli.ledger import _without_password
 from lapwing.config.values import checked_label
 from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter, Unavailable, WorkEnded
 from lapwing.ledger import Ledger, Slices
 from lapwing.ledger.accountant.textbook import Unreadable, opinion
 from lapwing.ledger.gate import Gate
+from lapwing.ledger.ledger_place import without_password
 from lapwing.ledger.spending import Target
 from lapwing.ledger.sqlite_store import SqliteStore
 from support.ledgers import SQLITE, Home, open_account, release, spending
@@ -197,7 +197,7 @@ def test_bad_input_gets_a_clear_error(home: Home) -> None:
     ],
 )
 def test_no_password_is_shown_wherever_it_stands(url: str) -> None:
-    assert "hush" not in _without_password(url)
+    assert "hush" not in without_password(url)
 
 
 class _Interrupted:

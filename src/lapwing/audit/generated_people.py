@@ -14,7 +14,6 @@ from typing import Any
 
 from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
 from lapwing.sql.policy import BlockRule, Column, Policy, Table
-from lapwing.sql.truncated.open_sources import private_tables
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 PEOPLE = 7
@@ -149,7 +148,7 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
             joins("an id like that of another person, but for a space", _highest, who=" P1", times=2),
             joins("an id like that of another person, but for a capital", _in_turn, who="p1", times=2),
         ]
-    if all(table.unit is not None and table.unit.column for table in private_tables(policy)):
+    if all(table.unit is not None and table.unit.column for table in policy.private_tables):
         lost = tuple(GeneratedPerson(who, _person(policy, "x", _highest).rows) for who in NOBODIES)
         found.append(
             NeighbourPeople(
@@ -175,7 +174,7 @@ def _crowd(policy: Policy) -> Iterator[GeneratedPerson]:
 def _person(policy: Policy, who: str, pick: Pick, *, times: int = 1, more: int = 0) -> GeneratedPerson:
     """Return a person with `times` · K + `more` rows in each table, K being its contribution bound."""
     rows = {}
-    for table in private_tables(policy):
+    for table in policy.private_tables:
         assert table.unit is not None
         count = min(times * table.rows_per_unit + more, MOST_ROWS)
         if not table.unit.column:  # each row is a unit

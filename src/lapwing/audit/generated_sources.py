@@ -37,7 +37,6 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Truth
 from lapwing.sql.policy import Column, Policy, Source, Table
 from lapwing.sql.relation import needs_new_ranks
-from lapwing.sql.truncated.open_sources import private_tables
 from lapwing.sql.truncated.prepare import has_blocks_by_arrival, prepare
 from lapwing.sql.truncated.reader import Reader
 
@@ -155,7 +154,7 @@ class _GeneratedCurator(Curator):
 def stored_people(policy: Policy, people: People, folder: Path, *, is_reversed: bool = False) -> Policy:
     """Store people as the tables of a policy, and return the policy with these tables."""
     tables: dict[str, Table] = dict(policy.tables)
-    for table in private_tables(policy):
+    for table in policy.private_tables:
         path = folder / f"{table.name}.parquet"
         stored = _table(policy, table, people)
         if is_reversed:
@@ -178,7 +177,7 @@ def _table(policy: Policy, table: Table, people: People) -> pa.Table:
     if unit.column:
         ids = [_key_of(person, 0) if unit.through else person.id for person, _, _ in rows]
         add(unit.in_source, pa.array(ids, pa.string()))
-    for other in private_tables(policy):  # keys by which other tables find the unit
+    for other in policy.private_tables:  # keys by which other tables find the unit
         if other.unit is not None and other.unit.through == table.name:
             add(
                 other.unit.key, pa.array([_key_of(person, place) for person, place, _ in rows], pa.string())

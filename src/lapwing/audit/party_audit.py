@@ -33,9 +33,7 @@ from lapwing.core.losses import Concentrated, LaplaceNoise, Pure
 from lapwing.errors import BadParameter
 from lapwing.mechanisms import GaussianShares, LaplaceShares
 from lapwing.parties.consortium import Consortium
-from lapwing.parties.joint_noise import row_randomizer
 from lapwing.parties.joint_plan import JointPlan
-from lapwing.parties.protocols.registry import PROTOCOLS
 
 MOST_MEMBERS = 3
 _MODULUS = 5
@@ -53,7 +51,7 @@ def case_of_consortium(path: str | Path) -> AuditCase:
 def case_of_plan(name: str, plan: JointPlan) -> AuditCase:
     """Return the case of a joint plan."""
     needs = plan.requirements
-    covers = (PROTOCOLS[plan.protocol],)
+    covers = (plan.protocol_class,)
     stages = {
         Stage.EXACT: _exact(plan),
         Stage.SAMPLED: sampled_stage([_sums(plan)], needs.epsilon, needs.delta),
@@ -71,8 +69,7 @@ def _block_pairs(plan: JointPlan) -> Iterator[tuple[Fraction, ExactPair]]:
     """Yield for each block the loss that it may cost, and the laws for a person's rows in it."""
     needs = plan.requirements
     if plan.is_local:
-        block = plan.blocks[0]
-        response = row_randomizer(needs, block)
+        response = plan.row_randomizer
         each = needs.epsilon / needs.people_at
         truth = laws.certain(response.truth_probability()(_BITS))
         one, other = _row_laws(response.options, truth)
@@ -127,7 +124,7 @@ def _gaussian_pair(plan: JointPlan, name: str, part: Fraction, shares: GaussianS
 
 def scaled_setting(plan: JointPlan) -> tuple[ViewedSetting, str]:
     """Return the protocol's setting with at most three members, and a note if it was scaled down."""
-    needs, kind = plan.requirements, PROTOCOLS[plan.protocol]
+    needs, kind = plan.requirements, plan.protocol_class
     members = min(needs.members, MOST_MEMBERS)
     quorum = needs.quorum == "honest"
     scaled = f"views of {members} members stand for those of {needs.members}"
@@ -188,7 +185,7 @@ def _sums(plan: JointPlan) -> SampledPair:
     def sums(present: int) -> Draw:
         def draw(size: int) -> NDArray[np.int64]:
             if plan.is_local:
-                return row_randomizer(needs, plan.blocks[0]).sample(np.full(size, present))
+                return plan.row_randomizer.sample(np.full(size, present))
             shares = plan.shares[0]
             if isinstance(shares, LaplaceShares):
                 distance, each = shares.l1 * needs.people_at, shares

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult
-from lapwing.audit.stages.input_distances import distance
+from lapwing.audit.stages.input_distances import ScoreDifferences, distance
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.audit.stages.self_check import PlantedBug
 from lapwing.core.gaussian import Gaussian, GaussianShares
@@ -64,6 +64,7 @@ def _quantile() -> Quantile:
 
 
 _ScoreInputs = (_scores(5, 5), _scores(7, 3), _scores(9, 5))
+_ApartInputs = (_scores(5, 5), _scores(7, 5), _scores(7, 3))  # together by 2, apart by 1
 _RowInputs = (_counted(4, 4), _counted(4, 6), _counted(6, 6))
 # Each class with what makes its mechanism and inputs.
 DISTANT_INPUTS: dict[type, Callable[[], DistantInputs]] = {
@@ -82,6 +83,9 @@ DISTANT_INPUTS: dict[type, Callable[[], DistantInputs]] = {
     Exponential: lambda: DistantInputs(Exponential.for_epsilon(1, sensitivity=2), *_ScoreInputs),
     PermuteAndFlip: lambda: DistantInputs(PermuteAndFlip.for_epsilon(1, sensitivity=2), *_ScoreInputs),
     NoisyMax: lambda: DistantInputs(NoisyMax.for_epsilon(1, sensitivity=2), *_ScoreInputs),
+    ScoreDifferences: lambda: DistantInputs(
+        ScoreDifferences(Exponential.for_epsilon(1, sensitivity=1)), *_ApartInputs
+    ),
     AboveThreshold: lambda: DistantInputs(
         AboveThreshold.for_epsilon(1, sensitivity=2, positives=1), {"value": 5}, {"value": 3}, {"value": 9}
     ),

@@ -11,6 +11,7 @@ Test     tests/audit/test_publishing_audit.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -23,12 +24,10 @@ from lapwing.audit.generated_sources import GeneratedSources, People
 from lapwing.audit.query_audit import audited_dataset
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.core.exact import round_up
 from lapwing.core.losses import Concentrated, Loss, SequentialComposition
 from lapwing.publish.bound_release import BoundRelease, SyntheticPrice, bind_release
 from lapwing.publish.census.census_release import bind_census, census_answer, least_rho
 from lapwing.publish.measured.journal import Journal
-from lapwing.publish.measured.published_column import coded_rows
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
 from lapwing.publish.synthetic_release import Wholes, measured_answer
 from lapwing.sql.row_questions import PrivateRows, decode_rows
@@ -71,7 +70,7 @@ def release_case(
     rho, run = release_run(bound)
     delta = file.delta
     # The claim is the ε of the file. If the file gives ρ, it is the ε of ρ, rounded up.
-    of_rho = Fraction(round_up(zcdp_to_epsilon(rho, delta), _SHOWN), _SHOWN)
+    of_rho = Fraction(math.ceil(zcdp_to_epsilon(rho, delta) * _SHOWN), _SHOWN)
     epsilon = file.epsilon or of_rho
     stage = release_replay(bound, sources, rho, epsilon, run)
     return AuditCase(name, Family.PUBLISHING, covers, epsilon, delta, {Stage.REPLAY: stage})
@@ -92,7 +91,7 @@ def release_run(bound: BoundRelease) -> tuple[Fraction, Callable[[PrivateRows], 
         charged: list[Loss] = []
         journals = [JournalInMemory(), JournalInMemory()]
         _, answer = measured_answer(
-            bound, price, lambda: coded_rows(bound.columns, rows), journals,
+            bound, price, lambda: bound.cells(rows), journals,
             charge=charged.append, fail=lambda: None, shuffle=_in_order,
         )  # fmt: skip
         return tuple(charged), answer

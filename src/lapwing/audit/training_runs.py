@@ -250,6 +250,13 @@ def composed_as(charged: Loss) -> Compose:
     return compose
 
 
+def training_loss(calls: Sequence[MechanismCall], prices: Sequence[Loss], delta: Fraction) -> Loss:
+    """Return the price with the steps of these calls, or else the loss of a fixed run of them at δ."""
+    counts = Counter(call.mechanism.loss for call in calls)
+    known = [one for one in prices if isinstance(one, FixedRun) and dict(one.steps) == counts]
+    return known[0] if known else FixedRun(tuple(counts.items()), delta)
+
+
 def _squared_ratio(loss: Loss) -> Fraction:
     """Return (sensitivity / σ)² of Gaussian noise that reads all units, and 0 for others."""
     return loss.l2_squared / loss.sigma**2 if isinstance(loss, GaussianNoise) else Fraction(0)

@@ -162,7 +162,7 @@ def _total(one: PrincipalTotal) -> Sequence[Any]:
 
 def _numbers(price: PriceInWords | PrincipalTotal) -> list[float | None]:
     """Return ε, δ and ρ, rounded up. None stays None."""
-    from lapwing.ledger.budget_history import float_up
+    from lapwing.core.exact import float_up
 
     found = (price.epsilon, price.delta, price.rho)
     return [None if value is None else float_up(value) for value in found]

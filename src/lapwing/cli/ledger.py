@@ -50,14 +50,14 @@ def init(
 ) -> None:
     """Make a new ledger with new keys."""
     from lapwing.ledger import Ledger
-    from lapwing.ledger.ledger_place import LedgerPlace
+    from lapwing.ledger.ledger_place import LedgerPlace, without_password
 
     with console.os_errors_told():
         found = files.of(where)
         place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor)
         _require_room(place, curator or place.curator)
         with Ledger.create(found.where, curator=curator, keys=found.keys, anchor=found.anchor) as ledger:
-            _show_new(found.where, place, curator or place.curator, ledger)
+            _show_new(without_password(found.where), place, curator or place.curator, ledger)
 
 
 def _require_room(place: LedgerPlace, curator: Path) -> None:
@@ -262,7 +262,7 @@ def _show_new(where: str, place: LedgerPlace, curator: Path, ledger: Ledger) -> 
     """Show the files of a new ledger, and what to do with them."""
     with console.page() as out:
         out.title("A new ledger")
-        rows = [("history", _without_password(where))]
+        rows = [("history", where)]
         rows.append(("keys", f"{place.keys} (secret: it signs for the ledger)"))
         rows.append(("anchor", place.anchor.where))
         rows += [("second anchor", other.where) for other in place.witnesses(ledger.id)]
@@ -276,17 +276,6 @@ def _show_new(where: str, place: LedgerPlace, curator: Path, ledger: Ledger) -> 
             "tells an older copy.",
             "Give the public key to those who will check statements.",
         )
-
-
-def _without_password(where: str) -> str:
-    """Return a URL that may be shown: a password may be before the host, and among the options."""
-    from lapwing.config.values import is_postgres
-
-    if not is_postgres(where):
-        return where
-    from lapwing.storage.postgres import PostgresAddress
-
-    return PostgresAddress.of(where).where
 
 
 def show_log(lines: Sequence[LogLine]) -> None:
@@ -319,8 +308,10 @@ def _lines(*texts: str) -> str:
 
 def show_verified_file(found: VerifiedFile) -> None:
     """Show the result of a check that found nothing wrong."""
+    from lapwing.ledger.ledger_place import without_password
+
     with console.page() as out:
-        out.title(f"{_without_password(found.where)}: nothing differs")
+        out.title(f"{without_password(found.where)}: nothing differs")
         rows = [("ledger", found.ledger), ("public key", found.key)]
         if found.kind == "proof":
             rows += [("entry", ""), *((f"  {name}", value) for name, value in (found.entry or {}).items())]

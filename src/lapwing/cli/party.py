@@ -17,7 +17,7 @@ from lapwing.cli import console
 from lapwing.errors import Aborted, BadParameter, LapwingError, Tampered, Unavailable
 
 if TYPE_CHECKING:
-    from lapwing.parties import Consortium, run_status
+    from lapwing.parties import Consortium
     from lapwing.parties.identity import MemberKeys
     from lapwing.parties.joining import RunResult
 
@@ -195,8 +195,7 @@ def run(
     shows the same answer for nothing; --number 2 is a new run, which is charged again.
     """
     from lapwing.cli import show_party
-    from lapwing.parties import run_status
-    from lapwing.parties.joining import join_run, open_statistic
+    from lapwing.parties import joining
 
     def show(result: RunResult) -> None:
         if as_json:
@@ -207,18 +206,19 @@ def run(
 
     with console.os_errors_told():
         keys, consortium = _open_signed(file, me)
-        with open_statistic(consortium.statistic, policy, tell=console.tell) as (data, statistic):
+        with joining.open_statistic(consortium.statistic, policy, tell=console.tell) as (data, statistic):
             try:
                 with show_party.watching_run(consortium.names) as watch:
-                    join_run(
+                    joining.join_run(
                         consortium, keys, data, statistic, number=number, confidence=confidence,
                         listen=listen, watch=watch, tell=console.tell, show=show,
                     )  # fmt: skip
             except Aborted as error:
-                advice = _after_abort(consortium, keys, run_status.charges_of(data))
+                advice = joining.advice_after_abort(consortium, keys, data)
                 raise _exit_with_advice(error, advice) from None
             except Unavailable as error:
-                raise _exit_with_advice(error, _after_disconnect(consortium, keys, number)) from None
+                advice = joining.advice_after_disconnect(consortium, keys, number)
+                raise _exit_with_advice(error, advice) from None
 
 
 def _open_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
@@ -238,63 +238,18 @@ def _exit_with_advice(error: LapwingError, advice: str) -> Exit:
     return Exit(1)
 
 
-def _after_abort(consortium: Consortium, keys: MemberKeys, was_charged: run_status.WasCharged) -> str:
-    """Return which run is next for this member, and how all members come to the same one."""
-    from lapwing.parties import run_status
-
-    try:
-        status = run_status.find_run(consortium, keys, None, was_charged=was_charged)
-    except LapwingError:  # the reason of the abort matters more
-        return ""
-    return (
-        f"the next run of {keys.name} is number {status.config.number}: give the same command again. "
-        "Members who are at different numbers say one with --number"
-    )
-
-
-def _after_disconnect(consortium: Consortium, keys: MemberKeys, number: int | None) -> str:
-    """Return what to do about a run that has begun for this member; "" if none has."""
-    from lapwing.parties import run_status
-
-    try:
-        status = run_status.find_run(consortium, keys, number, was_charged=lambda _: False)
-    except Unavailable:  # it was told already
-        return ""
-    if not status.has_begun or status.ending is not None:
-        return ""
-    this = status.config.number
-    return (
-        f"run {this} has begun for {keys.name}: the same command goes on with it. If it is over for the "
-        f"others, {consortium.host.name} shows its end again with --number {this}, and the transcript of "
-        f"any of them shows the sums: lapwing party verify. A new run is --number {this + 1} at every "
-        "member, and is charged again"
-    )
-
-
 @app.command()
 def relay(file: ConsortiumPath, *, me: Me, number: Number = None, listen: Listen = None) -> None:
     """Only relay: for a host that the consortium names and that is not a member."""
     from lapwing.cli import show_party
-    from lapwing.parties import relay_server, run_status
+    from lapwing.parties.joining import relay_run
 
     with console.os_errors_told():
         keys, consortium = _open_signed(file, me)
-        if keys.card != consortium.host:
-            raise BadParameter("me", f"this is {keys.name}, but {consortium.host.name} is the host")
-        folder = run_status.runs_folder(keys)
-        config = consortium.run_configuration(number or run_status.next_relay_run(consortium, folder))
-        for before in range(1, config.number):
-            before_it = consortium.run_configuration(before)
-            if names := run_status.members_without_result(before_it, folder):
-                console.tell(
-                    f"run {before} ended, and {', '.join(names)} may not know its sums: --number {before} "
-                    "shows the end again"
-                )
-        print(
-            f"Relaying run {config.number} of {consortium.name} at {listen or config.address}", flush=True
-        )
+        words, serve = relay_run(consortium, keys, number, listen=listen, tell=console.tell)
+        print(f"Relaying {words}", flush=True)
         with show_party.watching_run(consortium.names) as watch:
-            relay_server.serve_relay(config, keys, folder=folder, listen=listen, watch=watch)
+            serve(watch)
     print("The run is over.")
 
 

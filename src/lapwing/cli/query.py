@@ -137,8 +137,8 @@ def _show_answers(
 ) -> None:
     """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
     if form.as_json:
-        both = {"first": answer_json(first)} if first is not None else {}
-        console.print_json({**answer_json(answer), **both})
+        both = {"first": first.to_priced_json()} if first is not None else {}
+        console.print_json({**answer.to_priced_json(), **both})
     elif form.as_csv:
         _write_answer(answer, first)
     else:
@@ -147,23 +147,6 @@ def _show_answers(
         show_answer(answer)
     if plot is not None:
         console.write_plot(plot, answer.plot(), quiet=form.is_for_programs)
-
-
-def answer_json(answer: Answer) -> dict[str, Any]:
-    """Return an answer for JSON, with its price as numbers, rounded up.
-
-    The receipt has the same numbers as the ledger has them: rationals as texts.
-    """
-    from fractions import Fraction
-
-    from lapwing.ledger.budget_history import float_up
-
-    found = answer.to_json()
-    paid = found["receipt"] and found["receipt"]["parameters"]
-    return {
-        **found,
-        "price": paid and {name: float_up(Fraction(paid[name])) for name in ("epsilon", "delta")},
-    }
 
 
 def _write_answer(answer: Answer, first: Answer | None) -> None:
@@ -182,11 +165,10 @@ def _write_answer(answer: Answer, first: Answer | None) -> None:
 
 def _tell_not_utf8(policy: Policy) -> None:
     """Tell the curator of CSV files whose encoding is not the declared one."""
-    from lapwing.engines.csv_files import NOT_UTF8
-    from lapwing.sql.truncated.open_sources import tables_not_utf8
+    from lapwing.sql.truncated.open_sources import encoding_notes
 
-    for name in tables_not_utf8(policy):
-        console.tell(f"tables.{name}: some lines count as no rows, since they are {NOT_UTF8}")
+    for note in encoding_notes(policy):
+        console.tell(note)
 
 
 def prepare(
@@ -229,7 +211,7 @@ def bounds(
     with opened_dataset(policy, analyst) as found:
         low, high, answer = found.search_bounds(table, name, epsilon=epsilon, step=step)
         if as_json:
-            told = answer_json(answer)
+            told = answer.to_priced_json()
             kept = {name: told[name] for name in ("cost", "price", "left", "truncation")}
             console.print_json({"low": low, "high": high, **kept})
             return
@@ -411,7 +393,7 @@ def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
 
 
 def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
-    answers = [answer_json(some.answer) for some in one.cells]
+    answers = [some.answer.to_priced_json() for some in one.cells]
     counts = [answer.pop("columns")[-1] for answer in answers]
     return {
         "table": one.table,
@@ -427,6 +409,6 @@ def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
             for name, state, row in some.listed(policy.tables[one.table])
         ],
         "answers": answers,
-        "units_with_more_rows": None if one.beyond is None else answer_json(one.beyond),
+        "units_with_more_rows": None if one.beyond is None else one.beyond.to_priced_json(),
         "refused": one.refused or None,
     }

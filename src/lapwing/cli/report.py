@@ -82,9 +82,7 @@ def report(
     if files or registry is not None:
         _tell_written(made, files, registry)
         return
-    from lapwing.reporting.rendering import markdown as as_markdown
-
-    print(as_markdown(made.report, is_signed=False), end="")
+    print(made.unsigned_markdown, end="")
     print("\nPrinted without a signature: --html, --markdown and --json FILE write signed files.")
 
 

@@ -226,6 +226,18 @@ def sqrt_up(value: Fraction | int) -> Fraction:
         return upper(ball(value).sqrt())
 
 
+def float_up(value: Fraction) -> float:
+    """Return the least float whose text is not below the value."""
+    near = float(value)
+    return near if Fraction(repr(near)) >= value else math.nextafter(near, math.inf)
+
+
+def float_down(value: Fraction) -> float:
+    """Return the greatest float whose text is not above the value."""
+    near = float(value)  # people read its text, so the text is compared
+    return near if Fraction(repr(near)) <= value else math.nextafter(near, 0.0)
+
+
 def short(number: float) -> str:
     """Return a number with three digits, and 1e-6 rather than 1e-06."""
     return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")

@@ -42,7 +42,7 @@ from lapwing.sql.policy import EPOCH, BlockRule, Policy, Table, block_labels, pe
 from lapwing.sql.row_questions import codes_of_block_labels
 from lapwing.sql.source_location import FORMS
 from lapwing.sql.truncated import registration
-from lapwing.sql.truncated.open_sources import FILES, encodings_of, private_tables
+from lapwing.sql.truncated.open_sources import FILES, encodings_of
 from lapwing.sql.truncated.prepared_copy import exclusive_lock, files_of, prepared_folder
 from lapwing.storage.private_file import PUBLIC, new_private_file, replaced_private_file, sync_to_disk
 
@@ -147,7 +147,7 @@ def record_arrivals(
     before = note or ArrivalNote()
     files = hashlib.sha256(repr(sorted(files_of(policy).items())).encode()).hexdigest()
     day = str(today)
-    by_files = all(table.source.form in FILES for table in private_tables(policy))
+    by_files = all(table.source.form in FILES for table in policy.private_tables)
     has_new_data = before.appends == 0 or (files != before.files if by_files else day > before.day)
     if not by_files and not has_new_data:
         day = before.day
@@ -210,12 +210,12 @@ def require_readable_files(policy: Policy) -> None:
 
 def _file_tables(policy: Policy) -> list[Table]:
     """Return the private tables in files: nothing says which rows of a database are new."""
-    return [table for table in private_tables(policy) if table.source.form in FILES]
+    return [table for table in policy.private_tables if table.source.form in FILES]
 
 
 def table_for_file(policy: Policy, name: str | None) -> Table:
     """Return the private table that new rows belong to."""
-    tables = {table.name: table for table in private_tables(policy)}
+    tables = {table.name: table for table in policy.private_tables}
     if name is None and len(tables) == 1:
         return next(iter(tables.values()))
     if name is None or name not in tables:

@@ -10,7 +10,6 @@ The history is rebuilt from the entries by the independent accountant.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, DeltaShares, Terms
+from lapwing.core.exact import float_down, float_up
 from lapwing.core.losses import Pure
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.forms import WIDTH
@@ -472,15 +472,3 @@ def _family_json(family: FamilyOverview) -> dict[str, Any]:
 
 def _pairs(name: str, several: Iterable[tuple[int, Fraction, Fraction]]) -> list[dict[str, float]]:
     return [{name: number, "epsilon": float_up(e), "delta": float_up(d)} for number, e, d in several]
-
-
-def float_up(value: Fraction) -> float:
-    """Return the least float whose text is not below the value."""
-    near = float(value)
-    return near if Fraction(repr(near)) >= value else math.nextafter(near, math.inf)
-
-
-def float_down(value: Fraction) -> float:
-    """Return the greatest float whose text is not above the value."""
-    near = float(value)  # people read its text, so the text is compared
-    return near if Fraction(repr(near)) <= value else math.nextafter(near, 0.0)

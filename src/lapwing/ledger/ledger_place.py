@@ -101,3 +101,12 @@ def id_of(store: Store) -> str:
         return bytes.fromhex(json.loads(bytes(first[0][0]))["ledger"]).hex()
     except (IndexError, KeyError, TypeError, ValueError):
         raise Tampered([f"{store.where} is no ledger: its first entry is not that of one"]) from None
+
+
+def without_password(where: str) -> str:
+    """Return a URL that may be shown: a password may be before the host, and among the options."""
+    if not is_postgres(where):
+        return where
+    from lapwing.storage.postgres import PostgresAddress  # noqa: PLC0415
+
+    return PostgresAddress.of(where).where

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.core.spread import checked_confidence
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, LapwingError, Unavailable
+from lapwing.parties import run_status
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.contribution import Contribution
 from lapwing.parties.draft import require_coalition, require_same_meaning
@@ -18,7 +19,7 @@ from lapwing.parties.identity import MemberKeys
 from lapwing.parties.member import take_part
 from lapwing.parties.messages import Progress, ProgressCallback
 from lapwing.parties.relay_server import relay_in_thread, serve_relay
-from lapwing.parties.run_status import RunStatus, charges_of, find_run, members_without_result, runs_folder
+from lapwing.parties.run_status import RunStatus
 from lapwing.parties.statistics import JointAnswer, Statistic, statistic_of
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
@@ -86,9 +87,10 @@ def join_run(
         BadParameter: the consortium, the policy and the keys do not belong together, or the run is lost.
         OverBudget: the ledger refuses the charge.
     """
-    level, me, folder = checked_confidence(confidence), consortium.number_of(keys), runs_folder(keys)
+    level, me = checked_confidence(confidence), consortium.number_of(keys)
+    folder = run_status.runs_folder(keys)
     require_same_meaning(consortium, statistic)
-    status = find_run(consortium, keys, number, was_charged=charges_of(data))
+    status = run_status.find_run(consortium, keys, number, was_charged=run_status.charges_of(data))
     config, is_replay = status.config, status.ending is not None
     if not status.has_begun:  # a journal alone means nothing: it exists since the lobby
         require_coalition(consortium, data.policy.least_coalition)
@@ -126,10 +128,62 @@ def join_run(
     return result
 
 
+def advice_after_abort(consortium: Consortium, keys: MemberKeys, data: Dataset) -> str:
+    """Return which run is next for this member, and how all members come to the same one."""
+    was_charged = run_status.charges_of(data)
+    try:
+        status = run_status.find_run(consortium, keys, None, was_charged=was_charged)
+    except LapwingError:  # the reason of the abort matters more
+        return ""
+    return (
+        f"the next run of {keys.name} is number {status.config.number}: give the same command again. "
+        "Members who are at different numbers say one with --number"
+    )
+
+
+def advice_after_disconnect(consortium: Consortium, keys: MemberKeys, number: int | None) -> str:
+    """Return what to do about a run that has begun for this member; "" if none has."""
+    try:
+        status = run_status.find_run(consortium, keys, number, was_charged=lambda _: False)
+    except Unavailable:  # it was told already
+        return ""
+    if not status.has_begun or status.ending is not None:
+        return ""
+    this = status.config.number
+    return (
+        f"run {this} has begun for {keys.name}: the same command goes on with it. If it is over for the "
+        f"others, {consortium.host.name} shows its end again with --number {this}, and the transcript of "
+        f"any of them shows the sums: lapwing party verify. A new run is --number {this + 1} at every "
+        "member, and is charged again"
+    )
+
+
+def relay_run(
+    consortium: Consortium, keys: MemberKeys, number: int | None, *, listen: str | None, tell: Tell
+) -> tuple[str, Callable[[ProgressCallback], None]]:
+    """Return in words which run a host relays, and a function that relays it to its end.
+
+    Raises BadParameter if these are not the keys of the host. Earlier runs whose sums members may have
+    missed are told.
+    """
+    if keys.card != consortium.host:
+        raise BadParameter("me", f"this is {keys.name}, but {consortium.host.name} is the host")
+    folder = run_status.runs_folder(keys)
+    config = consortium.run_configuration(number or run_status.next_relay_run(consortium, folder))
+    for before in range(1, config.number):
+        if names := run_status.members_without_result(consortium.run_configuration(before), folder):
+            tell(
+                f"run {before} ended, and {', '.join(names)} may not know its sums: --number {before} "
+                "shows the end again"
+            )
+    words = f"run {config.number} of {consortium.name} at {listen or config.address}"
+    return words, lambda watch: serve_relay(config, keys, folder=folder, listen=listen, watch=watch)
+
+
 def _serve_end_again(status: RunStatus, keys: MemberKeys, listen: str | None, tell: Tell) -> None:
     """Serve the end of a run again, if other members may have missed it."""
-    config, folder = status.config, runs_folder(keys)
-    names = [name for name in members_without_result(config, folder) if name != keys.name]
+    config, folder = status.config, run_status.runs_folder(keys)
+    names = [name for name in run_status.members_without_result(config, folder) if name != keys.name]
     if names:
         seconds = max(config.lobby_seconds, config.round_seconds)
         tell(

@@ -21,13 +21,14 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.core.gaussian import GaussianShares, SummedGaussian
-from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.core.losses import Loss
+from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
+from lapwing.mechanisms import GaussianShares, LaplaceShares, SummedGaussian, SummedLaplace
 from lapwing.parties import joint_noise
 from lapwing.parties.joint_noise import member_loss
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
+from lapwing.parties.protocols.protocol import Protocol
 from lapwing.parties.protocols.registry import ADDITIVE, LOCAL, MASKED, NAMES, OWN_NOISE, PROTOCOLS, SHAMIR
 from lapwing.parties.requirements import JointRequirements, ProtocolFit, protocol_fit, protocol_setting
 from lapwing.parties.statistics.statistic import MOST_CELLS, CellBlock
@@ -187,6 +188,11 @@ class JointPlan:
         return self.protocol == LOCAL
 
     @property
+    def protocol_class(self) -> type[Protocol]:
+        """The class of the protocol's members."""
+        return PROTOCOLS[self.protocol]
+
+    @property
     def honest(self) -> int:
         """The least number of honest members' noise shares in every opened sum."""
         return self.fit.honest
@@ -215,6 +221,11 @@ class JointPlan:
         return joint_noise.noise_shares(
             self.requirements, self.blocks, self.parts, noise=self.noise, honest=honest, alone=alone
         )
+
+    @property
+    def row_randomizer(self) -> RandomizedResponse:
+        """The randomizer of every row in the local model."""
+        return joint_noise.row_randomizer(self.requirements, self.blocks[0])
 
     @property
     def loss(self) -> Loss:
@@ -291,7 +302,7 @@ class JointPlan:
         needs = self.requirements
         if self.protocol in (OWN_NOISE, LOCAL) or not needs.losses:
             return []
-        quorum = PROTOCOLS[self.protocol].agreeing(protocol_setting(needs, self.length))
+        quorum = self.protocol_class.agreeing(protocol_setting(needs, self.length))
         found = f"{quorum} of {needs.members} members must agree on who is in the sum"
         if needs.members - quorum <= needs.most_losses:
             return [

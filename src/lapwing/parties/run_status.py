@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lapwing.ledger.gate import Gate
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.identity import MemberKeys
 from lapwing.parties.journals import MemberJournal, RelayJournal, RunEnding
@@ -63,7 +62,7 @@ def find_run(
 
 def charges_of(data: Dataset) -> WasCharged:
     """Return a function that tells whether the ledger of this data has a charge for a run."""
-    gate = Gate(data.ledger, principal=data.analyst)
+    gate = data.session.gate
     return lambda run: gate.find(run.hex()) is not None
 
 

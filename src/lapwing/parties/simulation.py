@@ -250,7 +250,7 @@ def simulate(
     plan = plan_jointly(needs, [CellBlock("count", 1, 1, 1)], 1)
     [share] = plan.shares
     noised = [share.sample([count]) for count in counts]
-    rounds = PROTOCOLS[plan.protocol].rounds
+    rounds = plan.protocol_class.rounds
     losses = {_member(name, names): _round(name, where, rounds) for name, where in lose.items()}
     done = run_in_memory(plan.protocol, protocol_setting(needs, 1), noised, losses=losses)
     before = [set(range(needs.members)), *(set(held.posts) for held in done.rounds)]

@@ -26,13 +26,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core.budget import Terms
 from lapwing.core.exact import least_from
-from lapwing.core.losses import Concentrated, Loss, Relation
+from lapwing.core.losses import Concentrated, Loss
 from lapwing.errors import BadParameter
 from lapwing.ledger.spending import Spending, Target, refusal
 from lapwing.publish import methods
-from lapwing.publish.measured.published_column import PublishedColumn, domain_of, published_column
+from lapwing.publish.measured.published_column import (
+    PublishedColumn,
+    coded_rows,
+    domain_of,
+    published_column,
+)
 from lapwing.publish.models.domain import Clique, Domain, tree_cells
 from lapwing.publish.models.graphical_model import BeliefPropagation
 from lapwing.publish.release_file import CENSUS, MOST_COLUMNS, MOST_RHO, ReleasePlanFile
@@ -125,6 +129,10 @@ class BoundRelease:
         """The idempotency key: a release of one name is made once for a data set."""
         return f"publish {self.file.name} of {self.dataset.policy.name}"
 
+    def cells(self, rows: row_questions.PrivateRows) -> NDArray[np.int64]:
+        """Return the cells of each row, without rows that miss a value that must be known. Private."""
+        return coded_rows(self.columns, rows)
+
     def targets(self) -> tuple[Target, ...]:
         """Return the accounts that pay."""
         return row_questions.targets(self.dataset, self.question)
@@ -142,7 +150,7 @@ class BoundRelease:
             targets=self.targets(),
             loss=Concentrated(rho),
             unit=policy_ledger.unit_of(self.dataset.policy),
-            relation=Relation.ADD_REMOVE,
+            relation=policy_ledger.RELATION,
             mechanism="census tables" if self.file.method == CENSUS else "synthetic table",
             parameters={**facts, "rows of a unit": self.rows_per_unit, "rho": str(rho)},
             request=json.dumps({**facts, "version": version, "rho": str(rho)}, sort_keys=True).encode(),
@@ -170,8 +178,7 @@ class BoundRelease:
 
     def _admitted_by_policy(self) -> Callable[[Loss], bool]:
         """Return a function that tells whether new accounts with the policy's terms admit a loss."""
-        budgets = policy_ledger.declared_budgets(self.dataset.policy, self.dataset.analyst)
-        declared = [Terms.of(epsilon, delta) for epsilon, delta in budgets]
+        declared = policy_ledger.declared_terms(self.dataset.policy, self.dataset.analyst)
         return lambda loss: all(
             terms.after(terms.nothing_spent, terms.price(loss)) is not None for terms in declared
         )

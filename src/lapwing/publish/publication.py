@@ -21,7 +21,6 @@ from typing import Any, Self, TypeVar
 from lapwing.core.conversions import largest_rho, zcdp_to_epsilon
 from lapwing.core.exact import short, short_down, short_up
 from lapwing.errors import BadFile, BadParameter, KeyReused, OverBudget, WorkEnded
-from lapwing.ledger.gate import Gate
 from lapwing.ledger.request_status import RequestState, RequestStatus
 from lapwing.publish.bound_release import BoundRelease, bind_release, first_error
 from lapwing.publish.bundle import bundle_contents, manifest
@@ -217,7 +216,7 @@ class Publication:
         """
         if not self.dataset.curator.has_ledger:
             return None
-        found = Gate(self.dataset.ledger, principal=self.dataset.analyst).find(self.bound.key)
+        found = self.dataset.session.gate.find(self.bound.key)
         if found is not None and found.receipt.record["parameters"].get("file") != self.file.digest:
             raise self._other_release()
         return found

@@ -41,7 +41,7 @@ from lapwing.publish.measured.private_marginals import (
     noisy_marginal,
     step_loss,
 )
-from lapwing.publish.measured.published_column import coded_rows, dictionary_digest
+from lapwing.publish.measured.published_column import dictionary_digest
 from lapwing.publish.models import graphical_model
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.sql import row_questions
@@ -154,7 +154,7 @@ def _measure(
 
     def read() -> Wholes:
         if not table:
-            table.append(coded_rows(bound.columns, row_questions.read_rows(dataset, bound.question)))
+            table.append(bound.cells(row_questions.read_rows(dataset, bound.question)))
             if dataset.version() != version:
                 raise BadParameter("source", "changed while it was read")
         return table[0]

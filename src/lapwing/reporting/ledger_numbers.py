@@ -18,12 +18,13 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.core.budget import Terms
+from lapwing.core.exact import float_down, float_up
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.guarantee import FamilyGuarantee, check_words
 from lapwing.ledger.accountant.registers import OpenedAccount
 from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.budget_history import float_down, float_up, remaining_exactly
+from lapwing.ledger.budget_history import remaining_exactly
 from lapwing.ledger.entry import RawEntry, digest_of
 from lapwing.ledger.request_log import PriceInWords, pair_text, price_of
 

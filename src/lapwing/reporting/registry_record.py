@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lapwing.ledger.budget_history import float_up
+from lapwing.core.exact import float_up
 from lapwing.reporting.officer_file import NOT_ANSWERED
 from lapwing.reporting.privacy_report import CENTRAL, LOCAL, PrivacyReport, ReportSubject, total_of
 

@@ -14,9 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.core.chances import percent_down, percent_up
-from lapwing.core.exact import short_down, short_up
+from lapwing.core.exact import float_up, short_down, short_up
 from lapwing.core.explanation import explain
-from lapwing.ledger.budget_history import float_up
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.reporting.officer_file import QUESTIONS, answers_in
 from lapwing.reporting.privacy_report import (

@@ -36,6 +36,11 @@ class MadeReport:
     evidence: LedgerEvidence | None
     pictures: Mapping[str, Sequence[bytes]]
 
+    @property
+    def unsigned_markdown(self) -> str:
+        """The report as Markdown, without a signature."""
+        return markdown(self.report, is_signed=False)
+
     def bytes_of(self, form: str) -> bytes:
         """Return the file of the report in this form, signed if there is a ledger."""
         is_signed = self.evidence is not None

@@ -33,10 +33,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lapwing.core.gaussian import Gaussian
-from lapwing.core.laplace import Laplace
+from lapwing.core.exact import float_up
 from lapwing.errors import MissingExtra
 from lapwing.ledger import Receipt
+from lapwing.mechanisms import Gaussian, Laplace
 from lapwing.sql.bound_query import BoundQuery, KeyValue, NoisyAggregate
 from lapwing.sql.estimates import AnswerColumn, AnswerRows
 from lapwing.sql.group_statistics import step_of
@@ -177,6 +177,16 @@ class Answer:
             "notes": list(self.notes),
             "receipt": None if self.receipt is None else json.loads(self.receipt.to_json()),
         }
+
+    def to_priced_json(self) -> dict[str, Any]:
+        """Return the answer for JSON, with its price as numbers, rounded up.
+
+        The receipt has the same numbers as the ledger has them: rationals as texts.
+        """
+        found = self.to_json()
+        paid = found["receipt"] and found["receipt"]["parameters"]
+        price = paid and {name: float_up(Fraction(paid[name])) for name in ("epsilon", "delta")}
+        return {**found, "price": price}
 
     def table(self, most: int | None = _SHOWN) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells as text, such as "1,234 (1,178 to 1,290)".

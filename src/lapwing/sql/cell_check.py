@@ -99,7 +99,7 @@ def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
     Tables share ε equally. Within a table, each column has one share, and so have the units that exceed the
     contribution bound.
     """
-    tables = [table for table in dataset.policy.tables.values() if not table.is_public]
+    tables = dataset.policy.private_tables
     each = _down(positive(epsilon, "epsilon") / len(tables))
     found: list[NoisyCheck] = []
     for table in tables:

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from lapwing.config.values import checked_count
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
 from lapwing.ledger import DataSet, Ledger, Target, Unit, data_sets
 from lapwing.sql import policy_file, policy_ledger
-from lapwing.sql.binding import public_tables, scope
+from lapwing.sql.binding import bind, public_tables, scope
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
@@ -167,6 +167,12 @@ class Curator:
         lowered = None if rows is None else checked_count(rows, "rows")
         return scope.Catalog(self.policy, self.public, lowered)
 
+    def bind(
+        self, question: Any, rows: int | None = None, *, where_first: bool = False
+    ) -> tuple[str, BoundQuery]:
+        """Return a question's text in normal form, and the bound query. Only public tables are read."""
+        return bind.bind_with_text(question, self.catalog(rows), where_first=where_first)
+
     def statements(self, question: BoundQuery) -> tuple[str, ...]:
         """Return the SQL that a question will run. Makes no ledger."""
         if not self.has_ledger:
@@ -305,7 +311,7 @@ class Curator:
     @property
     def has_files(self) -> bool:
         """Whether all private tables are read from files, whose changes are visible from outside."""
-        return all(table.source.engine == "duckdb" for table in open_sources.private_tables(self.policy))
+        return all(table.source.engine == "duckdb" for table in self.policy.private_tables)
 
     def register(self, *, again: bool = True) -> int:
         """Tell the ledger which people are in the data now.
@@ -342,6 +348,17 @@ class Curator:
         version = policy_ledger.register_version(self.ledger, self.policy, people).version
         registration.save_registration(self.policy, version, files, seen)
         return version
+
+    def _ledger_people(self) -> prepare.LedgerPeople | None:
+        """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""
+        ledger, name = self.ledger, self.policy.name
+        try:
+            data = data_sets.find_data_set(ledger, name)
+        except BadParameter:
+            return None
+        return prepare.LedgerPeople(
+            data.version, lambda ids: data_sets.holds_all_units(ledger, name, units=ids)
+        )
 
     def prepare(
         self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False
@@ -385,8 +402,8 @@ class Curator:
 
         try:
             prepare.prepare(
-                self.policy, key, known=lambda: prepare.ledger_people(self.ledger, self.policy), then=then,
-                is_done=is_done, progress=progress, today=today, threads=self.threads,
+                self.policy, key, known=self._ledger_people, then=then, is_done=is_done,
+                progress=progress, today=today, threads=self.threads,
             )  # fmt: skip
         except EngineFailed as error:  # only the curator is told where
             raise open_sources.first_unreadable(self.policy, threads=self.threads) or error from None

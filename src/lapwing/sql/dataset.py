@@ -19,7 +19,6 @@ from lapwing.engines.engine import ReportProgress
 from lapwing.ledger import Ledger
 from lapwing.sql import preliminary_questions
 from lapwing.sql.answers import Answer
-from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.curator import Curator
 from lapwing.sql.plan import Plan, plan_question, plan_truncation
 from lapwing.sql.policy import Policy
@@ -168,7 +167,7 @@ class Dataset:
         Example:
             >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
         """
-        text, bound = bind_with_text(question, self.curator.catalog(rows), where_first=where_first)
+        text, bound = self.curator.bind(question, rows, where_first=where_first)
         return plan_question(
             self.session, bound, text, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
             noise=noise, rows=rows, n=n, sampling=sampling,
@@ -224,7 +223,7 @@ class Dataset:
         Example:
             >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
         """
-        text, bound = bind_with_text(question, self.curator.catalog(rows), where_first=where_first)
+        text, bound = self.curator.bind(question, rows, where_first=where_first)
         counted = plan_question(
             self.session, preliminary_questions.sizes_question(bound),
             f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first, confidence=confidence,

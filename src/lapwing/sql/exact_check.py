@@ -20,7 +20,7 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Policy, Table
 from lapwing.sql.relation import RANK, UNIT
 from lapwing.sql.truncated.column_codes import STATES
-from lapwing.sql.truncated.open_sources import OpenedSources, open_sources, private_tables
+from lapwing.sql.truncated.open_sources import OpenedSources, open_sources
 from lapwing.sql.truncated.truncated_table import TruncatedTable
 
 EVERY_ROW = 1 << 30  # a contribution bound that truncates nothing
@@ -53,7 +53,7 @@ def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
     ledger.record_check(policy_ledger.account_label(policy), digest, curator)
     opened = open_sources(policy)
     try:
-        return [_exact(policy, table, opened) for table in private_tables(policy)]
+        return [_exact(policy, table, opened) for table in policy.private_tables]
     except EngineFailed:
         raise Unavailable("a stored value cannot be read. `lapwing prepare` tells where") from None
     finally:

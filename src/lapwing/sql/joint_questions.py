@@ -23,7 +23,6 @@ from lapwing.core.exact import Number
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.errors import BadValue
 from lapwing.ledger import Target, Unit
-from lapwing.sql.binding.bind import bind_with_text
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
@@ -73,7 +72,7 @@ class JointQuestion:
     @classmethod
     def of(cls, dataset: Dataset, question: Any) -> JointQuestion:
         """Bind a question. Only public tables are read."""
-        text, bound = bind_with_text(question, dataset.curator.catalog())
+        text, bound = dataset.curator.bind(question)
         return cls(dataset, bound, text)
 
     @property

@@ -12,9 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lapwing.config.values import checked_count, shortened_list
-from lapwing.core.exact import Number, grouped, short
+from lapwing.core.exact import Number, float_up, grouped, short
 from lapwing.core.spread import checked_confidence
-from lapwing.ledger.budget_history import float_up
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
 from lapwing.sql import accuracy, truncation
 from lapwing.sql.answers import Answer, QueryRequest
@@ -110,7 +109,7 @@ class Plan:
     @property
     def bounds(self) -> list[str]:
         """Sentences on how many rows of a person are used, and on what is known about the others."""
-        find = partial(self.session.find_truncation, confidence=self.confidence)
+        find = partial(find_truncation, self.session, confidence=self.confidence)
         return truncation.truncation_sentences(self.session.curator.policy, self.question, find)
 
     @property
@@ -270,6 +269,22 @@ def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
     """Plan the question of `Dataset.truncated`."""
     question, name, lowered = truncation.truncation_question(session.curator.policy, table, rows, beyond)
     return plan_question(session, question, name, epsilon=epsilon, confidence=confidence, rows=lowered)
+
+
+def find_truncation(
+    session: ReleaseSession, table: str, rows: int | None, confidence: Fraction
+) -> truncation.TruncationAnswer | None:
+    """Return the last answer about truncated rows of the data as they are now. Costs nothing."""
+    data = session.curator.current_data()
+    if data is None:
+        return None
+
+    def stored(beyond: int | None) -> list[truncation.TruncationAnswer]:
+        plan = plan_truncation(session, table, 1, rows, beyond, confidence)
+        return [truncation.TruncationAnswer(one, beyond) for one in session.last_answers(plan, data)]
+
+    of_rows = [one for most in truncation.possible_beyond(session.curator.policy) for one in stored(most)]
+    return max(of_rows or stored(None), key=lambda one: one.position, default=None)
 
 
 def describe_spread(one: accuracy.Spread) -> str:

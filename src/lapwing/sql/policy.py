@@ -158,6 +158,11 @@ class Policy:
     shares_answers: bool = False  # whether an answer that one analyst paid for is given to all
     least_coalition: int = 0  # the smallest coalition of members that a consortium must tolerate
 
+    @property
+    def private_tables(self) -> list[Table]:
+        """The tables whose rows belong to privacy units."""
+        return [table for table in self.tables.values() if not table.is_public]
+
 
 EPOCH = date(1970, 1, 1)
 

@@ -31,8 +31,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from lapwing.config.values import checked_label, is_postgres
+from lapwing.core import Relation, Terms
 from lapwing.core.exact import short
-from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Target, Unit, data_sets, targets
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
@@ -44,6 +44,7 @@ from lapwing.sql.truncated import registration
 from lapwing.sql.truncated.prepared_copy import prepared_folder
 
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
+RELATION = Relation.ADD_REMOVE  # of all accounts that policies open
 EVERYBODY_ELSE = "*"
 Notify = Callable[[str], None]
 
@@ -171,7 +172,7 @@ def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
 
     def opened(name: str, epsilon: Fraction, delta: Fraction, slices: Slices, rule: str) -> None:
         made = ledger.open_account(
-            name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE,
+            name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=RELATION,
             slices=slices, rule=rule,
         )  # fmt: skip
         notify(made.notice)
@@ -234,11 +235,11 @@ def quota_label(policy: Policy, analyst: str) -> str:
     return f"{account_label(policy)}: quota of {analyst}"
 
 
-def declared_budgets(policy: Policy, analyst: str) -> list[tuple[Fraction, Fraction]]:
-    """Return ε and δ of each account that a question of the analyst will be charged to."""
+def declared_terms(policy: Policy, analyst: str) -> list[Terms]:
+    """Return the terms of each account that a question of the analyst will be charged to."""
     own = analyst if analyst in policy.quotas else EVERYBODY_ELSE
     quotas = [] if quota_of(policy, analyst) is None else [policy.quotas[own]]
-    return [(policy.epsilon, policy.delta), *quotas]
+    return [Terms.of(epsilon, delta) for epsilon, delta in [(policy.epsilon, policy.delta), *quotas]]
 
 
 def quota_of(policy: Policy, analyst: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lapwing.ledger.budget_history import float_up
+from lapwing.core.exact import float_up
 from lapwing.sql.binding.bind import MOST_CELLS
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Text, Truth, codes_of
 from lapwing.sql.policy import BlockRule, Column, Policy, Table, codes_of_blocks

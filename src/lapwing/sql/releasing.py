@@ -19,9 +19,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
-from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState
@@ -29,10 +27,9 @@ from lapwing.sql import answers, estimates, meaning, policy_ledger
 from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.curator import Curator
 from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_budget
-from lapwing.sql.plan import Plan, plan_truncation
+from lapwing.sql.plan import Plan
 from lapwing.sql.policy import Policy
 from lapwing.sql.truncated import generated_rows
-from lapwing.sql.truncation import TruncationAnswer, possible_beyond
 
 SLOW_NOTE = "Slower than it could be: run `lapwing prepare` once."
 MOST_REPEATS = 10_000
@@ -80,7 +77,7 @@ class ReleaseSession:
             targets=curator.targets(self.analyst, plan.question),
             loss=plan.shares.loss,
             unit=curator.unit,
-            relation=Relation.ADD_REMOVE,
+            relation=policy_ledger.RELATION,
             mechanism="private SQL",
             parameters={
                 "noise": plan.shares.noise,
@@ -156,27 +153,14 @@ class ReleaseSession:
         beside = [self._answer(own, one.noisy, one.receipt) for own, one in readable]
         return replace(answer, earlier=tuple(beside))
 
-    def find_truncation(
-        self, table: str, rows: int | None, confidence: Fraction
-    ) -> TruncationAnswer | None:
-        """Return the last answer about truncated rows of the data as they are now. Costs nothing."""
-        data = self.curator.current_data()
-        if data is None:
-            return None
-
-        def stored(beyond: int | None) -> list[TruncationAnswer]:
-            plan = plan_truncation(self, table, 1, rows, beyond, confidence)
-            try:
-                earlier, _ = find_earlier(plan, request_about(plan, data))
-            except (InProgress, Held):  # an answer that is under way or failed must not hide other plans
-                return []
-            return [
-                TruncationAnswer(self._answer(own, one.noisy, one.receipt), beyond)
-                for own, one in readable_answers(plan, earlier)[-1:]
-            ]
-
-        of_rows = [one for most in possible_beyond(self.curator.policy) for one in stored(most)]
-        return max(of_rows or stored(None), key=lambda one: one.position, default=None)
+    def last_answers(self, plan: Plan, data: DataSet) -> list[Answer]:
+        """Return the last stored answer of a plan; none if one failed or is under way. Costs nothing."""
+        try:
+            earlier, _ = find_earlier(plan, request_about(plan, data))
+        except (InProgress, Held):  # such a request must not hide the answers of other plans
+            return []
+        readable = readable_answers(plan, earlier)[-1:]
+        return [self._answer(own, one.noisy, one.receipt) for own, one in readable]
 
     def left(self) -> str:
         """Return in words what is left of the budget, and of the analyst's quota if there is one."""

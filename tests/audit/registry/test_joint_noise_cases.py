@@ -54,10 +54,11 @@ def test_too_little_noise_is_a_violation(mistake: Any, monkeypatch: pytest.Monke
 
 
 def test_rows_randomized_at_twice_the_price_are_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    def generous(needs: Any, block: Any) -> Any:
-        return joint_noise.row_randomizer(replace(needs, epsilon=2 * needs.epsilon), block)
+    def generous(plan: JointPlan) -> Any:
+        needs = plan.requirements
+        return joint_noise.row_randomizer(replace(needs, epsilon=2 * needs.epsilon), plan.blocks[0])
 
-    monkeypatch.setattr("lapwing.audit.party_audit.row_randomizer", generous)
+    monkeypatch.setattr(JointPlan, "row_randomizer", property(generous))
     local = [one for one in SETTINGS if one.protocol == "L"]
     assert planned_noise(local)(QUICK).witness is not None
 

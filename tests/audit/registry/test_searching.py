@@ -12,7 +12,7 @@ from lapwing.audit.laws import best_of_negative_binomial
 from lapwing.audit.registry import searching
 from lapwing.audit.registry.searching import searching_fit, selection_cases
 from lapwing.audit.stages.exact import ExactPair, exact_stage
-from lapwing.audit.stages.input_distances import distance
+from lapwing.audit.stages.input_distances import by_differences, distance
 from lapwing.audit.training_runs import charged_loss
 from lapwing.core.losses import Loss, Pure
 from lapwing.core.selection import PermuteAndFlip
@@ -62,5 +62,5 @@ def test_the_best_of_several_runs_at_the_price_of_one_is_caught() -> None:
 
 @pytest.mark.parametrize(("more", "holds"), [((1, 1, 1), True), ((1, 0, 0), True), ((1, -1, 0), False)])
 def test_a_choice_may_move_all_scores_together_but_not_apart(more: tuple[int, ...], holds: bool) -> None:
-    seen = searching.by_differences(PermuteAndFlip(Fraction(1), Fraction(1, 2)))
+    seen = by_differences(PermuteAndFlip(Fraction(1), Fraction(1, 2)))
     assert distance(seen, {"scores": [5, 5, 5]}, {"scores": [5 + one for one in more]}).is_within is holds

@@ -18,7 +18,7 @@ from lapwing.sql.binding.public_tables import typed_csv_values
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.policy import Policy, Source
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.truncated.open_sources import read_public_tables, tables_not_utf8
+from lapwing.sql.truncated.open_sources import encoding_notes, read_public_tables
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import copy_digest, current_copy
 from lapwing.sql.truncated.reader import Reader
@@ -272,7 +272,8 @@ def test_a_file_that_is_not_utf8_gets_a_hint(tmp_path: Path, monkeypatch: pytest
     ):
         asked(policy)
     path.write_bytes("who;ward;Preis x;day\na;Größe;1;2024-01-01\n".encode("cp1252"))
-    assert tables_not_utf8(policy) == ["sales"]
+    [note] = encoding_notes(policy)
+    assert note.startswith("tables.sales: some lines count as no rows, since they are not in UTF-8.")
     text = draft("sales.csv", unit="who")
     assert 'csv = { encoding = "latin-1" }  # it is not in UTF-8: check this guess' in text
     assert "Größe" not in text  # a value

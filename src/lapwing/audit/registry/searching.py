@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -16,9 +14,8 @@ import numpy as np
 
 from lapwing.audit import laws
 from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
-from lapwing.audit.planted_distances import DISTANT_INPUTS, DistantInputs
 from lapwing.audit.stages.exact import ExactPair, exact_stage
-from lapwing.audit.stages.input_distances import FoundDistance, Inputs, distance
+from lapwing.audit.stages.input_distances import ScoreDifferences, by_differences
 from lapwing.audit.stages.replay import Compose, MechanismCall, ReplayPair, replay_stage
 from lapwing.audit.training_runs import (
     SEEDS,
@@ -27,10 +24,10 @@ from lapwing.audit.training_runs import (
     LabelledRows,
     charged_loss,
     composed_apart,
+    training_loss,
     training_pair,
     with_extra,
 )
-from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import Loss, ParallelComposition, Pure
 from lapwing.learn.payer import Payer, PublicData
 from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns, Repetition, RunCountLaw
@@ -127,41 +124,6 @@ def search_case(
     return AuditCase(name, Family.SELECTION, tuple(covers), epsilon, DELTA, stages)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreDifferences:
-    """A choice by scores that one unit may all raise together: only their differences decide.
-
-    docs/arguments/selection.md, lemma 1.
-    """
-
-    choice: Exponential | PermuteAndFlip
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of one use."""
-        return self.choice.loss
-
-
-def by_differences(mechanism: Any) -> Any:
-    """Return the choice of a search as one that looks at differences of scores; others as they are."""
-    is_chosen = type(mechanism) in (Exponential, PermuteAndFlip)  # a subclass has no case
-    return ScoreDifferences(mechanism) if is_chosen else mechanism
-
-
-@distance.register(ScoreDifferences)
-def _half_of_range(mechanism: ScoreDifferences, one: Inputs, other: Inputs) -> FoundDistance:
-    moves = [int(a) - int(b) for a, b in zip(one["scores"], other["scores"], strict=True)]
-    found = Fraction(max(moves) - min(moves), 2)
-    return FoundDistance("largest move of a score, beside the others,", found, mechanism.choice.sensitivity)
-
-
-# For the self-check: all scores may rise together by 2, and two of them apart by 1.
-DISTANT_INPUTS[ScoreDifferences] = lambda: DistantInputs(
-    ScoreDifferences(Exponential.for_epsilon(1, sensitivity=1)),
-    {"scores": [5, 5]}, {"scores": [7, 5]}, {"scores": [7, 3]},
-)  # fmt: skip
-
-
 def is_choice(mechanism: Any) -> bool:
     """Tell whether a mechanism of a search reads testing units: a choice, or the noise of one score."""
     is_score = isinstance(mechanism, Gaussian) and mechanism.dimension == 1
@@ -190,10 +152,7 @@ def _composition(strategy: Any, prices: Sequence[Loss]) -> Compose:
 
 def _run_loss(run: Sequence[MechanismCall], prices: Sequence[Loss]) -> Loss:
     """Return the loss of one run: of a training, or of the noise on its score, whichever is worse."""
-    counts = Counter(call.mechanism.loss for call in run[:-1])
-    known = [one for one in prices if isinstance(one, FixedRun) and dict(one.steps) == counts]
-    trained: Loss = known[0] if known else FixedRun(tuple(counts.items()), DELTA)
-    return ParallelComposition((trained, run[-1].mechanism.loss))
+    return ParallelComposition((training_loss(run[:-1], prices, DELTA), run[-1].mechanism.loss))
 
 
 def _every(choice: type[Exponential] | type[PermuteAndFlip]) -> Callable[[], Any]:

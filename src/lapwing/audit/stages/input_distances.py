@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lapwing.core.gaussian import Gaussian, GaussianShares
 from lapwing.core.laplace import Laplace, LaplaceShares
-from lapwing.core.losses import Relation
+from lapwing.core.losses import Loss, Relation
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
@@ -89,6 +89,34 @@ def _scores(
     moves = _moves(one["scores"], other["scores"])
     found = max(map(abs, moves), default=0)
     return FoundDistance("largest move of a score", Fraction(found), Fraction(mechanism.sensitivity))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDifferences:
+    """A choice by scores that one unit may all raise together: only their differences decide.
+
+    docs/arguments/selection.md, lemma 1.
+    """
+
+    choice: Exponential | PermuteAndFlip
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of one use."""
+        return self.choice.loss
+
+
+def by_differences(mechanism: Any) -> Any:
+    """Return the choice of a search as one that looks at differences of scores; others as they are."""
+    is_chosen = type(mechanism) in (Exponential, PermuteAndFlip)  # a subclass has no case
+    return ScoreDifferences(mechanism) if is_chosen else mechanism
+
+
+@distance.register(ScoreDifferences)
+def _half_of_range(mechanism: ScoreDifferences, one: Inputs, other: Inputs) -> FoundDistance:
+    moves = [int(a) - int(b) for a, b in zip(one["scores"], other["scores"], strict=True)]
+    found = Fraction(max(moves) - min(moves), 2)
+    return FoundDistance("largest move of a score, beside the others,", found, mechanism.choice.sensitivity)
 
 
 @distance.register(AboveThreshold)

@@ -28,11 +28,10 @@ from lapwing.ledger.publishing import answer_position, prove_entry
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.bundle.manifest import write_bundle
 from lapwing.publish.bundle.utility_report import census_report, half_width, synthetic_report
-from lapwing.publish.census.census_release import ALL, NUMBERS, BoundCensus, CensusTables
+from lapwing.publish.census.census_release import ALL, NUMBERS, BoundCensus, CensusTables, area_notes
 from lapwing.publish.census.least_squares import Query, Spine, SpineEstimate, Wholes, subsets
 from lapwing.publish.measured import private_marginals, published_column
 from lapwing.publish.synthetic_release import SyntheticTable
-from lapwing.sql.expression import Numeric
 
 DIGITS = 3  # of estimates; intervals are rounded outwards
 
@@ -177,12 +176,7 @@ def note_lines(bound: BoundRelease) -> list[str]:
     census = bound.file.census
     if census is None:
         return ["Several rows of one person are invented independently of each other"]
-    if isinstance(bound.question.columns[census.area], Numeric):
-        return [
-            f"{census.area} is a number: rows with a number beyond its declared bounds are counted in the "
-            "area at the bound, if there is one"
-        ]
-    return []
+    return area_notes(bound.question, census.area)
 
 
 def privacy_text(

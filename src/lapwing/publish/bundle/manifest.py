@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.config.values import kind_of
+from lapwing.core.exact import float_up
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.accountant.forms import is_hex
-from lapwing.ledger.budget_history import float_up
 from lapwing.ledger.keys import good_signature
 from lapwing.storage.private_file import sync_to_disk
 

@@ -35,10 +35,11 @@ from lapwing.publish.census import least_squares
 from lapwing.publish.census.least_squares import LevelMeasurement, Query, Sizes, Spine, Wholes
 from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
 from lapwing.publish.measured.private_marginals import measuring
-from lapwing.publish.measured.published_column import coded_rows, dictionary_digest
+from lapwing.publish.measured.published_column import dictionary_digest
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
 from lapwing.sql import row_questions
 from lapwing.sql.binding.public_tables import PublicTable, code_of
+from lapwing.sql.expression import Numeric
 
 ANSWER_FORM = "lapwing census tables 1"
 MOST_CELLS = 4096  # of one node
@@ -344,6 +345,14 @@ def spine_digest(spine: Spine, empty: NDArray[np.bool_]) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
+def area_notes(question: row_questions.RowQuestion, area: str) -> list[str]:
+    """Return what a reader must know about the areas that rows are counted in."""
+    if not isinstance(question.columns[area], Numeric):
+        return []
+    counted = "rows with a number beyond its declared bounds are counted in the area at the bound"
+    return [f"{area} is a number: {counted}, if there is one"]
+
+
 def level_tables(census: BoundCensus, rows: row_questions.PrivateRows) -> list[Wholes]:
     """Return the exact counts of every node of every level. Private.
 
@@ -362,7 +371,7 @@ def level_tables(census: BoundCensus, rows: row_questions.PrivateRows) -> list[W
         if not column.has_unknown:
             keep = kept.columns[column.name].known
             kept, leaves = kept.where(keep), leaves[keep]
-    cells = coded_rows(census.release.columns, kept)
+    cells = census.release.cells(kept)
     size = least_squares.cells_of(census.sizes, tuple(range(len(census.sizes))))
     flat = np.ravel_multi_index(tuple(cells.T), census.sizes) if len(cells) else np.zeros(0, np.int64)
     count = len(census.spine.leaves)

@@ -22,7 +22,6 @@ from lapwing.sql.expression import Kind, Text, Truth, codes_of
 from lapwing.sql.noising import ExactGrouping
 from lapwing.sql.policy import Policy, Table, codes_of_blocks
 from lapwing.sql.relation import BLOCK, RANK, UNIT, undo_where_first
-from lapwing.sql.truncated.open_sources import private_tables
 from lapwing.sql.truncated.reader import Reader
 
 PEOPLE = 1000  # generated people
@@ -33,7 +32,7 @@ def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
     """Return a reader of truncated tables with generated people."""
     engine = DuckDbEngine.open(limits=policy.limits)
     scans = {}
-    for table in private_tables(policy):
+    for table in policy.private_tables:
         name = f"lapwing_fake_{table.name}"
         engine.ship(name, fake_rows(policy, table))
         scans[table.name] = engine.dialect.name(name)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lapwing.engines.csv_files import is_utf8
+from lapwing.engines.csv_files import NOT_UTF8, is_utf8
 from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.dialects import DuckDbDialect, PostgresDialect, SparkDialect
 from lapwing.engines.duckdb import DuckDbEngine
@@ -41,11 +41,6 @@ class OpenedSources:
     batches: Mapping[str, str] = field(default_factory=dict)  # FROM items of single files, by their paths
 
 
-def private_tables(policy: Policy) -> list[Table]:
-    """Return the tables whose rows belong to privacy units."""
-    return [table for table in policy.tables.values() if not table.is_public]
-
-
 def open_sources(
     policy: Policy, tables: Sequence[Table] | None = None, *,
     writable: Path | None = None, before: Path | None = None, batches: Mapping[str, Source] | None = None,
@@ -57,7 +52,7 @@ def open_sources(
     read, and `batches` are single files (with their sources) to be read as well. `writes` opens a server
     for writing. `threads` None means the policy's limit.
     """
-    tables = private_tables(policy) if tables is None else tables
+    tables = policy.private_tables if tables is None else tables
     if any(table.source.engine != "duckdb" for table in tables):
         return open_server(tables, limits_of(policy, threads), writes=writes)
     sources, more = [table.source for table in tables], batches or {}
@@ -121,7 +116,7 @@ def stream_ids(engine: Engine, statement: str) -> Iterator[Any]:
 def dialect_of(policy: Policy) -> SqlDialect:
     """Return the SQL dialect of the engine that holds the private tables. Nothing is opened."""
     dialects = {"postgres": PostgresDialect, "spark": SparkDialect}
-    return dialects.get(private_tables(policy)[0].source.engine, DuckDbDialect)()
+    return dialects.get(policy.private_tables[0].source.engine, DuckDbDialect)()
 
 
 def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
@@ -146,7 +141,7 @@ def require_readable(policy: Policy, *, threads: int | None = None) -> None:
     """Raise Unavailable, without saying where, unless all private tables can be read in time."""
     opened = open_sources(policy, threads=threads)
     with closing(opened.engine):
-        if not all(_is_readable(policy, table, opened) for table in private_tables(policy)):
+        if not all(_is_readable(policy, table, opened) for table in policy.private_tables):
             raise unreadable_error()
 
 
@@ -158,14 +153,14 @@ def unreadable_error() -> Unavailable:
     )
 
 
-def tables_not_utf8(policy: Policy) -> list[str]:
-    """Return the private tables with CSV files that are not in UTF-8 although they should be.
+def encoding_notes(policy: Policy) -> list[str]:
+    """Return a sentence on each private table with CSV files that should be in UTF-8, and are not.
 
     For the curator only.
     """
     return [
-        table.name
-        for table in private_tables(policy)
+        f"tables.{table.name}: some lines count as no rows, since they are {NOT_UTF8}"
+        for table in policy.private_tables
         if table.source.form == "csv"
         and table.source.csv.encoding == "utf-8"
         and not all(map(is_utf8, files_in(table.source)))
@@ -185,7 +180,7 @@ def first_unreadable(policy: Policy, *, threads: int | None = None) -> Unavailab
 
 def _parts(policy: Policy) -> Iterator[tuple[str, Table]]:
     """Yield each private table without columns, then with each column alone, then whole."""
-    for table in private_tables(policy):
+    for table in policy.private_tables:
         where, bare = f"tables.{table.name}", replace(table, columns={}, primary_key=())
         yield f"{where}.unit", bare
         for name, column in table.columns.items():

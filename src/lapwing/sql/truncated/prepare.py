@@ -31,7 +31,6 @@ from typing import Any
 
 from lapwing.engines.engine import Engine, EngineFailed, ReportProgress, undo_on_failure
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.ledger import Ledger, data_sets
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, Source, Table, period_of
 from lapwing.sql.relation import BLOCK, RANK, UNIT
@@ -40,7 +39,6 @@ from lapwing.sql.truncated.open_sources import (
     FILES,
     OpenedSources,
     open_sources,
-    private_tables,
     stream_ids,
 )
 from lapwing.sql.truncated.prepared_copy import (
@@ -70,15 +68,6 @@ class LedgerPeople:
 
     version: int
     has_everybody: Callable[[Ids], bool]
-
-
-def ledger_people(ledger: Ledger, policy: Policy) -> LedgerPeople | None:
-    """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""
-    try:
-        data = data_sets.find_data_set(ledger, policy.name)
-    except BadParameter:
-        return None
-    return LedgerPeople(data.version, lambda ids: data_sets.holds_all_units(ledger, policy.name, units=ids))
 
 
 def has_blocks_by_arrival(policy: Policy) -> bool:
@@ -171,7 +160,7 @@ def prepare(
         seen = settled_identities(policy)
         before, files, digest = last_copy(policy), files_of(policy), copy_digest(policy, key)
         version = 1 if before is None else before.version + 1
-        engine = private_tables(policy)[0].source.engine
+        engine = policy.private_tables[0].source.engine
         day = today or datetime.now(UTC).date()
         work = _Preparation(policy, key, digest, files, version, known(), day, threads, report)
         made, end = (_prepare_duckdb if engine == "duckdb" else _prepare_server)(work, before)
@@ -269,7 +258,7 @@ def _new_files(work: _Preparation, before: PreparedCopy) -> NewFiles | None:
     if before.digest != work.digest or not has_current_units(work.policy, before):
         return None
     found = {}
-    for table in private_tables(work.policy):
+    for table in work.policy.private_tables:
         known, now = set(before.files[table.name]), work.files[table.name]
         if not known <= set(now) or (table.source.form not in FILES and known != set(now)):
             return None
@@ -315,7 +304,7 @@ def _arrivals(
     """
     assert work.policy.blocks is not None
     dialect, now = opened.engine.dialect, folded_literal(work.policy)
-    tables = [work.table(table, opened) for table in private_tables(work.policy)]
+    tables = [work.table(table, opened) for table in work.policy.private_tables]
     day = (work.today - date(1970, 1, 1)).days
     period = dialect.stored(str(period_of(work.policy.blocks.every, day)), 0, 1 << 30)
     each = [f"SELECT DISTINCT {UNIT} FROM ({table.codes()}) AS c" for table in tables]  # noqa: S608
@@ -383,7 +372,7 @@ def _copied(
     last_arrivals: str | None, *, news: NewFiles | None = None,
 ) -> PreparedCopy:  # fmt: skip
     """Write all tables of the copy. `news` are the new files, if old rows can be kept."""
-    engine, tables = opened.engine, private_tables(work.policy)
+    engine, tables = opened.engine, work.policy.private_tables
     types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
     whole = work.table(tables[0], opened).ids.whole
     follows = 0 if work.people is None else work.people.version
@@ -432,7 +421,7 @@ def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
     Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all
     earlier sketches: a known unit is found again, and at most more accounts are joined than needed.
     """
-    tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
+    tables = [table for table in policy.private_tables if table.unit and table.unit.column]
     opened = open_sources(policy) if copy is None else OpenedSources(open_copy(policy, copy), {})
     relations = opened.relations
     with closing(opened.engine) as engine:

@@ -31,7 +31,7 @@ from lapwing.errors import Unavailable
 from lapwing.sql.policy import Policy
 from lapwing.sql.source_location import files_in
 from lapwing.sql.truncated.column_codes import UnitIds
-from lapwing.sql.truncated.open_sources import dialect_of, limits_of, open_sources, private_tables
+from lapwing.sql.truncated.open_sources import dialect_of, limits_of, open_sources
 from lapwing.storage.private_file import replaced_private_file
 
 FORMAT = 4  # of the copy: increased whenever codes, ranks or the hash change
@@ -145,7 +145,7 @@ def copy_digest(policy: Policy, key: bytes) -> str:
             table.name, table.source, table.unit, table.primary_key, table.rows_per_unit,
             [(column.name, *column.coding) for column in table.columns.values()],
         )
-        for table in sorted(private_tables(policy), key=lambda table: table.name)
+        for table in sorted(policy.private_tables, key=lambda table: table.name)
     ]  # fmt: skip
     words = repr((FORMAT, policy.protects, policy.blocks, tables))
     return hashlib.blake2b(words.encode(), key=key, person=b"lapwing copy", digest_size=32).hexdigest()
@@ -211,7 +211,7 @@ def files_of(policy: Policy) -> dict[str, Files]:
 def _stats(policy: Policy) -> dict[str, list[tuple[str, os.stat_result]]]:
     return {
         table.name: [(path, os.stat(path)) for path in files_in(table.source)]
-        for table in private_tables(policy)
+        for table in policy.private_tables
     }
 
 

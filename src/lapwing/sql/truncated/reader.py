@@ -35,7 +35,7 @@ from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.noising import CodeCounts, ExactGrouping, KeyTuple, has_declared_keys, number_of_groups
 from lapwing.sql.policy import Policy
 from lapwing.sql.relation import Relation, public_scans_of, scans_of
-from lapwing.sql.truncated.open_sources import dialect_of, open_sources, private_tables
+from lapwing.sql.truncated.open_sources import dialect_of, open_sources
 from lapwing.sql.truncated.prepared_copy import current_copy, files_of, last_copy, open_copy
 from lapwing.sql.truncated.render import (
     Statements,
@@ -192,7 +192,7 @@ class Reader:
         with undo_on_failure(opened.engine.close):
             sources = {
                 table.name: TruncatedTable(policy, table, opened.engine, key, opened.relations)
-                for table in private_tables(policy)
+                for table in policy.private_tables
             }
             views = {name: table.ranked(table.codes()) for name, table in sources.items()}
         names = {table: opened.engine.dialect.name(truncated_name(table)) for table in views}
@@ -295,7 +295,7 @@ def _by_row(policy: Policy) -> bool:
 def shown_statements(policy: Policy, query: BoundQuery) -> tuple[str, ...]:
     """Return the SQL of a query for display. Nothing is opened."""
     dialect = dialect_of(policy)
-    names = {table.name: dialect.name(truncated_name(table.name)) for table in private_tables(policy)}
+    names = {table.name: dialect.name(truncated_name(table.name)) for table in policy.private_tables}
     return render(query, names, dialect, by_row=_by_row(policy)).all
 
 

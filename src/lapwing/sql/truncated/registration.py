@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.sql.policy import Policy
-from lapwing.sql.truncated.open_sources import private_tables
 from lapwing.sql.truncated.prepared_copy import (
     Files,
     Identities,
@@ -68,7 +67,7 @@ def unit_locations(policy: Policy) -> dict[str, list[str]]:
     """Return the columns that hold the units of each private table, and how they are read."""
     return {
         table.name: [table.source.place, unit.in_source, unit.through, unit.key, *table.source.reading]
-        for table in private_tables(policy)
+        for table in policy.private_tables
         if (unit := table.unit) is not None
     }
 

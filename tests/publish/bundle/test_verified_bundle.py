@@ -20,8 +20,9 @@ from lapwing.examples.town import TOWN_CENSUS, write_town
 from lapwing.ledger.keys import LedgerKeys
 from lapwing.publish import Publication, verify_bundle
 from lapwing.publish.bundle import bundle_contents, verified_bundle
-from lapwing.publish.bundle.bundle_contents import exact_text, files_of
+from lapwing.publish.bundle.bundle_contents import files_of
 from lapwing.publish.bundle.manifest import MANIFEST, signed_message
+from lapwing.publish.measured.private_marginals import exact_text
 from lapwing.publish.release_file import load_release
 from support.published import BUNDLES, copied_bundle, town
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -123,7 +122,6 @@ def microdata_table(
     return rows_table(columns, cells).add_column(0, spine.levels[-1], areas)
 
 
-_EXACT = re.compile(r"0*[1-9][0-9]{0,400}(/0*[1-9][0-9]{0,400})?")
 NEIGHBOURS = "data sets in which one {unit} more or less has its rows"
 
 
@@ -147,7 +145,7 @@ def steps_of(answer: Mapping[str, Any]) -> list[StepCost]:
 
 
 def _measured(what: str, sigma: str, rows: int) -> StepCost:
-    cost = private_marginals.measuring_cost(exact_text(sigma), rows)
+    cost = private_marginals.measuring_cost(private_marginals.exact_text(sigma), rows)
     return StepCost(what, f"σ {_short(sigma)}", cost)
 
 
@@ -156,15 +154,8 @@ def _step(one: Mapping[str, Any], rows: int, use: str) -> StepCost:
     if "measure" in step:
         return _measured(f"measure {' × '.join(step['measure'])}{use}{lost}", step["sigma"], rows)
     what = f"choose one of {step['choose']:,} marginals{lost}"
-    cost = private_marginals.choosing_cost(exact_text(step["epsilon"]))
+    cost = private_marginals.choosing_cost(private_marginals.exact_text(step["epsilon"]))
     return StepCost(what, f"ε {_short(step['epsilon'])}", cost)
-
-
-def exact_text(text: object) -> Fraction:
-    """Return a positive number that stands as a short fraction in a file. Raises ValueError for others."""
-    if not isinstance(text, str) or not _EXACT.fullmatch(text):
-        raise ValueError("is not a short positive fraction")
-    return Fraction(text)
 
 
 def _short(number: str) -> str:

@@ -41,6 +41,7 @@ from lapwing.publish.bundle.manifest import (
 from lapwing.publish.census import census_release
 from lapwing.publish.census.least_squares import Spine, SpineEstimate, Wholes, estimate_spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
+from lapwing.publish.measured.private_marginals import exact_text
 from lapwing.publish.measured.published_column import ColumnCells, columns_of
 from lapwing.publish.models.graphical_model import NoisyMarginal, estimated_total, row_count
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
@@ -167,7 +168,7 @@ def _proofs(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         if proof["ledger"] != manifest["ledger"] or proof["entry"] != manifest[name]:
             yield f"the proof of the {name} is about another entry"
     paid, stored = json.loads(charge["body"]), json.loads(answer["body"])
-    rho = files.exact_text(manifest["privacy"]["rho"])
+    rho = exact_text(manifest["privacy"]["rho"])
     said = {
         "name": manifest["name"],
         "method": manifest["method"],
@@ -188,13 +189,13 @@ def _proofs(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
 
 def _loss(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     answer, privacy = _json(place, files.MEASUREMENTS), manifest["privacy"]
-    rho, delta = files.exact_text(privacy["rho"]), files.exact_text(privacy["delta"])
+    rho, delta = exact_text(privacy["rho"]), exact_text(privacy["delta"])
     file = load_release(place / files.RELEASE_FILE)
     if tuple(privacy) != STATED or privacy["neighbours"] != files.NEIGHBOURS.format(unit=privacy["unit"]):
         yield "the bundle states its privacy with other fields or other words than a bundle does"
     if delta != file.delta or privacy["facts"] != file.facts:
         yield "the δ or the public facts that the bundle states are not those of the release file"
-    if answer["rows_per_unit"] != privacy["rows_per_unit"] or files.exact_text(answer["rho"]) != rho:
+    if answer["rows_per_unit"] != privacy["rows_per_unit"] or exact_text(answer["rho"]) != rho:
         yield "the measurements have another contribution bound or another ρ than the bundle says"
     if sha256((place / files.DICTIONARY).read_bytes()).hexdigest() != answer["dictionary"]:
         yield "the dictionary is not the one of the measured columns"
@@ -279,7 +280,7 @@ def _synthetic(found: _Contents, counted: _Counted) -> Iterator[str]:
         NoisyMarginal(
             tuple(one["step"]["measure"]),
             np.array(one["result"]["counts"], float),
-            float(files.exact_text(one["step"]["sigma"])),
+            float(exact_text(one["step"]["sigma"])),
         )
         for one in found.answer["steps"]
         if one["result"] and "measure" in one["step"]

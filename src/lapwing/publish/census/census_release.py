@@ -34,7 +34,7 @@ from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.census import least_squares
 from lapwing.publish.census.least_squares import LevelMeasurement, Query, Sizes, Spine, Wholes
 from lapwing.publish.census.whole_tables import SpineFacts, total_bounds, whole_tables
-from lapwing.publish.measured.private_marginals import measuring
+from lapwing.publish.measured.private_marginals import exact_text, measuring
 from lapwing.publish.measured.published_column import dictionary_digest
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
 from lapwing.sql import row_questions
@@ -412,7 +412,7 @@ def read_levels(answer: Mapping[str, Any], columns: Sequence[str], sizes: Sizes)
             query = query_of(one["query"], columns)
             shape = (level["nodes"], *(sizes[k] for k in query))
             answers[query] = np.array(one["values"], float).reshape(shape)
-            sigmas[query] = float(Fraction(one["sigma"]))
+            sigmas[query] = float(exact_text(one["sigma"]))
         found.append(LevelMeasurement(answers, sigmas))
     return found
 

@@ -18,6 +18,7 @@ Test     tests/publish/measured/test_private_marginals.py, tests/claims/test_pub
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -276,3 +277,13 @@ def _are_counts(counts: object, cells: int) -> bool:
         and len(counts) == cells
         and all(isinstance(one, int) and abs(one) < 1 << 62 for one in counts)
     )
+
+
+_EXACT = re.compile(r"0*[1-9][0-9]{0,400}(/0*[1-9][0-9]{0,400})?")
+
+
+def exact_text(text: object) -> Fraction:
+    """Return a positive number that stands as a short fraction in a file. Raises ValueError for others."""
+    if not isinstance(text, str) or not _EXACT.fullmatch(text):
+        raise ValueError("is not a short positive fraction")
+    return Fraction(text)

@@ -42,7 +42,7 @@ test: $(READY) browser
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
 fast:
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow'
 
 test-all: lint browser
 	$(BIN)/pytest -n 3 --dist worksteal

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lapwing.core.losses import ParallelComposition, Pure, Relation
-from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
-from lapwing.ledger import Ledger
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Tampered, Unavailable, WorkEnded
+from lapwing.ledger import Account, Ledger
 from lapwing.ledger import request_status as earlier_module
 from lapwing.ledger.anchors import FileAnchor
 from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
@@ -416,3 +416,44 @@ def test_a_request_that_is_answered_while_we_look_is_answered(
     found = gate.find("k")
     assert found is not None
     assert (found.state, found.answer, len(looks)) == (RequestState.ANSWERED, b"7", 2)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b"7"])
+def test_an_outcome_that_was_changed_is_tampering(
+    file_home: Home, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    """Whatever the bytes are: older entries are checked only here."""
+    ledger = file_home.create()
+    open_account(ledger)
+    gate = Gate(ledger, principal="ann")
+    gate.release(ChargedRelease(spending("0.1"), lambda: b"7"), key="k")
+    rows = earlier_module._rows
+    monkeypatch.setattr(
+        earlier_module, "_rows", lambda *args: [(*row[:4], body, *row[5:]) for row in rows(*args)]
+    )
+    with pytest.raises(Tampered, match="the answer to charge"):
+        gate.find("k")
+
+
+def test_long_work_is_priced_before_the_write_lock_is_taken(
+    file_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A price of many parts takes long. Nobody else has to wait for it."""
+    ledger = file_home.create()
+    open_account(ledger)
+    order: list[str] = []
+    write, price = type(ledger.store).write, Account.costs_of_steps
+
+    def written(store: Any, work: Any) -> Any:
+        order.append("write")
+        return write(store, work)
+
+    def priced(account: Account, loss: Any) -> Any:
+        order.append("price")
+        return price(account, loss)
+
+    monkeypatch.setattr(type(ledger.store), "write", written)
+    monkeypatch.setattr(Account, "costs_of_steps", priced)
+    Gate(ledger, principal="ann").reserve(spending("0.1"), key="k")
+    reserved = len(order) - 1 - order[::-1].index("write")
+    assert "price" in order[:reserved]

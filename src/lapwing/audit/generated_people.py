@@ -71,13 +71,17 @@ def _value(kind: Kind, code: int) -> Any:
     return kind.value(code)
 
 
-def _lowest(column: Column, _place: int, end: int = 0) -> Any:
+def _end(column: Column, end: int) -> Any:
     codes = codes_of(column.kind)
     return WORDS[0] if codes is None else _value(column.kind, codes[end])
 
 
-def _highest(column: Column, place: int) -> Any:
-    return _lowest(column, place, -1)
+def _lowest(column: Column, _place: int) -> Any:
+    return _end(column, 0)
+
+
+def _highest(column: Column, _place: int) -> Any:
+    return _end(column, -1)
 
 
 def _in_turn(column: Column, place: int) -> Any:

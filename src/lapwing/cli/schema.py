@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
 from lapwing.cli import console
 from lapwing.errors import BadParameter
-
-if TYPE_CHECKING:
-    pass
 
 VALUES_SHOWN = 12
 PROTECTED = {

@@ -390,9 +390,8 @@ def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
 
     with suppress(OSError, ValueError):
         if sys.stderr is not None and sys.stderr.isatty():
-            shown = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
-            shown.start(refresh=True)
-            live = shown
+            live = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
+            live.start(refresh=True)
     try:
         yield watch
     finally:

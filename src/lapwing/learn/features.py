@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -341,7 +341,13 @@ class Features:
             "label": None if self.label_kind is None else [self.label, _kind_to(self.label_kind)],
             "bias": False,  # of earlier descriptions, as is as_code
             "columns": [
-                {**asdict(column), "kind": _kind_to(column.kind), "as_code": False}
+                {
+                    "name": column.name,
+                    "kind": _kind_to(column.kind),
+                    "missing": column.missing,
+                    "indicator": column.indicator,
+                    "as_code": False,
+                }
                 for column in self.columns
             ],
         }

@@ -377,7 +377,7 @@ class LossValidator(Validator):
     @property
     def parameters(self) -> dict[str, str | int]:
         """The declared numbers, those of the class included."""
-        shown = super(LossValidator, self).parameters
+        shown = super(LossValidator, self).parameters  # slots make a new class, which super() does not know
         del shown["best"]
         if self.best is not None:
             shown |= {"class models": self.best.models, "class epsilon": str(self.best.epsilon)}

@@ -128,6 +128,8 @@ class ChargeRequest:
         `post` posts debits that were looked up in its transaction. Without it the request is a charge.
         """
         ledger, key = self.ledger, self.key
+        if post is not None and not self.spending.everyone:
+            self._debits(None)  # found and priced before the write lock is taken; both are cached
         if post is None and (self.spending.everyone or self.spending.keeps_request):
             post = self._charge_within
         ledger.running.begin(key)
@@ -276,7 +278,7 @@ class _Part:
         return tuple([total - used for total, used in zip(self.total, self.used, strict=True)])
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # a log that prints it shows no principal
 class Reservation:
     """Budget that is reserved for one task.
 
@@ -332,7 +334,8 @@ class Reservation:
     @property
     def charged(self) -> int:
         """The number of steps that were charged, by this process and by earlier ones."""
-        return int(self._rows()[0][3])
+        _, _, _, steps, *_ = self._rows()[0]
+        return int(steps)
 
     def are_charged(self, losses: Sequence[Loss]) -> bool:
         """Return whether exactly these losses were charged: their number, and their sum in each account."""
@@ -415,7 +418,9 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
     return Reservation(ledger, receipt, fixed)
 
 
-def _changes_all(tx: Transaction, sql: str, ranges: Ranges, before: Costs, after: Costs = ()) -> bool:
+def _change_blocks(
+    tx: Transaction, sql: str, ranges: Ranges, before: tuple[int, ...], after: tuple[int, ...] = ()
+) -> bool:
     """Change the blocks of all ranges, with parameters around each. Return whether all were changed."""
     changed = sum(tx.run(sql, *before, first, last, *after) for first, last in ranges)
     return changed == sum(last - first + 1 for first, last in ranges)
@@ -427,7 +432,7 @@ def _hold(tx: Transaction, debit: Debit) -> None:
         f"UPDATE budgets SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
         f"AND NOT ({_FULL}) AND {_FITS}"
     )
-    if _changes_all(tx, sql, debit.ranges, debit.costs, (debit.account, *debit.costs)):
+    if _change_blocks(tx, sql, debit.ranges, debit.costs, (debit.account, *debit.costs)):
         return
     for first, last in debit.ranges:
         if tx.rows(f"SELECT 1 FROM budgets WHERE block BETWEEN ? AND ? AND ({_FULL})", first, last):  # noqa: S608
@@ -469,7 +474,7 @@ def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Cos
     sums = ", ".join(f"held_{k} = held_{k} - ?, left_{k} = {left_after('?', k)}" for k in COSTS)
     costs = tuple([value for k in COSTS for value in (moved[k], spent[k], spent[k])])
     sql = f"UPDATE budgets SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}"  # noqa: S608
-    if not _changes_all(tx, sql, part.ranges, costs):
+    if not _change_blocks(tx, sql, part.ranges, costs):
         raise BadParameter(
             "reservation", "its budget was lost when the ledger was recovered: nothing is reserved"
         )

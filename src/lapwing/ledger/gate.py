@@ -217,9 +217,10 @@ class Work(charging.Reservation):
     values may have decided that the work stopped.
     """
 
-    def __init__(self, gate: Gate, held: charging.Reservation, answered: Release | None = None) -> None:
+    def __init__(self, gate: Gate, held: charging.Reservation) -> None:
         super().__init__(held.ledger, held.receipt, held.is_fixed)
-        self._gate, self.answered = gate, answered
+        self._gate = gate
+        self.answered: Release | None = None
 
     def step(self, loss: Loss | None = None) -> None:
         """Charge one step before it begins. A fixed run has one step, without a loss of its own."""

@@ -97,8 +97,8 @@ def _look(ledger: Ledger, hashed: bytes, principal: str | None) -> RequestStatus
     if done_at is None:
         return RequestStatus(RequestState.OPEN, receipt)
     record = {} if done is None else json.loads(bytes(done))
-    is_its = is_outcome(record, seq, answer)
-    if done is None or digest_of(bytes(done)) != bytes(done_digest) or not is_its:
+    is_whole = done is not None and digest_of(bytes(done)) == bytes(done_digest)
+    if not is_whole or not is_outcome(record, seq, answer):
         raise Tampered([f"the answer to charge {seq} was changed"])
     if answer is None:
         return RequestStatus(RequestState.ENDED, receipt)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -342,7 +341,7 @@ def make_proof(source: StatementSource, seq: int) -> dict[str, Any]:
     """Return a proof that entry `seq` is in the ledger, up to its last seal."""
     numbered = enumerate(source.entries())
     place, body = next(((index, body) for index, (number, body, _) in numbered if number == seq), (0, None))
-    head = next(iter(deque(source.heads(), maxlen=1)), None)
+    *_, head = (None, *source.heads())  # the last one, if there is one
     if body is None or head is None or place >= head.size:
         raise BadParameter("entry", "there is no sealed entry of this number")
     path = seals.inclusion_proof((digest for _, _, digest in source.entries()), place, head.size)

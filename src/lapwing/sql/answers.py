@@ -22,7 +22,7 @@ import base64
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import date
 from fractions import Fraction
 from importlib import import_module
@@ -391,14 +391,15 @@ class QueryRequest:
         return self.epsilon, self.delta, self.noise, self.mechanisms
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that is stored and digested."""
+        """Return the form that is stored and digested: a changed name or order of fields changes it."""
         return {**asdict(self), "epsilon": str(self.epsilon), "delta": str(self.delta)}
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> QueryRequest:
-        """Read the stored form."""
+        """Read the stored form. Fields that a later version added are ignored."""
+        known = {field.name: found[field.name] for field in fields(cls) if field.name in found}
         exact = {name: Fraction(found[name]) for name in ("epsilon", "delta")}
-        return cls(**{**found, **exact})
+        return cls(**{**known, **exact})
 
 
 def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> bytes:

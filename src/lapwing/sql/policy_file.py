@@ -301,7 +301,7 @@ class PolicyFile(FileTable):
             self.tables[table.name].note(why, "unit", "through")
 
     def _check_engine(self, table: Table, first: Table) -> None:
-        """Note a table in another engine than the first: rows could not be joined. Public files may be."""
+        """Note a table in another engine than the first: rows could not be joined."""
         here, there = table.source, first.source
         is_apart = here.engine != there.engine or (
             here.engine == "postgres" and here.location != there.location

@@ -67,7 +67,7 @@ class ReleaseSession:
             earlier, key = find_earlier(plan, request)
             same = [one for one in earlier if one.request.price == request.price]
             if same and not fresh:
-                return self._answer(plan, same[-1].noisy, same[-1].receipt)
+                return self._answer(plan, same[-1].noisy, same[-1].receipt, is_replay=True)
             return self._new_answer(plan, request, key, earlier)
 
     def charged_read(self, plan: Plan, request: QueryRequest, key: str) -> ChargedRead:
@@ -150,7 +150,7 @@ class ReleaseSession:
             releases = [*((own.shares, one.noisy[0]) for own, one in readable), (plan.shares, noisy[0])]
             rows = answers.combine_releases(releases, answer.rows, plan.confidence)
             return replace(answer, rows=rows, of=len(releases))
-        beside = [self._answer(own, one.noisy, one.receipt) for own, one in readable]
+        beside = [self._answer(own, one.noisy, one.receipt, is_replay=True) for own, one in readable]
         return replace(answer, earlier=tuple(beside))
 
     def last_answers(self, plan: Plan, data: DataSet) -> list[Answer]:
@@ -160,7 +160,7 @@ class ReleaseSession:
         except (InProgress, Held):  # such a request must not hide the answers of other plans
             return []
         readable = readable_answers(plan, earlier)[-1:]
-        return [self._answer(own, one.noisy, one.receipt) for own, one in readable]
+        return [self._answer(own, one.noisy, one.receipt, is_replay=True) for own, one in readable]
 
     def left(self) -> str:
         """Return in words what is left of the budget, and of the analyst's quota if there is one."""
@@ -176,7 +176,7 @@ class ReleaseSession:
         return Answer(rows, str(plan.cost), level, None, is_fake=True, truncation=about)
 
     def _answer(
-        self, plan: Plan, noisy: list[NoisyGrouping], receipt: Receipt, *, is_replay: bool = True
+        self, plan: Plan, noisy: list[NoisyGrouping], receipt: Receipt, *, is_replay: bool
     ) -> Answer:
         return Answer(
             estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling),

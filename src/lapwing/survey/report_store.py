@@ -133,9 +133,9 @@ class ReportStore(ABC):
         """Give a function that runs a statement, for reading only."""
         return self._transaction()
 
+    @abstractmethod
     def _locked_state(self, run: Any) -> CollectionState:
         """Return the state. It stays as it is until the transaction ends."""
-        return self._state(run)
 
     def _state(self, run: Any, lock: str = "") -> CollectionState:
         digest, size, reports, without, closed = run(_STATE + lock).fetchone()
@@ -410,6 +410,9 @@ class SqliteReportStore(ReportStore):
     def _transaction(self) -> Iterator[RunStatement]:
         with self._translated(), self._lock, sqlite_transaction(self._connection) as run:
             yield run
+
+    def _locked_state(self, run: Any) -> CollectionState:
+        return self._state(run)  # the transaction has the file's lock from its beginning
 
     @contextmanager
     def _reading(self) -> Iterator[RunStatement]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.sql import row_questions
 from lapwing.sql.dataset import Dataset
@@ -170,3 +171,20 @@ def test_in_spark_a_text_that_is_not_utf8_is_unknown_and_a_time_beyond_is_refuse
                 with pytest.raises(Unavailable, match="cannot be read"):
                     dataset.ask(SUM, epsilon="0.1")
                 assert spent(dataset) == 0
+
+
+def test_a_table_that_is_gone_is_no_value_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The curator would look for a value that is not there."""
+
+    def gone(*_: object) -> Any:
+        raise EngineFailed
+
+    policy = written(tmp_path)
+    opened = open_sources.open_sources(policy)
+    monkeypatch.setattr(type(opened.engine), "columns", gone)
+    monkeypatch.setattr(open_sources, "open_sources", lambda *_, **__: opened)
+    for check in (open_sources.require_readable, open_sources.first_unreadable):
+        with pytest.raises(EngineFailed):
+            check(policy)

@@ -20,7 +20,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -174,8 +174,10 @@ def stored_attempt(
     said = {
         "form": ATTEMPT_FORM,
         "released": released.to_bytes().decode(),
-        **asdict(judged),
         "verdict": judged.verdict.value,
+        "estimate": judged.estimate,
+        "bound": judged.bound,
+        "words": judged.words,
         "model": None if model is None else model.decode(),
         "calibration": None if calibration is None else calibration.decode(),
         "features": None if features is None else features.to_json(),

@@ -11,7 +11,7 @@ Test     tests/learn/pipelines/test_calibration.py
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -31,9 +31,6 @@ MOST_CALIBRATION_BINS = 100
 CONFIDENCE = Fraction(19, 20)
 _STEPS = 1000  # of a number between its bounds
 _ROUNDED = Fraction(1, 2) + Fraction(1, 1 << 20)  # of a step, and the rounding of floats
-
-
-_KEYS = ("from", "to", "units_about", "mean", "at_least", "at_most")  # of a bin, in the model card
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +173,14 @@ class Calibration:
             "compared_with": compared,
             "epsilon": float(self.part.epsilon),
             "each_interval_holds_with_probability": float(CONFIDENCE),
-            "bins": [dict(zip(_KEYS, astuple(one), strict=True)) for one in self.bins(released)],
-        }
+            "bins": [
+                {
+                    "from": one.low, "to": one.high, "units_about": one.units, "mean": one.mean,
+                    "at_least": one.at_least, "at_most": one.at_most,
+                }
+                for one in self.bins(released)
+            ],
+        }  # fmt: skip
 
 
 def calibration_lines(told: dict[str, Any]) -> list[str]:

@@ -149,6 +149,7 @@ def holds(sums: Sequence[int], caps: Sequence[int]) -> bool:
 
 
 # The columns of a block in a signed state, and the form of their bytes.
+# The names and kinds of the columns are part of the signed state.
 _PACKED = {"numbers": "<i8", "owners": "<i4", "states": "u1", "ids": "u1"}
 
 
@@ -346,10 +347,11 @@ class Balances:
 
     def unpack(self, packed: dict[str, Any]) -> None:
         """Restore the blocks that `packed` returned, into empty balances."""
+        count = len(bytes.fromhex(packed["numbers"])) // np.dtype(_PACKED["numbers"]).itemsize
         for name, kind in _PACKED.items():
             column: GrowingArray = getattr(self, name)
             rows = np.frombuffer(bytes.fromhex(packed[name]), kind).reshape(-1, *column.rows.shape[1:])
-            column.extend(rows, len(rows))
+            column.extend(rows, count)  # fails if a column has another length
         self._spent.unpack(packed["spent"], WIDTH)
         if packed["held"]:
             self._held = ExactSums(WIDTH)

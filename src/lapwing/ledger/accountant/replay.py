@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple
 from fractions import Fraction
 from hashlib import sha256
 from typing import Any
@@ -463,7 +462,10 @@ def state_bytes(replay: Replay) -> bytes | None:
                 ]
                 for one in held.values()
             ],
-            "data": [astuple(one) for one in replay.registers.datasets.values()],
+            "data": [
+                [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
+                for one in replay.registers.datasets.values()
+            ],
             **({"checks": replay.checks} if replay.checks else {}),  # as before there were checks
         }
     )  # fmt: skip

@@ -135,7 +135,7 @@ class PrivateMarginals:
         fail: Callable[[], None],
         journal: Journal,
     ) -> None:
-        self.domain, self.rows_per_unit, self.budget = domain, rows_per_unit, budget
+        self.domain, self.rows_per_unit, self._budget = domain, rows_per_unit, budget
         self._read_rows, self._charge, self._fail, self._journal = read, charge, fail, journal
         self._table: Wholes | None = None
         self._counted: dict[Clique, Wholes] = {}
@@ -144,9 +144,14 @@ class PrivateMarginals:
         self._pass_lost()
 
     @property
+    def budget(self) -> Fraction:
+        """The ρ of the whole release."""
+        return self._budget
+
+    @property
     def left(self) -> Fraction:
         """The ρ that is left."""
-        return self.budget - self._spent
+        return self._budget - self._spent
 
     @property
     def steps(self) -> tuple[JournalStep, ...]:

@@ -189,10 +189,11 @@ def _parts(policy: Policy) -> Iterator[tuple[str, Table]]:
 
 
 def _is_readable(policy: Policy, table: Table, opened: OpenedSources) -> bool:
-    """Return whether all rows of a table can be read."""
+    """Return whether all rows of a table can be read. Other failures of the engine are raised."""
     rows = TruncatedTable(replace(policy, blocks=None), table, opened.engine, bytes(32), opened.relations)
+    sql = rows.read_all()
     try:
-        opened.engine.run(rows.last(), timeout=policy.timeout)
+        opened.engine.run(sql, timeout=policy.timeout)
     except EngineFailed:
         return False
     return True

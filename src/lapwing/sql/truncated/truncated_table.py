@@ -143,7 +143,7 @@ class TruncatedTable:
         numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z{passing and f' WHERE {passing}'}"  # noqa: S608
         return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n{kept}"  # noqa: S608
 
-    def last(self) -> str:
+    def read_all(self) -> str:
         """Return a SELECT of the greatest unit and the greatest rank, which depend on all rows."""
         rows = self.ranked(self.codes())
         return f"SELECT max({UNIT}) AS u, max({RANK}) AS r FROM ({rows}) AS b"  # noqa: S608

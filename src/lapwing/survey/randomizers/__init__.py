@@ -1,7 +1,7 @@
 """Randomizers: one answer in, one message of a fixed size out, with exact odds.
 
-A file has one family: the claim, why it holds, the law, its statement in words, the draw on a device, the
-sampler and the estimate from messages.
+A file has one kind of message. For each randomizer it has the claim, why it holds, the law, its statement
+in words, the draw on a device, the sampler and the estimate from messages.
 """
 
 from __future__ import annotations

@@ -97,6 +97,11 @@ class KaryResponse(IndexMessages, TwoLevelOracle):
         """One message of k."""
         return Fraction(1, self.options)
 
+    @property
+    def both(self) -> Fraction:
+        """No message is favoured by two options."""
+        return Fraction(0)
+
     def stated_odds(self) -> str:
         """Return the odds of the own option and of the others. Two coins are explained."""
         others = "the other one" if self.options == 2 else f"each of the other {self.options - 1:,}"

@@ -7,8 +7,8 @@ Option j of a set is bit j % 8 of byte j // 8; the bits beyond the last option a
 checked and counted at once.
 
 Claim    in `random_masks` every bit is set with exactly T / 2^48, independently of all others.
-Because  the eight bits of a byte are one symbol of an exact table (`noise.inversion`) whose law is the
-         product of their laws.
+Because  the eight bits of a byte are one symbol of an exact table (`exact_sampling.Inversion`) whose law
+         is the product of their laws.
 Test     tests/survey/randomizers/test_mask_oracles.py
 
 `draw_subsets` draws uniform sets of d out of k options, eight options at a time from a table.
@@ -308,7 +308,7 @@ def insert_option(
     return masks
 
 
-MOST_SUBSET_OPTIONS = 1 << 16
+MOST_MASK_OPTIONS = 1 << 16
 LEAST_TABLE_SETS = 1 << 15  # sets
 BYTES_AT_ONCE = 1 << 20
 WORDS = 1 << 16  # as many as there are options at most
@@ -428,7 +428,7 @@ class SubsetSelection(TwoLevelOracle, MaskMessages):
 
 
 def _require_sizes(options: int, chosen: int) -> None:
-    if options > MOST_SUBSET_OPTIONS:
+    if options > MOST_MASK_OPTIONS:
         raise BadParameter("options", "must be at most 65,536 for a set: a message lists all of them")
     if chosen >= options:
         raise BadParameter("chosen", "must be below the number of options")

@@ -255,6 +255,11 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
         return Fraction(1, self.messages)
 
     @property
+    def both(self) -> Fraction:
+        """Two ends favour no message both."""
+        return Fraction(0)
+
+    @property
     def messages(self) -> int:
         """The number of ends."""
         return 2 + self.none

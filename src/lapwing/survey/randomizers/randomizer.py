@@ -381,9 +381,9 @@ class TwoLevel(StatedRandomizer):
         """|A| / |Y|."""
 
     @property
+    @abstractmethod
     def both(self) -> Fraction:
-        """The share of all messages that two answers both favour: for no two of them less. Here: none."""
-        return Fraction(0)
+        """The share of all messages that two answers both favour: for no two of them less."""
 
     @property
     @abstractmethod

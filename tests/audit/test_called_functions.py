@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -13,13 +14,12 @@ import pytest
 
 import lapwing
 from lapwing.audit.called_functions import called_functions
-from lapwing.audit.case import Stage, StageBudget
 from lapwing.audit.registry import cases
 from lapwing.audit.registry.coverage import covered_objects, exported_claims, meant_object, walked_claims
 from lapwing.core.laplace import Laplace
+from support.called import calls_of
 
 PACKAGE = Path(lapwing.__file__).parent
-QUICK = StageBudget(seconds=1.0, error=1e-6, is_thorough=False)
 
 
 def test_calls_are_recorded_also_in_threads() -> None:
@@ -53,23 +53,13 @@ def _own_functions(one: Any) -> set[str]:
 ASKED_BY_HAND = {"find_bounds", "find_values"}
 
 
-def _calls_of(number: int) -> tuple[str, set[str]]:
-    """Run one case. It is called in a new process each time: caches of others would hide calls."""
-    case = cases()[number]
-    with called_functions() as names:
-        for stage in (Stage.EXACT, Stage.REPLAY):
-            if stage in case.stages:
-                case.stages[stage](QUICK)
-    return case.name, names
-
-
 @pytest.mark.slow
 def test_every_claim_is_called_by_a_case_that_says_it_covers_it() -> None:
     claims = {meant_object(*claim) for claim in (*exported_claims(), *walked_claims())}
     claims = {one for one in claims if getattr(one, "__module__", "").startswith("lapwing.")}
     known = cases()
-    with get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
-        called = dict(pool.map(_calls_of, range(len(known)), chunksize=1))
+    with ProcessPoolExecutor(2, get_context("spawn"), max_tasks_per_child=1) as pool:  # fails if one dies
+        called = dict(pool.map(calls_of, range(len(known))))
     by_claim: dict[Any, set[str]] = defaultdict(set)
     for case in known:
         for one in covered_objects(case):

@@ -142,7 +142,7 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
-        """Whether everything ran, no violation was found, and the self-check caught every planted bug."""
+        """True if everything ran, no violation was found, and the self-check caught every planted bug."""
         has_run = bool(self.cases) and bool(self.self_check)
         return has_run and not (self.violations or self.incomplete or self.missed or self.uncovered)
 

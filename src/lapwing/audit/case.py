@@ -121,7 +121,7 @@ class StageResult:
 
     @property
     def holds(self) -> bool:
-        """Whether the stage ran and found no violation."""
+        """True if the stage ran and found no violation."""
         return self.witness is None and not self.unable
 
 

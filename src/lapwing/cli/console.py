@@ -177,7 +177,7 @@ class OutputForm:
 
     @property
     def is_for_programs(self) -> bool:
-        """Whether a program reads the output, and not a person."""
+        """True if a program reads the output, and not a person."""
         return self.as_json or self.as_csv
 
 

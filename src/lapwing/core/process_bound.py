@@ -33,7 +33,7 @@ class ProcessBound:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process in which the object was made."""
+        """True if this is the process in which the object was made."""
         return self._forks == FORK_COUNTER.count and self._process == os.getpid()
 
     def require_here(self) -> None:

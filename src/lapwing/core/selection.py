@@ -295,7 +295,7 @@ class AboveThresholdSession(ProcessBound):
 
     @property
     def is_over(self) -> bool:
-        """Whether the last yes was given, or this is another process."""
+        """True if the last yes was given, or this is another process."""
         return self._yeses_left == 0 or not self.is_here
 
     def ask(self, value: int) -> bool:

@@ -274,7 +274,7 @@ class Features:
 
     @property
     def has_classes(self) -> bool:
-        """Whether the label is one of several declared values."""
+        """True if the label is one of several declared values."""
         return isinstance(self.label_kind, Choice | Truth)
 
     @property

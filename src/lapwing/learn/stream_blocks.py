@@ -254,7 +254,7 @@ class BlockStatus:
 
     @property
     def is_retired(self) -> bool:
-        """Whether (nearly) no budget is left, so that the block is never used again."""
+        """True if (nearly) no budget is left, so that the block is never used again."""
         return self.left < self.epsilon * RETIRED_BELOW
 
 

@@ -191,7 +191,7 @@ class Block:
 
     @property
     def is_open(self) -> bool:
-        """Whether charges are still possible here."""
+        """True if charges are still possible here."""
         return self.state == OPEN
 
     def taken(self, terms: Terms) -> Costs:

@@ -355,7 +355,7 @@ class Reservation:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the work was finished, with or without an answer."""
+        """True if the work was finished, with or without an answer."""
         recorded, ledger = "SELECT 1 FROM answers WHERE charge = ?", self.ledger
         failed = self.number in ledger.running.unrecorded_failures()
         return failed or bool(ledger.store.rows(recorded, self.number))

@@ -285,7 +285,7 @@ class ChargedRead:
 
     @property
     def is_stored(self) -> bool:
-        """Whether a result is stored under this key."""
+        """True if a result is stored under this key."""
         found = self.find()
         return found is not None and found.state is RequestState.ANSWERED
 

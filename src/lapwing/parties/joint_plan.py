@@ -184,7 +184,7 @@ class JointPlan:
 
     @property
     def is_local(self) -> bool:
-        """Whether every row is randomized by itself (protocol L)."""
+        """True if every row is randomized by itself (protocol L)."""
         return self.protocol == LOCAL
 
     @property

@@ -48,12 +48,12 @@ class Participant:
 
     @property
     def is_over(self) -> bool:
-        """Whether all stages were opened."""
+        """True if all stages were opened."""
         return self.stage == self.config.stages
 
     @property
     def needs_value(self) -> bool:
-        """Whether the stage waits for `start_stage`."""
+        """True if the stage waits for `start_stage`."""
         return self._protocol is None
 
     def start_stage(self, value: Ints, coins: ProtocolCoins) -> None:

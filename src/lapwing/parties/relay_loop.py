@@ -102,7 +102,7 @@ class RelayLoop:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has ended, and no member is known to have missed its end."""
+        """True if the run has ended, and no member is known to have missed its end."""
         has_all = not self._is_over or self._ready_messages.keys() <= self._done
         return self.journal.has_ended() and has_all
 

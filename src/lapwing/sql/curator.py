@@ -90,7 +90,7 @@ class Curator:
 
     @property
     def has_ledger(self) -> bool:
-        """Whether a ledger is open, or was made before."""
+        """True if a ledger is open, or was made before."""
         return self._ledger is not None or policy_ledger.has_ledger(self.policy)
 
     @property
@@ -310,7 +310,7 @@ class Curator:
 
     @property
     def has_files(self) -> bool:
-        """Whether all private tables are read from files, whose changes are visible from outside."""
+        """True if all private tables are read from files, whose changes are visible from outside."""
         return all(table.source.engine == "duckdb" for table in self.policy.private_tables)
 
     def register(self, *, again: bool = True) -> int:

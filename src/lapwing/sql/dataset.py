@@ -371,7 +371,7 @@ class Dataset:
 
     @property
     def has_files(self) -> bool:
-        """Whether all private tables are read from files, whose changes are visible from outside."""
+        """True if all private tables are read from files, whose changes are visible from outside."""
         return self.curator.has_files
 
     def clear_hold(self, *receipts: int) -> None:

@@ -57,7 +57,7 @@ class Numeric(StoredWord, word="Number"):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether both bounds are known, so that the number can be summed."""
+        """True if both bounds are known, so that the number can be summed."""
         return self.first is not None and self.last is not None
 
     @property

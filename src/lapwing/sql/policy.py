@@ -114,7 +114,7 @@ class Table:
 
     @property
     def is_public(self) -> bool:
-        """Whether the rows belong to no privacy unit."""
+        """True if the rows belong to no privacy unit."""
         return self.unit is None
 
 

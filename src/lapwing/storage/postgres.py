@@ -243,7 +243,7 @@ class PostgresConnections:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process in which the pool was made."""
+        """True if this is the process in which the pool was made."""
         return self._forks == FORK_COUNTER.count
 
     def connect(self, number: int | None = None) -> PostgresConnection:
@@ -342,7 +342,7 @@ class SessionKeeper:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether `stop` was called."""
+        """True if `stop` was called."""
         return self._stopping.is_set()
 
     def stop(self) -> None:

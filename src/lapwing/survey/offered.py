@@ -155,7 +155,7 @@ class OfferedSurvey:
 
     @property
     def asks_all(self) -> bool:
-        """Whether every respondent answers all questions, not one of them."""
+        """True if every respondent answers all questions, not one of them."""
         return self.layout.asks_all
 
     def parts(self, report: bytes) -> Iterator[tuple[OfferedQuestion, bytes]]:

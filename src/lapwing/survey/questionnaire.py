@@ -378,12 +378,12 @@ class Question:
 
     @property
     def no_answer(self) -> bool:
-        """Whether "no answer" is one of the answers."""
+        """True if "no answer" is one of the answers."""
         return self.coding.no_answer
 
     @property
     def counts_options(self) -> bool:
-        """Whether each label has a share of its own: one of a list, or several bit by bit."""
+        """True if each label has a share of its own: one of a list, or several bit by bit."""
         coding = self.coding
         return isinstance(coding, OneOf) or (isinstance(coding, Several) and not coding.as_set)
 

@@ -182,12 +182,12 @@ class AttackResult:
 
     @property
     def is_violation(self) -> bool:
-        """Whether the attack succeeded more often than the promise allows, or the gate broke a rule."""
+        """True if the attack succeeded more often than the promise allows, or the gate broke a rule."""
         return bool(self.broken) or self._exceeds(self.protected.right, self.protected.trials)
 
     @property
     def could_show(self) -> bool:
-        """Whether this number of guesses would show a violation if all of them were right."""
+        """True if this number of guesses would show a violation if all of them were right."""
         return self._exceeds(self.protected.trials, self.protected.trials)
 
     @property

@@ -78,7 +78,7 @@ class OneRun:
 
     @property
     def holds(self) -> bool:
-        """Whether the audit found no contradiction to the claim."""
+        """True if the audit found no contradiction to the claim."""
         return self._plausible(self.claimed)
 
     @property

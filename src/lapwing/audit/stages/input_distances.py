@@ -39,7 +39,7 @@ class FoundDistance:
 
     @property
     def is_within(self) -> bool:
-        """Whether the inputs are as near as the mechanism declares."""
+        """True if the inputs are as near as the mechanism declares."""
         return self.found <= self.declared
 
 

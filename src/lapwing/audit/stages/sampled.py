@@ -63,7 +63,7 @@ class CountedEvent:
 
     @property
     def is_violation(self) -> bool:
-        """Whether the event contradicts the claim."""
+        """True if the event contradicts the claim."""
         return self.at_least > self.epsilon + _ROUNDING
 
 
@@ -85,7 +85,7 @@ class SampledVerdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the attack found no contradiction to the claim."""
+        """True if the attack found no contradiction to the claim."""
         return self.violation is None
 
     @property

@@ -63,7 +63,7 @@ class CheckedBug:
 
     @property
     def is_caught(self) -> bool:
-        """Whether the stage reported a violation, and none without the bug."""
+        """True if the stage reported a violation, and none without the bug."""
         return self.witness is not None and self.is_twin_well
 
 
@@ -75,7 +75,7 @@ class SelfCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether there are bugs, and each of them was caught."""
+        """True if there are bugs, and each of them was caught."""
         return bool(self.bugs) and all(bug.is_caught for bug in self.bugs)
 
 

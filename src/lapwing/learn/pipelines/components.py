@@ -288,12 +288,12 @@ class TrainerSettings:
 
     @property
     def needs_size(self) -> bool:
-        """Whether a public number of units must be declared."""
+        """True if a public number of units must be declared."""
         return self.kind in (LOGISTIC, NETWORK)
 
     @property
     def is_statistic(self) -> bool:
-        """Whether a statistic is released instead of a model."""
+        """True if a statistic is released instead of a model."""
         return self.kind in STATISTIC_KINDS
 
     @property
@@ -396,12 +396,12 @@ class ValidatorSettings:
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether correct classes are counted, rather than losses."""
+        """True if correct classes are counted, rather than losses."""
         return not self.loss
 
     @property
     def is_error(self) -> bool:
-        """Whether it is about a statistic, rather than a model."""
+        """True if it is about a statistic, rather than a model."""
         return self.loss == ERROR
 
     @property

@@ -122,7 +122,7 @@ class RunState(Enum):
 
     @property
     def is_verdict(self) -> bool:
-        """Whether it is decided for ever."""
+        """True if it is decided for ever."""
         return self in (RunState.ACCEPTED, RunState.REJECTED)
 
 

@@ -46,7 +46,7 @@ class HeldInAccount:
 
     @property
     def is_within(self) -> bool:
-        """Whether no filter that the reservation needs is exceeded by the used costs."""
+        """True if no filter that the reservation needs is exceeded by the used costs."""
         return all(
             total > cap or used <= total
             for used, total, cap in zip(self.used, self.total, self.caps, strict=True)

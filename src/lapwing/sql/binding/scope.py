@@ -92,7 +92,7 @@ class Catalog:
 
     @property
     def slices_rows(self) -> bool:
-        """Whether blocks are periods of rows, so that the privacy unit is a person in one period."""
+        """True if blocks are periods of rows, so that the privacy unit is a person in one period."""
         return self.policy.blocks is not None and self.policy.blocks.by == "row"
 
     def find(self, node: exp.Table) -> Table:

@@ -66,12 +66,12 @@ class PreparedCopy:
 
     @property
     def folds(self) -> bool:
-        """Whether ids that differ only in outer spaces and ASCII case are equal in the copy."""
+        """True if ids that differ only in outer spaces and ASCII case are equal in the copy."""
         return self.noted_folds is not False
 
     @property
     def repeats_rows(self) -> bool:
-        """Whether the copy holds rows several times.
+        """True if the copy holds rows several times.
 
         The first version joined units of one table to their arrivals as often as the unit has rows.
         """

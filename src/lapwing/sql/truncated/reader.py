@@ -200,7 +200,7 @@ class Reader:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether there is a copy, so that answers are as fast as the plain query."""
+        """True if there is a copy, so that answers are as fast as the plain query."""
         return not self.definitions
 
     def statements(self, query: BoundQuery) -> Statements:

@@ -73,7 +73,7 @@ class TruncatedTable:
 
     @property
     def each_row(self) -> bool:
-        """Whether each row is its own unit."""
+        """True if each row is its own unit."""
         return not self._by.column
 
     @property
@@ -150,7 +150,7 @@ class TruncatedTable:
 
     @property
     def sliced(self) -> bool:
-        """Whether blocks are periods of rows."""
+        """True if blocks are periods of rows."""
         return self.policy.blocks is not None and self.policy.blocks.by == "row"
 
     @property

@@ -154,7 +154,7 @@ class ConfidenceLevel:
 
     @property
     def exact(self) -> bool:
-        """Whether shares have intervals from exact tails."""
+        """True if shares have intervals from exact tails."""
         return self.together or self.confidence > _SCORES_UP_TO
 
     @property

@@ -237,7 +237,7 @@ class _Replays:
         return found
 
     def _takes_extremes(self, pair: ReplayPair) -> bool:
-        """True if extreme outputs are tried for a pair: a thorough audit does, a quick one for one pair."""
+        """Decide whether a pair gets extreme outputs: all in a thorough audit, one pair in a quick one."""
         is_tried = not pair.is_equal and (self.is_thorough or not self.extremes)
         self.extremes += is_tried
         return is_tried

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support.clocks import PaddingClock
 from support.ledgers import POSTGRES, SQLITE, Home
 
 # As many tests run side by side as there are processors: further threads of each would wait for one
@@ -52,6 +53,12 @@ def _own_state_of_wider_fixtures(tmp_path_factory: pytest.TempPathFactory) -> It
 def _own_witnesses(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made by whoever needs it: to make one for each of many thousand tests would take a minute."""
     monkeypatch.setenv("LAPWING_STATE", str(tmp_path_factory.getbasetemp() / "states" / f"{next(_STATES)}"))
+
+
+@pytest.fixture(autouse=True)
+def padding_clock(monkeypatch: pytest.MonkeyPatch) -> PaddingClock:
+    """The clock of padding. No test waits for it; processes that a test starts do."""
+    return PaddingClock.install(monkeypatch)
 
 
 @pytest.fixture(params=[SQLITE, POSTGRES])

@@ -15,6 +15,11 @@ Because  reserved costs count for all other charges as if they were spent. A ste
          released values alone: then stopping reveals nothing new. A run priced as a whole is spent whole
          at its first step, because its price holds for all of its steps together or not at all.
 Test     tests/ledger/test_charging_reservation.py
+
+Claim    no entry's time depends on private rows.
+Because  entries that follow work on rows (`answer`, `failed`, `step`, `settle`) repeat the time of their
+         charge, which was taken before.
+Test     tests/ledger/test_charging_times.py
 """
 
 from __future__ import annotations
@@ -33,7 +38,17 @@ from lapwing.core.loss_records import describe, losses_within
 from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
 from lapwing.ledger.accounts import Account, Slices
-from lapwing.ledger.entry import Costs, Ranges, Receipt, digest_of, encode, now, request_digest, text_of
+from lapwing.ledger.entry import (
+    Costs,
+    Ranges,
+    Receipt,
+    digest_of,
+    encode,
+    now,
+    request_digest,
+    text_of,
+    time_in,
+)
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_status import RequestState, hashed_key, status_under_key
 from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds, left_after
@@ -198,7 +213,7 @@ def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
     """Store the answer of a charge durably, before it is returned. A charge has one answer for ever."""
     digest = sha256(answer).hexdigest()
     said = {"charge": receipt.position, "digest": digest, "size": len(answer)}
-    body = encode({"kind": "answer", "at": now(), **said})
+    body = encode({"kind": "answer", "at": receipt.time, **said})
     ledger.require_here()
     ledger.store.write(lambda tx: _store(tx, receipt.position, answer, body), alone=False)
     ledger.running.end(_key(receipt))
@@ -221,12 +236,13 @@ def give_up(ledger: Ledger, receipt: Receipt) -> None:
 
 def _record_failures(ledger: Ledger) -> None:
     for position in ledger.running.unrecorded_failures():
-        body = encode({"kind": "failed", "at": now(), "charge": position})
 
-        def work(tx: Transaction, position: int = position, body: bytes = body) -> None:
+        def work(tx: Transaction, position: int = position) -> None:
             # A commit of unknown outcome may have stored the answer after all.
             if not tx.rows("SELECT 1 FROM answers WHERE charge = ?", position):
-                _store(tx, position, None, body)
+                [(charge,)] = tx.rows("SELECT body FROM entries WHERE seq = ?", position)
+                at = time_in(bytes(charge))
+                _store(tx, position, None, encode({"kind": "failed", "at": at, "charge": position}))
 
         ledger.store.write(work, alone=False)
         ledger.running.recorded(position)
@@ -323,7 +339,7 @@ class Reservation:
                 _move(tx, self.number, part, spent=costs, moved=moved)
                 charged.append([part.account.number, costs])
             tx.run("UPDATE reservations SET steps = steps + 1 WHERE reservation = ?", self.number)
-            body = {"kind": "step", "at": now(), "reservation": self.number, "costs": charged}
+            body = {"kind": "step", "at": self.receipt.time, "reservation": self.number, "costs": charged}
             tx.append(encode(body | {"loss": None if loss is None else describe(loss)}))
 
         self.ledger.store.write(work)
@@ -376,7 +392,9 @@ class Reservation:
                 nothing = (0,) * len(COSTS)
                 _move(tx, self.number, part, spent=nothing if lapses else part.left, moved=part.left)
             tx.run("UPDATE reservations SET ended = 1 WHERE reservation = ?", self.number)
-            body = {"kind": "settle", "at": now(), "reservation": self.number, "spent": not lapses}
+            body = {
+                "kind": "settle", "at": self.receipt.time, "reservation": self.number, "spent": not lapses
+            }  # fmt: skip
             tx.append(encode(body))
 
         self.ledger.store.write(work)

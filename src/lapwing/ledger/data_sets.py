@@ -88,6 +88,7 @@ def register(
     rule: str = "",
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
+    at: str | None = None,
 ) -> DataSet:
     """Register data under an account, and under the accounts of all data about the same people.
 
@@ -101,6 +102,7 @@ def register(
             charged by block.
         people_differ_from: names of accounts whose people are others, as the curator signs.
         curator: the curator's key, if `people_differ_from` names accounts.
+        at: the time of the entry, if rows were read before this call; None for the time of the call.
 
     Returns:
         The registered data set, in version 1.
@@ -117,6 +119,7 @@ def register(
     rule = checked_label(rule, "rule") if rule else ""  # in the same form as the account's
     own = ledger.account(account)
     others = _differences(ledger, people_differ_from, curator)
+    at = at or now()  # before units are read: how long that takes is private
     sketch = Sketch.of(units, ledger.keys.people)
     ledger.require_here()
 
@@ -135,7 +138,7 @@ def register(
             json.dumps(data.accounts), 1,
         )  # fmt: skip
         _keep(tx, ledger, data, sketch)
-        fields = _body(ledger, data, others, curator)
+        fields = _body(ledger, data, others, curator, at)
         tx.append(encode({"kind": "data", **fields, "origin": origin_name.id, "rule": rule}))
         return data
 
@@ -149,6 +152,7 @@ def append(
     units: Ids,
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
+    at: str | None = None,
 ) -> DataSet:
     """Register a new version of a data set, after every change of the data or new preparation.
 
@@ -158,6 +162,7 @@ def append(
         units: the ids of the units in the data now. They are hashed, not stored.
         people_differ_from: names of accounts whose people are others, as the curator signs.
         curator: the curator's key, if `people_differ_from` names accounts.
+        at: the time of the entry, if rows were read before this call; None for the time of the call.
 
     Returns:
         The data set in its new version, with the accounts of everybody who is in it.
@@ -172,6 +177,7 @@ def append(
         2
     """
     others = _differences(ledger, people_differ_from, curator)
+    at = at or now()  # before units are read: how long that takes is private
     sketch = Sketch.of(units, ledger.keys.people)
     ledger.require_here()
 
@@ -186,7 +192,7 @@ def append(
             json.dumps(after.accounts), after.version, after.number,
         )  # fmt: skip
         _keep(tx, ledger, after, sketch)
-        tx.append(encode({"kind": "version", **_body(ledger, after, others, curator)}))
+        tx.append(encode({"kind": "version", **_body(ledger, after, others, curator, at)}))
         return after
 
     return ledger.store.write(work)
@@ -253,13 +259,15 @@ def _overlapping_accounts(
     return met
 
 
-def _body(ledger: Ledger, data: DataSet, others: list[int], curator: CuratorKey | None) -> dict[str, Any]:
+def _body(
+    ledger: Ledger, data: DataSet, others: list[int], curator: CuratorKey | None, at: str
+) -> dict[str, Any]:
     signed = []
     for account in others:
         assert curator is not None
         signed.append([account, curator.sign(difference_message(ledger.id, data.name.id, account)).hex()])
     return {
-        "at": now(),
+        "at": at,
         "data": data.number,
         "name": data.name.id,
         "accounts": data.accounts,

@@ -97,6 +97,11 @@ def now() -> str:
     return f"{_second_text(second)}.{fraction // 1000:06d}Z"
 
 
+def time_in(body: bytes) -> str:
+    """Return the time of an entry. Every body begins with its kind and its time."""
+    return body.split(b'"', 8)[7].decode()
+
+
 @lru_cache(maxsize=2)
 def _second_text(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -152,6 +157,11 @@ class Receipt(NamedTuple):
         """The fields of the entry: request digest, mechanism, parameters, loss, debits, time and others."""
         record: dict[str, Any] = json.loads(self.entry)
         return record
+
+    @property
+    def time(self) -> str:
+        """The time of the charge. All entries that follow from it repeat this time."""
+        return time_in(self.entry)
 
     @property
     def request(self) -> str:

@@ -7,6 +7,11 @@ Because  the price is fixed before data is read; the charge is on disk before `r
          run again under the same key.
 Test     tests/ledger/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
 
+Claim    if the gate pads, the moment at which a charge gets its answer, or fails, is a rung of a random
+         ladder (`lapwing.ledger.padding`), and so are all moments that follow from it.
+Because  the wait comes before the outcome is stored, and only what is stored is seen.
+Test     tests/ledger/test_gate_padding.py
+
 `ChargedRead` is one charged read of private data: check, charge, read, check again, store. SQL questions,
 contributions to joint statistics and attempts of pipelines all read in this way.
 
@@ -35,6 +40,7 @@ from lapwing.ledger.accounts import Slices
 from lapwing.ledger.data_sets import find_data_set, spends_by_block
 from lapwing.ledger.entry import Receipt
 from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.padding import NO_LADDER, Ladder
 from lapwing.ledger.request_status import RequestState, RequestStatus, status_of_request
 from lapwing.ledger.spending import Spending, Target
 
@@ -107,6 +113,7 @@ class Gate:
         ledger: the open ledger.
         principal: the name of the principal that is charged.
         watch: a function that is told each step of a release.
+        pads: whether work ends at a rung of a random ladder, so that its time says little about rows.
 
     Example:
         >>> from fractions import Fraction
@@ -124,8 +131,14 @@ class Gate:
         b'42'
     """
 
-    def __init__(self, ledger: Ledger, *, principal: str, watch: Watch = _nobody_watches) -> None:
-        self._ledger, self._principal, self._watch = ledger, principal, watch
+    def __init__(
+        self, ledger: Ledger, *, principal: str, watch: Watch = _nobody_watches, pads: bool = False
+    ) -> None:
+        self._ledger, self._principal, self._watch, self.pads = ledger, principal, watch, pads
+
+    def ladder(self) -> Ladder:
+        """Return the ladder of work that begins now. Without padding it has no wait."""
+        return Ladder() if self.pads else NO_LADDER
 
     def release(self, planned: ChargedRelease, *, key: str | None = None, shared: bool = False) -> Release:
         """Charge, run, store and return the answer; or return the stored answer of the same key.
@@ -155,14 +168,16 @@ class Gate:
             )
         except charging.AlreadyAnswered as before:
             return Release(before.answer, before.receipt, is_replay=True)
+        ladder = self.ladder()
         self._watch(ReleaseStep.CHARGED)
-        return self._finish(receipt, planned.run)
+        return self._finish(receipt, planned.run, ladder)
 
-    def _finish(self, receipt: Receipt, run: Callable[[], bytes]) -> Release:
+    def _finish(self, receipt: Receipt, run: Callable[[], bytes], ladder: Ladder) -> Release:
         try:
-            answer = run()
-            if not isinstance(answer, bytes):
-                raise BadParameter("run", "must return the bytes of the answer")
+            with ladder:
+                answer = run()
+                if not isinstance(answer, bytes):
+                    raise BadParameter("run", "must return the bytes of the answer")
         except BaseException as error:
             charging.give_up(self._ledger, receipt)
             if isinstance(error, Exception):
@@ -219,7 +234,7 @@ class Work(charging.Reservation):
 
     def __init__(self, gate: Gate, held: charging.Reservation) -> None:
         super().__init__(held.ledger, held.receipt, held.is_fixed)
-        self._gate = gate
+        self._gate, self._ladder = gate, gate.ladder()
         self.answered: Release | None = None
 
     def step(self, loss: Loss | None = None) -> None:
@@ -232,7 +247,10 @@ class Work(charging.Reservation):
 
         The same key never continues it, and everything that is reserved counts as spent.
         """
-        charging.give_up(self.ledger, self.receipt)
+        try:
+            self._ladder.wait()
+        finally:
+            charging.give_up(self.ledger, self.receipt)
         with suppress(Unavailable, BadParameter):  # then it stays reserved, which costs the same
             self.settle(stopping_was_decided_from_released_values=False)
 
@@ -244,7 +262,7 @@ class Work(charging.Reservation):
             raise BadParameter("work", "no step was charged, so nothing is spent yet")
         if self.is_finished:  # no second draw: the key finds the answer
             raise WorkEnded
-        self.answered = self._gate._finish(self.receipt, run)
+        self.answered = self._gate._finish(self.receipt, run, self._ladder)
         return self.answered
 
 

@@ -217,15 +217,19 @@ class _Charged(ABC):
             parameters={**parameters, **who, "stages": statistic.stages},
             request=json.dumps({**asked, **who}, sort_keys=True).encode(),
         )
-        data = self.data
-        principal = data.analyst if isinstance(data, Dataset) else data.principal
         return ChargedRead(
-            gate=Gate(data.ledger, principal=principal),
+            gate=self._gate(),
             spending=spending,
             key=self.run.hex(),
             version=version,
             current_version=self._version,
         )
+
+    def _gate(self) -> Gate:
+        source, data = self.statistic.source, self.data
+        if isinstance(data, Dataset):
+            return data.curator.gate(data.analyst, None if source is None else source.question)
+        return Gate(data.ledger, principal=data.principal)
 
     def _version(self) -> int:
         source = self.statistic.source

@@ -118,6 +118,7 @@ class Publication:
 
     def __init__(self, file: ReleasePlanFile, dataset: Dataset) -> None:
         self.file, self.dataset = file, dataset
+        dataset.curator.pads = True  # strangers see the times of a published release
 
     @classmethod
     def open(cls, path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Self:

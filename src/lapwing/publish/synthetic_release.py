@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from lapwing.core.noise import permutation
 from lapwing.errors import BadParameter
 from lapwing.ledger.gate import Gate, Release, Work
+from lapwing.ledger.padding import Ladder
 from lapwing.ledger.request_status import RequestState
 from lapwing.publish import methods
 from lapwing.publish.bound_release import CHECKED_MARGINALS, BoundRelease, SyntheticPrice, checkable
@@ -100,7 +101,7 @@ def publish_table(
     price = SyntheticPrice.of(bound.file, bound.domain, bound.rows_per_unit, rho)
     with dataset.curator.keeping_open():
         version = row_questions.checked_version(dataset, bound.question)
-        gate = Gate(dataset.ledger, principal=dataset.analyst)
+        gate = Gate(dataset.ledger, principal=dataset.analyst, pads=True)
         spending = bound.spending(rho, version)
         work, done = gate.reserve(spending, key=bound.key), None
         if work.answered is None:
@@ -154,9 +155,10 @@ def _measure(
 
     def read() -> Wholes:
         if not table:
-            table.append(bound.cells(row_questions.read_rows(dataset, bound.question)))
-            if dataset.version() != version:
-                raise BadParameter("source", "changed while it was read")
+            with Ladder():  # the next steps are entries, too: their positions show when rows were read
+                table.append(bound.cells(row_questions.read_rows(dataset, bound.question)))
+                if dataset.version() != version:
+                    raise BadParameter("source", "changed while it was read")
         return table[0]
 
     def journal(name: str) -> Journal:

@@ -6,6 +6,11 @@ Claim    a question reads bounded tables of a version that the ledger was told o
 Because  the source is compared with the registered one before it is asked; readers are lent to one thread
          at a time; releases are counted, and closing waits until none is under way.
 Test     tests/sql/test_dataset.py, tests/sql/test_curator_threads.py, tests/sql/test_curator.py
+
+Claim    a charged read meets rows beyond the contribution bound only if its time is padded.
+Because  a prepared copy has none of them, and the first question makes one, before anything is charged. A
+         read of the source itself is always padded.
+Test     tests/sql/test_curator_first_question.py
 """
 
 from __future__ import annotations
@@ -21,7 +26,9 @@ from typing import TYPE_CHECKING, Any, Self
 from lapwing.config.values import checked_count
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.ledger import DataSet, Ledger, Target, Unit, data_sets
+from lapwing.ledger import DataSet, Gate, Ledger, Target, Unit, data_sets
+from lapwing.ledger.entry import now
+from lapwing.ledger.padding import NO_LADDER, Ladder
 from lapwing.sql import policy_file, policy_ledger
 from lapwing.sql.binding import bind, public_tables, scope
 from lapwing.sql.bound_query import BoundQuery
@@ -31,6 +38,16 @@ from lapwing.sql.truncated import open_sources, prepare, prepared_copy, reader, 
 
 if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
+
+PREPARED_NOTE = "A prepared copy of the data was made first, in {}: questions read it from now on."
+UNPREPARED_NOTE = (
+    "No prepared copy could be made (no room, or no right to write), so the source itself is read. "
+    "`lapwing prepare` says why."
+)
+
+
+class _NeedsNewVersion(Exception):
+    """A copy of known data cannot be made without a new version, which takes stored answers away."""
 
 
 class Curator:
@@ -56,6 +73,8 @@ class Curator:
         self.threads = threads
         self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them
         self.notify: policy_ledger.Notify = self.notices.append
+        self.prepares = True  # whether the first question makes a prepared copy
+        self.pads = self.policy.pads  # whether all charged reads are padded, and reads before a charge
         self._ledger: Ledger | None = None
         self._readers = reader.ReaderPool()
         self._public: dict[str, public_tables.PublicTable] | None = None
@@ -202,6 +221,20 @@ class Curator:
         with self._readers.lent((copy, prepared_copy.files_of(self.policy)), make) as lent:
             yield lent
 
+    def reads_source(self, question: BoundQuery | None = None) -> bool:
+        """Return whether a question reads the source: its rows are ranked anew, or there is no copy."""
+        if question is not None and needs_new_ranks(question.source):
+            return True
+        return prepared_copy.current_copy(self.policy, policy_ledger.row_key(self.ledger)) is None
+
+    def gate(self, analyst: str, question: BoundQuery | None = None) -> Gate:
+        """Return the gate for one question of an analyst.
+
+        It pads if the policy says so, and always if the source itself is read: its rows beyond the
+        contribution bound take time.
+        """
+        return Gate(self.ledger, principal=analyst, pads=self.pads or self.reads_source(question))
+
     def require_answerable(
         self, version: int, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
     ) -> bool:
@@ -215,15 +248,24 @@ class Curator:
         Returns:
             Whether no prepared copy could be faster.
         """
+        self._require_untouched(version)
+        ranks_anew = question is not None and needs_new_ranks(question.source)
+        if not ranks_anew:
+            self.ensure_prepared()
         key = policy_ledger.row_key(self.ledger)
         digest = prepared_copy.copy_digest(self.policy, key)
         was_read = registration.was_read(self.policy, version, digest)
         if not was_read and not prepared_copy.current_copy(self.policy, key):
-            open_sources.require_readable(self.policy, threads=self.threads)
+            with self._ladder():
+                open_sources.require_readable(self.policy, threads=self.threads)
             registration.note_read(self.policy, version, digest)
         with self.reading(question) as lent:
             check(lent)
-            return lent.is_prepared or (question is not None and needs_new_ranks(question.source))
+            return lent.is_prepared or ranks_anew or not self.prepares
+
+    def _ladder(self) -> Ladder:
+        """Return the ladder of a read that comes before a charge."""
+        return Ladder() if self.pads else NO_LADDER
 
     def checked_version(
         self, analyst: str, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
@@ -233,7 +275,7 @@ class Curator:
         `check` and `question` are those of `require_answerable`. Raises `AllHeld` if too many questions of
         the analyst have failed.
         """
-        version = self.version()
+        version = self.data(question).version
         policy_ledger.require_few_failures(self.ledger, self.policy, analyst)
         self.require_answerable(version, check, question)
         return version
@@ -254,7 +296,8 @@ class Curator:
         """Lend a curator of a policy with other columns of the same tables, which uses this ledger."""
         with self.keeping_open():
             other = Curator(policy, threads=self.threads)
-            other._ledger = self.ledger
+            other._ledger, other.pads = self.ledger, self.pads
+            other.prepares = False  # the copy has the columns of our own policy
             try:
                 yield other
             finally:
@@ -276,18 +319,26 @@ class Curator:
             >>> curator.version()
             1
         """
-        return self.data().version
+        version = self.data().version
+        self._require_untouched(version)
+        return version
 
     def current_data(self) -> DataSet | None:
         """Return the registered data set if the source is still the same, or None. Makes no ledger."""
         found = policy_ledger.find_data_set(self.ledger, self.policy) if self.has_ledger else None
         return found if found is not None and registration.is_current(self.policy, found.version) else None
 
-    def data(self) -> DataSet:
-        """Return the data set as it will be asked, and register it if the ledger does not know it."""
+    def data(self, question: BoundQuery | None = None) -> DataSet:
+        """Return the data set as it will be asked, and register it if the ledger does not know it.
+
+        It is prepared then, unless the first question reads the source itself. Stored answers may be given
+        for it. Before a charge, `version` looks more closely at its files.
+        """
         found = policy_ledger.find_data_set(self.ledger, self.policy)
         if found is None:
-            self.register(again=False)
+            is_first = not (question is not None and needs_new_ranks(question.source))
+            if not (is_first and self.ensure_prepared()):
+                self.register(again=False)
         elif registration.is_behind(self.policy, found.version):
             with prepared_copy.exclusive_lock(prepared_copy.prepared_folder(self.policy)):
                 pass  # wait for the thread or process that registers now
@@ -307,6 +358,41 @@ class Curator:
                 "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"
             )
         return found
+
+    def _require_untouched(self, version: int) -> None:
+        """Raise BadParameter if the files of a version were replaced, even with size and time put back."""
+        if not registration.has_same_files(self.policy, version):
+            raise BadParameter(
+                "source",
+                "was written to, copied or restored since the ledger last saw it (stored answers are still "
+                "given). Run `lapwing prepare` (the curator does)",
+            )
+
+    def ensure_prepared(self) -> bool:
+        """Make a prepared copy if there is none, before anything is charged or timed.
+
+        Known data keeps its version; a copy that would need a new one is left to the curator, and so are
+        blocks that open as people arrive. If no copy can be written, the source will be read.
+
+        Returns:
+            Whether there is a current copy now.
+        """
+        if not self.prepares or prepare.has_blocks_by_arrival(self.policy):
+            return False
+        is_known = policy_ledger.find_data_set(self.ledger, self.policy) is not None
+        if is_known and not self.reads_source():
+            return True
+        try:
+            with self._ladder():
+                self._prepare(is_first=True)
+        except _NeedsNewVersion:
+            return False
+        except EngineFailed:
+            self.prepares = False
+            self.register(again=False)  # says so if the source itself cannot be read
+            self.notify(UNPREPARED_NOTE)
+            return False
+        return True
 
     @property
     def has_files(self) -> bool:
@@ -337,15 +423,15 @@ class Curator:
             if known is not None:  # registered by another thread while we waited
                 return known.version
             try:
-                return self._register_version(None)
+                return self._register_version(None, now())
             except EngineFailed:
                 raise open_sources.unreadable_error() from None
 
-    def _register_version(self, copy: prepared_copy.PreparedCopy | None) -> int:
+    def _register_version(self, copy: prepared_copy.PreparedCopy | None, at: str) -> int:
         seen = prepared_copy.settled_identities(self.policy) if copy is None else copy.seen
         files = prepared_copy.files_of(self.policy) if copy is None else copy.files
         people = prepare.unit_ids(self.policy, copy)
-        version = policy_ledger.register_version(self.ledger, self.policy, people).version
+        version = policy_ledger.register_version(self.ledger, self.policy, people, at).version
         registration.save_registration(self.policy, version, files, seen)
         return version
 
@@ -382,31 +468,45 @@ class Curator:
             >>> curator.prepare(again=True)
             True
         """
+        try:
+            return self._prepare(progress, today=today, again=again)
+        except EngineFailed as error:  # only the curator is told where
+            raise open_sources.first_unreadable(self.policy, threads=self.threads) or error from None
+
+    def _prepare(
+        self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False,
+        is_first: bool = False,
+    ) -> bool:  # fmt: skip
+        """Prepare. `is_first`: for the first question, without a new version of data that is known."""
         today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy
         policy_ledger.open_arrival_block(self.ledger, self.policy, today)
         self._readers.close()
-        kept, is_new, key = 0, False, policy_ledger.row_key(self.ledger)
+        kept, is_new, key, at = 0, False, policy_ledger.row_key(self.ledger), now()
 
         def is_done() -> bool:
             nonlocal kept
             kept = 0 if again else self._untouched_version(key)
+            if is_first and policy_ledger.find_data_set(self.ledger, self.policy) is not None:
+                if prepared_copy.current_copy(self.policy, key) is not None:
+                    return True  # by another process or thread, while we waited
+                if not kept:
+                    raise _NeedsNewVersion
             return kept > 0 and prepare.has_readable_copy(self.policy, key)
 
         def then(copy: prepared_copy.PreparedCopy) -> None:
             nonlocal is_new
             is_new = not kept or copy.has_arrivals
             if is_new:
-                self._register_version(copy)
+                self._register_version(copy, at)
             else:
                 registration.save_registration(self.policy, kept, copy.files, copy.seen)
+            if is_first:
+                self.notify(PREPARED_NOTE.format(copy.folder.name))
 
-        try:
-            prepare.prepare(
-                self.policy, key, known=self._ledger_people, then=then, is_done=is_done,
-                progress=progress, today=today, threads=self.threads,
-            )  # fmt: skip
-        except EngineFailed as error:  # only the curator is told where
-            raise open_sources.first_unreadable(self.policy, threads=self.threads) or error from None
+        prepare.prepare(
+            self.policy, key, known=self._ledger_people, then=then, is_done=is_done,
+            progress=progress, today=today, threads=self.threads,
+        )  # fmt: skip
         return is_new
 
     def _untouched_version(self, key: bytes) -> int:

@@ -156,6 +156,7 @@ class Policy:
     folds_ids: bool = False  # whether ids that differ only in outer spaces and ASCII case are equal
     limits: EngineLimits = DEFAULT_LIMITS  # of the engine's memory, disk and threads
     shares_answers: bool = False  # whether an answer that one analyst paid for is given to all
+    pads: bool = False  # whether charged work ends at a rung of a random ladder: see `ledger.padding`
     least_coalition: int = 0  # the smallest coalition of members that a consortium must tolerate
 
     @property

@@ -215,13 +215,18 @@ class EngineTable(FileTable):
     memory: int | None = Field(default=None, ge=LEAST_MEMORY, le=MOST_MEGABYTES)
     temporary: int | None = Field(default=None, ge=1, le=MOST_MEGABYTES)
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
+    pad: Flag = None
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of `Policy` that this table gives."""
         memory, temporary = (size and size * MEGABYTE for size in (self.memory, self.temporary))
         given = {"timeout": self.timeout, "failures": self.failures}
         limits = EngineLimits(memory, temporary, self.threads)
-        return {"limits": limits, **{name: value for name, value in given.items() if value}}
+        return {
+            "limits": limits,
+            "pads": bool(self.pad),
+            **{name: value for name, value in given.items() if value},
+        }
 
 
 class PartiesTable(FileTable):

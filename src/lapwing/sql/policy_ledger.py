@@ -274,13 +274,16 @@ def possible_data_sets(ledger: Ledger, version: int, receipt: Receipt) -> set[in
     }
 
 
-def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
-    """Register the data, or its next version. Call it after every preparation and every append."""
+def register_version(ledger: Ledger, policy: Policy, units: Ids, at: str | None = None) -> DataSet:
+    """Register the data, or its next version. Call it after every preparation and every append.
+
+    `at` is the time of the entry, if rows were read before this call.
+    """
     with open_registry() as known:  # files may have come
         _require_own(known, policy, ledger.id)
         _note(known, policy, ledger)
     if find_data_set(ledger, policy) is not None:
-        return data_sets.append(ledger, policy.name, units=units)
+        return data_sets.append(ledger, policy.name, units=units, at=at)
     return data_sets.register(
         ledger,
         policy.name,
@@ -288,6 +291,7 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
         account=account_label(policy),
         units=units,
         rule=block_rule_text(policy),
+        at=at,
     )
 
 

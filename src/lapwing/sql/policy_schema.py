@@ -34,6 +34,7 @@ def schema_json(policy: Policy) -> dict[str, Any]:
             "delta_per_query": float_up(policy.delta_per_query),
         },
         "has_quotas": bool(policy.quotas),
+        "pads": policy.pads,
         "blocks": None if policy.blocks is None else _blocks_json(policy.blocks),
         "tables": [_table_json(table) for table in policy.tables.values()],
     }

@@ -37,33 +37,29 @@ MOST_REPEATS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSession:
-    """The releases of one analyst.
-
-    `can_prepare` is whether a prepared copy can hold the columns that are asked for.
-    """
+    """The releases of one analyst."""
 
     curator: Curator
     analyst: str
-    can_prepare: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "analyst", policy_ledger.checked_analyst(self.analyst))
 
     @property
     def gate(self) -> Gate:
-        """The gate through which this analyst spends."""
+        """The gate of this analyst, to look up earlier requests."""
         return Gate(self.curator.ledger, principal=self.analyst)
 
     @contextmanager
     def with_policy(self, policy: Policy) -> Iterator[ReleaseSession]:
         """Lend a session under a policy with other columns of the same tables, on the same ledger."""
         with self.curator.with_policy(policy) as other:
-            yield ReleaseSession(other, self.analyst, can_prepare=False)
+            yield ReleaseSession(other, self.analyst)
 
     def release(self, plan: Plan, *, fresh: bool = False) -> Answer:
         """Return the stored answer of a plan, or charge and make a new one. See `Plan.release`."""
         with self.curator.keeping_open():
-            request = request_about(plan, self.curator.data())
+            request = request_about(plan, self.curator.data(plan.question))
             earlier, key = find_earlier(plan, request)
             same = [one for one in earlier if one.request.price == request.price]
             if same and not fresh:
@@ -90,7 +86,7 @@ class ReleaseSession:
             keeps_request=True,
         )
         return ChargedRead(
-            gate=self.gate,
+            gate=curator.gate(self.analyst, plan.question),
             spending=spending,
             key=key,
             shared=curator.policy.shares_answers,
@@ -130,7 +126,7 @@ class ReleaseSession:
         if done.is_replay:
             _, noisy = answers.answer_from_bytes(done.answer)
         answer = self._answer(plan, noisy, done.receipt, is_replay=done.is_replay)
-        if self.can_prepare and not (done.is_replay or is_fast):
+        if not (done.is_replay or is_fast):
             answer = replace(answer, notes=(*answer.notes, SLOW_NOTE))
         return self._beside(plan, answer, earlier, noisy)
 

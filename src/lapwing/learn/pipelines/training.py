@@ -214,7 +214,7 @@ def train(
     if not stream.blocks():
         raise BadParameter("stream", "has no blocks yet: append data first")
     row_questions.checked_version(stream.dataset, question)  # raises if the source has changed
-    gate = Gate(stream.ledger, principal=stream.dataset.analyst, watch=at)
+    gate = Gate(stream.ledger, principal=stream.dataset.analyst, watch=at, pads=stream.dataset.curator.pads)
     owner = RunOwner(stream.ledger.id, stream.policy.name, pipeline.name, stream.dataset.analyst)
     run, start = _run(gate, owner, new_run=new_run)
     require_same_owner(run_folder(folder, run), owner)

@@ -295,7 +295,7 @@ def measure_census(census: BoundCensus, rho: Fraction) -> Release:
     with dataset.curator.keeping_open():
         version = row_questions.checked_version(dataset, bound.question)
         charged = ChargedRead(
-            gate=Gate(dataset.ledger, principal=dataset.analyst),
+            gate=Gate(dataset.ledger, principal=dataset.analyst, pads=True),
             spending=bound.spending(rho, version),
             key=bound.key,
             version=version,

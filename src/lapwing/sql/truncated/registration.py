@@ -3,7 +3,7 @@
 Claim    queries read only units that the ledger was told of.
 Because  a registration notes the ledger's version, the source's files, the columns of units, and the copy,
          if units were read from it. If anything differs, or the note cannot be read, the data must be
-         registered again. A version is kept only while nobody writes to the files.
+         registered again. A version is kept, and charged for, only while nobody writes to the files.
 Test     tests/sql/truncated/test_registration.py
 """
 
@@ -88,6 +88,17 @@ def is_untouched(policy: Policy, version: int) -> bool:
     found = last_registration(policy)
     seen = None if found is None else found.seen
     return seen is not None and seen == identities_of(policy) and is_current(policy, version)
+
+
+def has_same_files(policy: Policy, version: int) -> bool:
+    """Return whether the files are the very ones of this version, as far as was noted and can be seen.
+
+    A file that was replaced, with its size and time put back, is another one.
+    """
+    found = last_registration(policy)
+    if found is None or not is_current(policy, version):
+        return False
+    return found.seen is None or found.seen == identities_of(policy)
 
 
 def is_current(policy: Policy, version: int) -> bool:

@@ -92,7 +92,9 @@ def make_report(
             raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
         return MadeReport(build_report(inputs), subject, answers, None, {})
     keys = Path(address.keys) if address.keys else None
-    with Ledger.open(address.where, keys=keys, anchor=address.anchor or None) as ledger:
+    with Ledger.open(
+        address.where, keys=keys, anchor=address.anchor or None, registry=address.registry
+    ) as ledger:
         labels = _accounts(ledger, subject)
         roots = [ledger.account(label) for label in labels]
         statement = _statement(ledger)

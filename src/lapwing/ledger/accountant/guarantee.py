@@ -119,13 +119,18 @@ class Guarantee:
     differ: tuple[tuple[int, int, int], ...]  # entry, data set, account
     recovered: tuple[tuple[int, int | None], ...]  # entry, number of the lost one
     checks: tuple[CuratorCheck, ...] = ()
+    registered: tuple[tuple[int, str], ...] = ()  # entry, registry
+    others: tuple[tuple[int, str], ...] = ()  # entry, ledger
 
     @classmethod
     def of(cls, replay: Replay) -> Guarantee:
         """Return the guarantee of the entries read so far."""
         registers = replay.registers
         families = tuple([FamilyGuarantee.of(replay, accounts) for accounts in registers.families.values()])
-        return cls(families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks))
+        signed = tuple(replay.registered), tuple(replay.others)
+        return cls(
+            families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks), *signed
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield the guarantee as lines for people to read."""
@@ -139,8 +144,22 @@ class Guarantee:
         for entry, lost in self.recovered:
             what = "entries" if lost is None else f"entries up to {lost}"
             yield f"entry {entry}: {what} were lost; the curator signed that all open blocks count as spent"
+        for entry, registry in self.registered:
+            yield f"entry {entry}: {registered_words(registry)}"
+        for entry, ledger in self.others:
+            yield f"entry {entry}: {others_words([ledger])}"
         for check in self.checks:
             yield f"entry {check.entry}: account {check.account}: {check_words(is_change=check.is_change)}"
+
+
+def registered_words(registry: str) -> str:
+    """Return the meaning of an entry about another registry, for people to read."""
+    return f"the curator signed that the ledger goes on in registry {registry}, which did not know it"
+
+
+def others_words(ledgers: Iterable[str]) -> str:
+    """Return the meaning of an entry about ids that other ledgers know, for people to read."""
+    return f"the curator signed that the people are not those of ledger {', '.join(ledgers)}"
 
 
 def check_words(*, is_change: bool) -> str:

@@ -75,6 +75,13 @@ class FamilyGuarantee:
     accounts: tuple[tuple[int, Fraction, Fraction], ...]
     open_blocks: int
     lost_blocks: int
+    part_of: int | None = None  # the account that is charged with everything that this one is
+    is_used: bool = True
+
+    @property
+    def adds(self) -> bool:
+        """True if its losses add to those of other accounts."""
+        return self.is_used and self.part_of is None
 
     @classmethod
     def of(cls, replay: Replay, accounts: list[OpenedAccount]) -> FamilyGuarantee:
@@ -85,7 +92,11 @@ class FamilyGuarantee:
         opened = int((states == OPEN).sum())
         first, lost = accounts[0], len(states) - opened
         budgets = tuple([(account.number, account.epsilon, account.delta) for account in accounts])
-        return cls(first.number, first.unit, first.relation, first.slices, budgets, opened, lost)
+        registers, root = replay.registers, first.number
+        return cls(
+            root, first.unit, first.relation, first.slices, budgets, opened, lost,
+            registers.part_of(root), root in registers.together,
+        )  # fmt: skip
 
     @property
     def in_periods(self) -> tuple[tuple[int, Fraction, Fraction], ...]:
@@ -105,6 +116,10 @@ class FamilyGuarantee:
         if len(self.accounts) > 1:
             each = "; ".join(f"account {number} {_pair(e, d)}" for number, e, d in self.accounts)
             yield f"  raised, so this is the sum of: {each}"
+        if self.part_of is not None:
+            yield f"  a part of account {self.part_of}, which all its charges went to as well: nothing adds"
+        elif not self.is_used:
+            yield "  nothing was ever charged to it: so far it adds nothing"
         lost = f", {self.lost_blocks} lost and closed" if self.lost_blocks else ""
         yield f"  {self.open_blocks} open block{'' if self.open_blocks == 1 else 's'}{lost}"
         for count, epsilon, delta in self.in_periods:
@@ -136,7 +151,7 @@ class Guarantee:
         """Yield the guarantee as lines for people to read."""
         for family in self.families:
             yield from family.lines()
-        if len(self.families) > 1:
+        if sum(family.adds for family in self.families) > 1:
             yield "somebody who is in several of these accounts: their losses add up"
         for entry, data, account in self.differ:
             others = f"the people of data set {data} are not those of account {account}"

@@ -310,6 +310,7 @@ class Replay:
         except Exception:  # parsing the whole entry reports what is wrong
             return None
         self._texts[account_text, text] = price
+        self.registers.charged_together(frozenset([account.root]))
         return price
 
     def _price_of(
@@ -336,6 +337,7 @@ class Replay:
                 self._find(seq, f"account {number} was never opened")
             else:
                 debits.append((account, ranges, tuple(costs)))
+        self.registers.charged_together(frozenset([account.root for account, _, _ in debits]))
         return debits
 
     def _charged(self, seq: int, record: dict[str, Any]) -> None:
@@ -401,6 +403,7 @@ class Replay:
         self._require_signed(seq, record)
         self.reservations.lose_everything()
         self.balances.lose_everything()
+        self.registers.charged_alone()
         self.recovered.append((seq, record["lost"] and record["lost"][0]))
 
     def _require_signed(self, seq: int, record: dict[str, Any]) -> None:
@@ -442,7 +445,7 @@ def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> b
     return True
 
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 # Blocks, or reservations: writing many with every seal would cost more than replaying them.
 LARGEST_STATE = 2000
 
@@ -485,7 +488,8 @@ def state_bytes(replay: Replay) -> bytes | None:
                 [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
                 for one in replay.registers.datasets.values()
             ],
-            # As before there were these.
+            "together": [[root, sorted(others)] for root, others in replay.registers.together.items()],
+            # Where there are any.
             **({"checks": replay.checks} if replay.checks else {}),
             **({"registry": replay.registry} if replay.registry else {}),
             **({"registered": replay.registered} if replay.registered else {}),
@@ -528,6 +532,7 @@ def replay_from(books: bytes) -> Replay:
             part.used = part.in_blocks = tuple(used)
             held.parts[account] = part
         replay.reservations.reserve(held)
+    registers.together = {root: frozenset(others) for root, others in said["together"]}
     for number, name, origin, rule, accounts, version in said["data"]:
         registers.datasets[number] = RegisteredData(number, name, origin, rule, tuple(accounts), version)
     return replay

@@ -418,7 +418,7 @@ def bare_client(url: str, _files: dict[str, Path], number: int, ready: Callable[
 
 def ledger_client(url: str, files: dict[str, Path], number: int, ready: Callable[[], None]) -> float:
     """Charges."""
-    with Ledger.open(url, **files) as ledger:
+    with Ledger.open(url, keys=files["keys"], anchor=files["anchor"]) as ledger:
         plan = spending(f"account {number}")
         fresh = os.urandom(8).hex()
         charge(ledger, plan, principal="analyst", key=f"{fresh} first")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from lapwing.ledger.remote_anchors import (
     SqliteAnchor,
     UrlAnchor,
     anchor_at,
-    witness_directory,
 )
 
 
@@ -75,26 +73,3 @@ class TestPlaces:
         monkeypatch.delitem(sys.modules, "lapwing.storage.postgres", raising=False)
         with pytest.raises(MissingExtra, match="postgres"):
             anchor_at("postgresql://anchor.example/visits")
-
-    def test_the_witness_lies_where_the_user_says(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("HOME", str(tmp_path / "home"))
-        monkeypatch.delenv("LAPWING_STATE", raising=False)
-        for state in ("", "relative"):
-            monkeypatch.setenv("XDG_STATE_HOME", state)
-            assert witness_directory() == tmp_path / "home" / ".local" / "state" / "lapwing"
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-        assert witness_directory() == tmp_path / "xdg" / "lapwing"
-        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "own"))
-        assert witness_directory() == tmp_path / "own"
-        assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
-
-    def test_there_is_no_witness_where_none_can_be(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (tmp_path / "file").write_text("")
-        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "file" / "below"))
-        assert witness_directory() is None
-        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "file"))
-        assert witness_directory() is None

@@ -14,7 +14,7 @@ import pytest
 
 from lapwing.errors import BadParameter, LapwingError, OverBudget, Unavailable
 from lapwing.ledger import Ledger
-from lapwing.ledger.data_sets import open_registry
+from lapwing.ledger.registry import Registry
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Source
 from lapwing.sql.policy_file import load_policy
@@ -294,13 +294,13 @@ def test_files_that_spark_reads_have_one_name(tmp_path: Path) -> None:
 
 
 def test_what_was_noted_and_then_failed_is_not_noted() -> None:
-    with suppress(ZeroDivisionError), open_registry() as known:
+    with suppress(ZeroDivisionError), Registry.at().open() as known:
         known.note(["a"], ledger="1", place="there")
         raise ZeroDivisionError
-    with open_registry() as known:
+    with Registry.at().open() as known:
         assert known.ledgers_of(["a"]) == {}
         known.note(["a", "b"], ledger="1", place="there")
         known.note(["b"], ledger="2", place="elsewhere")
         known.note([], ledger="1", place="moved")
-    with open_registry() as known:
+    with Registry.at().open() as known:
         assert known.ledgers_of(["b", "c"]) == {"1": "moved"}

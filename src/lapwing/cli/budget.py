@@ -383,8 +383,16 @@ def _exceptions(out: console.Page, found: LedgerOverview) -> None:
         f"{', '.join(data.accounts)}."
         for data in several
     ]
-    labels = [family.label for family in found.families]
-    if len(labels) + len(found.not_shown) > 1:
+    lines += [
+        f'"{family.label}" is a part of "{family.part_of}": every charge to it is one to that account '
+        "too, so nothing adds."
+        for family in found.families
+        if family.part_of
+    ]
+    unused = [f'"{family.label}"' for family in found.families if not (family.is_used or family.part_of)]
+    if unused and len(found.families) > 1:
+        lines.append(f"Nothing was ever charged to {', '.join(unused)}: so far nothing adds.")
+    if sum(family.adds for family in found.families) + len(found.not_shown) > 1:
         lines.append(_losses_add(found))
     if lines:
         out.heading("Whoever is in several accounts")
@@ -403,10 +411,11 @@ def _losses_add(found: LedgerOverview) -> str:
     text = "Losses add: whoever is in several accounts loses up to the sum of what each of them promises"
     if found.not_shown:
         return f"{text}. Not shown here: {', '.join(found.not_shown)}."
-    if all(family.unit == "person" for family in found.families):
-        epsilon = sum((family.total[0] for family in found.families), Fraction(0))
-        delta = sum((family.total[1] for family in found.families), Fraction(0))
-        return f"{text}, in all {len(found.families)} together {_pair(epsilon, delta)}."
+    adding = [family for family in found.families if family.adds]
+    if all(family.unit == "person" for family in adding):
+        epsilon = sum((family.total[0] for family in adding), Fraction(0))
+        delta = sum((family.total[1] for family in adding), Fraction(0))
+        return f"{text}, in all {len(adding)} together {_pair(epsilon, delta)}."
     return f"{text}."
 
 

@@ -345,7 +345,7 @@ def opened_ledger(found: NamedLedger) -> Iterator[Ledger]:
     with os_errors_told():
         found.require()
         with working("checking the ledger"):
-            ledger = Ledger.open(found.where, keys=found.keys, anchor=found.anchor)
+            ledger = Ledger.open(found.where, keys=found.keys, anchor=found.anchor, registry=found.registry)
         with ledger:
             yield ledger
 

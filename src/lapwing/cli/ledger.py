@@ -54,9 +54,15 @@ def init(
 
     with console.os_errors_told():
         found = files.of(where)
-        place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor)
+        place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor, registry=found.registry)
         _require_room(place, curator or place.curator)
-        with Ledger.create(found.where, curator=curator, keys=found.keys, anchor=found.anchor) as ledger:
+        with Ledger.create(
+            found.where,
+            curator=curator,
+            keys=found.keys,
+            anchor=found.anchor,
+            registry=found.registry,
+        ) as ledger:
             _show_new(without_password(found.where), place, curator or place.curator, ledger)
 
 
@@ -190,7 +196,12 @@ def verify(
         if place.file:
             place.require()
         found: VerifiedFile = verify(
-            place.where, key=key, keys=place.keys, anchor=place.anchor, working=console.working
+            place.where,
+            key=key,
+            keys=place.keys,
+            anchor=place.anchor,
+            registry=place.registry,
+            working=console.working,
         )
     if as_json:
         console.print_json(found.to_json())
@@ -248,7 +259,11 @@ def recover(where: console.Where, curator: CuratorFile, files: console.LedgerFil
         found.require()
         with console.working("checking the ledger"):
             closed = recovery.recover(
-                found.where, curator=curator_key(curator), keys=found.keys, anchor=found.anchor
+                found.where,
+                curator=curator_key(curator),
+                keys=found.keys,
+                anchor=found.anchor,
+                registry=found.registry,
             )
     if closed:
         many = "1 block is" if closed == 1 else f"{closed:,} blocks are"
@@ -256,6 +271,38 @@ def recover(where: console.Where, curator: CuratorFile, files: console.LedgerFil
         print("To go on, the curator raises accounts: lapwing ledger raise. Every statement shows it.")
     else:
         print("Recovered. Nothing was lost: another anchor knew all, and the missing one was made anew.")
+
+
+@app.command()
+def register(where: console.Where, curator: CuratorFile, files: console.LedgerFiles) -> None:
+    """Go on with a ledger whose registry is gone: the curator signs it, and every statement says so."""
+    from lapwing.ledger import recovery
+
+    with console.os_errors_told():
+        found = files.of(where)
+        found.require()
+        with console.working("checking the ledger"):
+            registry = recovery.register_anew(
+                found.where,
+                curator=curator_key(curator),
+                keys=found.keys,
+                anchor=found.anchor,
+                registry=found.registry,
+            )
+    print(f"The registry {registry.folder} knows the ledger now, as every statement will say.")
+
+
+@app.command(name="other-people")
+def other_people(
+    where: console.Where,
+    others: Annotated[list[str], Argument(metavar="LEDGER…", help="The other ledgers, by id or file.")],
+    curator: CuratorFile,
+    files: console.LedgerFiles,
+) -> None:
+    """Sign that ids only look like those in another ledger: the people are others."""
+    with console.opened_ledger(files.of(where)) as ledger:
+        ledger.sign_other_people(others, curator_key(curator))
+    print("Signed. Every statement will say so. Ask again.")
 
 
 def _show_new(where: str, place: LedgerPlace, curator: Path, ledger: Ledger) -> None:

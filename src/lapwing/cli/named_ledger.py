@@ -35,6 +35,7 @@ class NamedLedger:
     anchor: str | None
     file: str = ""
     account: str = ""
+    registry: str = ""
 
     def require(self) -> None:
         """Raise BadParameter if there is no ledger to open, or no key file where one was named."""
@@ -60,7 +61,12 @@ def named_ledger(where: str, keys: Path | None, anchor: str | None) -> NamedLedg
     own_keys = _own_place("keys", of.ledger_keys, given, file=where, ledger=of.ledger)
     own_anchor = _own_place("anchor", of.ledger_anchor, anchor, file=where, ledger=of.ledger)
     return NamedLedger(
-        of.ledger, Path(own_keys) if own_keys else None, own_anchor, file=where, account=account
+        of.ledger,
+        Path(own_keys) if own_keys else None,
+        own_anchor,
+        file=where,
+        account=account,
+        registry=of.ledger_registry,
     )
 
 

@@ -249,11 +249,12 @@ Flag = bool | None
 
 
 class LedgerTable(FileTable):
-    """The locations of a ledger, its keys and its anchor, as the table [ledger] gives them."""
+    """The locations of a ledger, its keys, anchor and registry, as the table [ledger] gives them."""
 
     url: Text | None = None
     keys: Text | None = None
     anchor: Text | None = None
+    registry: Text | None = None
 
     def locations(self, path: Path, *, default: str, example: str) -> dict[str, Any]:
         """Return the locations by their names in a policy; "" for the usual location."""
@@ -261,7 +262,12 @@ class LedgerTable(FileTable):
             "ledger": read_location(self, "url", path, example=example) or default,
             "ledger_keys": read_location(self, "keys", path, example=example),
             "ledger_anchor": read_location(self, "anchor", path, example=example, web=True),
+            "ledger_registry": ""
+            if self.registry is None
+            else os.path.normpath(path.parent / self.registry),
         }
+        if self.registry is not None and "://" in self.registry:
+            self.wrong("registry", "must be the path of a folder, which a team can share")
         if found["ledger_keys"].startswith(POSTGRES_SCHEMES):
             self.wrong("keys", "must be the path of a file")
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lapwing.examples.visits import chance, example_text, write_example
+from lapwing.examples.visits import chance, example_text, first_person, write_example
 
 MEMBERS = ("north", "south", "east")
 WISH, POLICY = "joint.toml", "visits.toml"
@@ -28,18 +28,19 @@ def write_hospitals(folder: Path) -> bool:
     for name, file in FILES.items():
         location = f"{file}#visits" if file.endswith(".duckdb") else file
         texts[f"{name}/{POLICY}"] = policy.replace("SOURCE", location)
-    tables = {f"{name}/{file}": _visits_sql(name, PEOPLE[name]) for name, file in FILES.items()}
+    first = first_person()
+    tables = {f"{name}/{file}": _visits_sql(name, PEOPLE[name], first) for name, file in FILES.items()}
     return write_example(folder, texts, tables)
 
 
-def _visits_sql(name: str, people: int) -> str:
+def _visits_sql(name: str, people: int, first: int) -> str:
     """Return visits of invented people: the same on every machine, and looking like chance."""
 
     def random(key: str, salt: str) -> str:
         return f"({chance(key, f'{salt} of {name}')})"
 
     return f"""
-        SELECT '{name}-' || p AS patient,
+        SELECT '{name}-' || ({first} + p) AS patient,
             CASE WHEN {random("v", "ward")} < 0.4 THEN 'emergency'
                 WHEN {random("v", "ward")} < 0.65 THEN 'surgery'
                 WHEN {random("v", "ward")} < 0.9 THEN 'cardiology' ELSE 'maternity' END AS ward,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lapwing.errors import BadParameter
-from lapwing.examples.visits import example_text, forget_lost_ledgers, write_example
+from lapwing.examples.visits import example_text, first_person, forget_lost_ledgers, write_example
 
 RIDERS, FIRST, MONTHS = 6000, 1, 4
 RIDES_POLICY, PIPELINES = "rides.toml", ("durations.toml", "hopeless.toml")
@@ -15,12 +15,13 @@ TAKEN, ARRIVING = "rides", "arriving"
 _CHANCE = "((hash({ride}, '{salt}') % 1000000) + 0.5) / 1000000.0"
 
 
-def _month_sql(month: int) -> str:
+def _month_sql(month: int, first: int) -> str:
     """Return about 1.7 rides of each rider: 5 minutes and 2 for each kilometre, give or take 6."""
     chance = {salt: _CHANCE.format(ride="r", salt=salt) for salt in ("day", "far", "u", "v", "again")}
     normal = f"sqrt(-2 * ln({chance['u']})) * cos(2 * pi() * {chance['v']})"
     return f"""
-        SELECT rider, DATE '2026-{month:02d}-01' + CAST(floor(28 * {chance["day"]}) AS INTEGER) AS day,
+        SELECT {first} + rider AS rider,
+            DATE '2026-{month:02d}-01' + CAST(floor(28 * {chance["day"]}) AS INTEGER) AS day,
             round(distance, 1) AS distance,
             round(greatest(0, least(60, 5 + 2 * distance + 6 * {normal})), 1) AS duration
         FROM (SELECT rider, r, least(20, 1 - 5 * ln({chance["far"]})) AS distance
@@ -43,8 +44,9 @@ def write_rides(folder: Path) -> tuple[list[str], bool]:
         BadParameter: other files of these names are there, or the folder cannot be written.
     """
     texts = {name: example_text(name) for name in (RIDES_POLICY, *PIPELINES, *OTHERS)}
+    first = first_person()
     months = {
-        f"{TAKEN if month == FIRST else ARRIVING}/2026-{month:02d}.parquet": _month_sql(month)
+        f"{TAKEN if month == FIRST else ARRIVING}/2026-{month:02d}.parquet": _month_sql(month, first)
         for month in range(FIRST, FIRST + MONTHS)
     }
     for place in (folder / TAKEN, folder / ARRIVING):

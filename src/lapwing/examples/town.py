@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lapwing.examples.visits import chance, example_text, write_example
+from lapwing.examples.visits import chance, example_text, first_person, write_example
 
 DRAWN, DISTRICTS, BLOCKS = 6000, 4, 16  # blocks of each district
 TOWN_PEOPLE = 5193  # of those drawn, as nobody lives in a park
 TOWN_POLICY, TOWN_ROWS, TOWN_CENSUS = "town.toml", "town-rows.toml", "town-census.toml"
-FIRST_PERSON = 7_000_000  # no person of another example: a ledger knows people by their ids
 _UNINHABITED = 7  # every so many blocks there is a park
 
 
 def _people_sql() -> str:
     adult, way = chance("p", "work"), chance("p", "way")
     return f"""
-        SELECT {FIRST_PERSON} + p AS person,
+        SELECT {first_person()} + p AS person,
             100 * district + 1 + CAST(floor({BLOCKS} * {chance("p", "block")}) AS INTEGER) AS block,
             CASE WHEN {chance("p", "sex")} < 0.51 THEN 'f' ELSE 'm' END AS sex, age,
             CASE WHEN age < 18 THEN 'school' WHEN age >= 66 THEN 'retired' WHEN {adult} < 0.68 THEN

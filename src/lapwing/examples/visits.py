@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter
 
 PEOPLE = 4000
+FEWER_PEOPLE = 1 << 16  # than this are in every example
 _WARDS = (
     ("surgery", "north", 60),
     ("cardiology", "south", 40),
@@ -23,10 +25,18 @@ def chance(key: str, salt: str) -> str:
     return f"(hash({key}, '{salt}') % 10000) / 10000.0"
 
 
-def _visits_sql() -> str:
+def first_person() -> int:
+    """Return the id of the first invented person of a folder. Each folder has people of its own.
+
+    Ledgers know people by their ids, and the same example may be written into several folders.
+    """
+    return FEWER_PEOPLE * int.from_bytes(random_bytes(4))
+
+
+def _visits_sql(first: int) -> str:
     diagnoses = "[" + ", ".join(f"'{name}'" for name in _DIAGNOSES) + "]"
     return f"""
-        SELECT p AS patient_id,
+        SELECT {first} + p AS patient_id,
             CASE WHEN {chance("v", "ward")} < 0.35 THEN 'emergency'
                 WHEN {chance("v", "ward")} < 0.6 THEN 'surgery'
                 WHEN {chance("v", "ward")} < 0.85 THEN 'cardiology' ELSE 'maternity' END AS ward,
@@ -41,18 +51,19 @@ def _visits_sql() -> str:
         ORDER BY hash(v)"""  # noqa: S608 (no input)
 
 
-def _patients_sql() -> str:
+def _patients_sql(first: int) -> str:
     return f"""
-        SELECT p AS patient_id, CASE WHEN {chance("p", "sex")} < 0.53 THEN 'f' ELSE 'm' END AS sex,
+        SELECT {first} + p AS patient_id,
+            CASE WHEN {chance("p", "sex")} < 0.53 THEN 'f' ELSE 'm' END AS sex,
             2020 - CAST(floor(90 * {chance("p", "born")}) AS INTEGER) AS born
         FROM range({PEOPLE}) AS people(p)"""  # noqa: S608
 
 
 def forget_lost_ledgers(paths: Iterable[Path]) -> None:
     """Forget ledgers that are gone of files that were just written, so that examples can be repeated."""
-    from lapwing.ledger.data_sets import open_registry  # noqa: PLC0415
+    from lapwing.ledger.registry import Registry  # noqa: PLC0415
 
-    with open_registry() as known:
+    with Registry.at().open() as known:
         known.forget_gone(paths)
 
 
@@ -135,7 +146,8 @@ def write_visits(folder: Path) -> tuple[list[str], bool]:
     Raises:
         BadParameter: other files of these names are there, or the folder cannot be written.
     """
+    first = first_person()
     wards = ["ward,region,beds", *(f"{ward},{region},{beds}" for ward, region, beds in _WARDS)]
     texts = {"visits.toml": example_text("visits.toml"), "wards.csv": "\n".join(wards) + "\n"}
-    tables = {"visits.parquet": _visits_sql(), "patients.parquet": _patients_sql()}
+    tables = {"visits.parquet": _visits_sql(first), "patients.parquet": _patients_sql(first)}
     return [*texts, *tables], write_example(folder, texts, tables)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -26,12 +26,13 @@ from lapwing.core.losses import Pure
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.forms import WIDTH
 from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
+from lapwing.ledger.accountant.registers import Registers
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import EVERYONE, Account, Block, Slices, accounts_where, look_at, sql_list
 from lapwing.ledger.entry import Costs, RawEntry
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_log import LogLine, block_name, signed_exceptions
-from lapwing.ledger.store import Transaction
+from lapwing.ledger.store import SignedState, Transaction
 
 Reals = NDArray[np.float64]
 HALVINGS = 60
@@ -125,6 +126,13 @@ class FamilyOverview:
     accounts: tuple[tuple[int, Fraction, Fraction], ...]  # number, ε, δ; the first, then each raise
     blocks: tuple[BlockRemainder, ...]
     reservations: tuple[int, ...]  # those that are open
+    part_of: str = ""  # the account that is charged with everything that this one is
+    is_used: bool = True
+
+    @property
+    def adds(self) -> bool:
+        """True if its losses add to those of other accounts."""
+        return self.is_used and not self.part_of
 
     @property
     def in_periods(self) -> tuple[tuple[int, Fraction, Fraction], ...]:
@@ -158,7 +166,7 @@ class LedgerOverview:
 
     ledger: str
     families: tuple[FamilyOverview, ...]
-    not_shown: tuple[str, ...]  # other accounts, which may hold the same people
+    not_shown: tuple[str, ...]  # other accounts whose losses add, and which may hold the same people
     data_sets: tuple[DataSetOverview, ...]
     declared: tuple[LogLine, ...]
 
@@ -172,12 +180,41 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
         for found in accounts_where(tx):
             families.setdefault(found.root, []).append(found)
         labels = {root: accounts[0].label for root, accounts in families.items()}
-        shown = [_family(tx, accounts) for root, accounts in families.items() if wanted in (None, root)]
-        others = [label for root, label in labels.items() if wanted not in (None, root)]
+        charged = _charged(tx, ledger) if len(families) > 1 else None
+        shown = []
+        for root, accounts in families.items():
+            if wanted in (None, root):
+                shown.append(_family(tx, accounts))
+                if charged is not None:
+                    part, is_used = charged.part_of(root), root in charged.together
+                    shown[-1] = replace(shown[-1], part_of=labels[part] if part else "", is_used=is_used)
+        others = [
+            label
+            for root, label in labels.items()
+            if wanted not in (None, root)
+            and charged is not None
+            and root in charged.together
+            and charged.part_of(root) is None
+        ]
         data_sets, declared = _data_sets(tx, labels, wanted), signed_exceptions(tx)
         return LedgerOverview(ledger.id, tuple(shown), tuple(others), data_sets, declared)
 
     return ledger.store.read(work)
+
+
+def adding_accounts(ledger: Ledger) -> list[str]:
+    """Return the names of the accounts whose losses add: all that are used and no part of another one."""
+    registers = ledger.store.read(lambda tx: _charged(tx, ledger))
+    roots = [account for account in ledger.accounts() if account.raises is None]
+    used = [account for account in roots if account.number in registers.together]
+    return [account.label for account in used if registers.part_of(account.number) is None]
+
+
+def _charged(tx: Transaction, ledger: Ledger) -> Registers:
+    """Return what the second accountant knows of accounts that were charged together."""
+    state = SignedState.read(tx, ledger.keys.signing.public) or SignedState()
+    state.replay.feed(tx.history(state.replay.last))
+    return state.replay.registers
 
 
 def _data_sets(tx: Transaction, labels: dict[int, str], wanted: int | None) -> tuple[DataSetOverview, ...]:
@@ -406,7 +443,7 @@ def _time_of(body: bytes) -> datetime:
 
 def overview_json(found: LedgerOverview) -> dict[str, Any]:
     """Return plain values with stable names. Promises are rounded up, budgets left are rounded down."""
-    accounts = len(found.families) + len(found.not_shown)
+    accounts = sum(family.adds for family in found.families) + len(found.not_shown)
     return {
         "ledger": found.ledger,
         "accounts": [_family_json(family) for family in found.families],

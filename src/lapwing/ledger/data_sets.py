@@ -1,4 +1,4 @@
-"""Data sets: which accounts they are charged to, and which ledger of this user knows a source.
+"""Data sets: which accounts they are charged to. `ledger.registry` compares data of different ledgers.
 
 Claim    data about people whom the ledger knows is charged to the account that knows them, whatever the
          data is called now.
@@ -6,41 +6,24 @@ Because  a data set is known by its declared origin and by keyed hashes of its u
          compared with those of all others. Any overlap joins the old account, unless the curator signs
          that the people differ, which every statement then shows.
 Test     tests/ledger/test_data_sets.py
-
-The registry of sources is one file for each user, beside the witnesses and away from the data. Other users
-and machines have registries of their own, and a copied file is another source.
-
-Claim    data that a ledger of this user knows gets no second ledger because its policy, file or folder has
-         another name now, or because the first ledger is gone.
-Because  before a ledger is opened or made for data, the registry is asked which ledger knows one of its
-         sources. Asking and noting are one transaction, and a ledger is made within it: no two processes
-         make one at once.
-Test     tests/sql/test_policy_ledger_registry.py
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from lapwing.config.values import checked_label, is_postgres
+from lapwing.config.values import checked_label
 from lapwing.errors import BadParameter
 from lapwing.ledger.accounts import Account, Slices
 from lapwing.ledger.entry import CommittedName, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.remote_anchors import witness_directory
 from lapwing.ledger.schema import DATA_COLUMNS
 from lapwing.ledger.store import Transaction
 from lapwing.ledger.unit_ids import Ids, Sketch, tagged, untagged
-from lapwing.storage.private_file import touch_private_file
-from lapwing.storage.sqlite import connect_sqlite, sqlite_errors
 
 NO_DIFFERENCE: tuple[str, ...] = ()
 _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
@@ -84,7 +67,7 @@ def register(
     *,
     origin: str,
     account: str,
-    units: Ids,
+    units: Ids | Sketch,
     rule: str = "",
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
@@ -120,7 +103,7 @@ def register(
     own = ledger.account(account)
     others = _differences(ledger, people_differ_from, curator)
     at = at or now()  # before units are read: how long that takes is private
-    sketch = Sketch.of(units, ledger.keys.people)
+    sketch = _sketch(ledger, units)
     ledger.require_here()
 
     def work(tx: Transaction) -> DataSet:
@@ -149,7 +132,7 @@ def append(
     ledger: Ledger,
     label: str,
     *,
-    units: Ids,
+    units: Ids | Sketch,
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
     at: str | None = None,
@@ -178,7 +161,7 @@ def append(
     """
     others = _differences(ledger, people_differ_from, curator)
     at = at or now()  # before units are read: how long that takes is private
-    sketch = Sketch.of(units, ledger.keys.people)
+    sketch = _sketch(ledger, units)
     ledger.require_here()
 
     def work(tx: Transaction) -> DataSet:
@@ -282,6 +265,10 @@ def difference_message(ledger_id: str, data_name: str, account: int) -> bytes:
     return encode({"ledger": ledger_id, "data": data_name, "account": account, "people": "differ"})
 
 
+def _sketch(ledger: Ledger, units: Ids | Sketch) -> Sketch:
+    return units if isinstance(units, Sketch) else Sketch.of(units, ledger.keys.people)
+
+
 def _keep(tx: Transaction, ledger: Ledger, data: DataSet, sketch: Sketch) -> None:
     """Store the sketch of a data set's version."""
     content = tagged(sketch, ledger.keys.people, data.name.id, data.version)
@@ -305,93 +292,3 @@ def _named(known: Iterable[DataSet], label: str) -> DataSet:
         if data.label == wanted:
             return data
     raise BadParameter("data set", "is not known to this ledger")
-
-
-REGISTRY_FILE = "sources"
-PATIENCE = 60  # seconds that others may take to make a ledger
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS ledgers (ledger TEXT PRIMARY KEY, place TEXT NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS sources (source TEXT PRIMARY KEY, ledger TEXT NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS accounts (source TEXT PRIMARY KEY, account TEXT NOT NULL) STRICT",
-)
-
-
-class SourceRegistry:
-    """The registry of this user, locked against other processes."""
-
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection, self._path = connection, path
-        self.run("BEGIN IMMEDIATE")
-        for statement in _TABLES:
-            self.run(statement)
-
-    def run(self, sql: str, *values: str) -> list[tuple[str, ...]]:
-        """Run a statement and return all rows."""
-        what, hint = f"the registry {self._path}", "Another process makes a ledger: try again"
-        with sqlite_errors(what, if_locked=hint):
-            return self._connection.execute(sql, values).fetchall()
-
-    def ledgers_of(self, sources: Iterable[str]) -> dict[str, str]:
-        """Return the ledgers that know one of these sources: the last known location of each, by its id."""
-        of_one = "SELECT ledger, place FROM sources JOIN ledgers USING (ledger) WHERE source = ?"
-        return {ledger: place for source in sources for ledger, place in self.run(of_one, source)}
-
-    def accounts_of(self, sources: Iterable[str]) -> set[str]:
-        """Return the accounts that were noted for one of these sources."""
-        of_one = "SELECT account FROM accounts WHERE source = ?"
-        return {row[0] for source in sources for row in self.run(of_one, source)}
-
-    def note(self, sources: Sequence[str], *, ledger: str, place: str, account: str = "") -> None:
-        """Note the sources and the location of a ledger; and the account, if rows have no ids."""
-        moved = "ON CONFLICT (ledger) DO UPDATE SET place = excluded.place WHERE place <> excluded.place"
-        self.run(f"INSERT INTO ledgers (ledger, place) VALUES (?, ?) {moved}", ledger, place)  # noqa: S608
-        for source in sources:
-            self.run("INSERT OR IGNORE INTO sources (source, ledger) VALUES (?, ?)", source, ledger)
-            if account:
-                self.run("INSERT OR IGNORE INTO accounts (source, account) VALUES (?, ?)", source, account)
-
-    def forget_gone(self, files: Iterable[Path]) -> None:
-        """Forget files whose ledger is gone. This is for invented data, which may begin anew."""
-        known = (
-            "SELECT source, place FROM sources JOIN ledgers USING (ledger) "
-            "WHERE source = ? OR substr(source, 1, length(?) + 1) = ? || '#'"
-        )
-        for name in map(source_of_file, files):
-            for source, place in self.run(known, name, name, name):
-                if is_ledger_gone(place):
-                    self.run("DELETE FROM sources WHERE source = ?", source)
-                    self.run("DELETE FROM accounts WHERE source = ?", source)
-
-
-def source_of_file(path: str | Path) -> str:
-    """Return the registry's name of a file: its path without links. `#table` may follow it."""
-    return f"file:{os.path.realpath(path)}"
-
-
-def location_of(ledger: Ledger) -> str:
-    """Return the location of a ledger, without links and passwords."""
-    where = str(ledger.store.where)
-    return where if is_postgres(where) else os.path.realpath(where)
-
-
-def is_ledger_gone(place: str) -> bool:
-    """Return whether a ledger's file is gone.
-
-    For a server it returns False: nothing can be seen from here.
-    """
-    return not is_postgres(place) and not Path(place).exists()
-
-
-@contextmanager
-def open_registry() -> Iterator[SourceRegistry]:
-    """Open the registry of this user; an empty one if the user has no folder for it."""
-    folder = witness_directory()
-    path = ":memory:" if folder is None else str(folder / REGISTRY_FILE)
-    with sqlite_errors(f"the registry {path}"):
-        if folder is not None:
-            touch_private_file(folder / REGISTRY_FILE)
-        connection = connect_sqlite(path, wait=PATIENCE)
-    with closing(connection):  # this rolls back an open transaction
-        own = SourceRegistry(connection, path)
-        yield own
-        own.run("COMMIT")

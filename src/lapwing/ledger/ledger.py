@@ -27,6 +27,7 @@ from lapwing.core.exact import Number
 from lapwing.core.noise import random_bytes
 from lapwing.core.process_bound import ProcessBound
 from lapwing.errors import BadParameter, Tampered
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import (
     EVERYONE,
     Account,
@@ -45,7 +46,8 @@ from lapwing.ledger.accounts import (
 from lapwing.ledger.check import CheckReport, check
 from lapwing.ledger.entry import FORMAT, CommittedName, CuratorCheck, commitment, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
-from lapwing.ledger.ledger_place import LedgerPlace
+from lapwing.ledger.ledger_place import LedgerPlace, location_of
+from lapwing.ledger.registry import OpenCopy
 from lapwing.ledger.store import SignedState, Store, Transaction, keep_state, last_seal
 
 MOST_BLOCKS_TO_AN_ENTRY = 10_000
@@ -114,11 +116,13 @@ class Ledger(ProcessBound):
     """
 
     def __init__(
-        self, store: Store, keys: LedgerKeys, ledger_id: str, curator: bytes, checks: list[CuratorCheck]
+        self, store: Store, keys: LedgerKeys, place: LedgerPlace, copy: OpenCopy, replay: Replay
     ) -> None:
         super().__init__()
-        self.store, self.keys, self.id = store, keys, ledger_id
-        self.curator, self.checks = curator, list(checks)
+        self.store, self.keys, self.id = store, keys, replay.ledger
+        self.curator, self.checks = replay.curator, list(replay.checks)
+        self.registry, self._copy = place.registry, copy
+        self.other_ledgers = set(replay.other_ledgers)  # whose people are others, as the curator signed
         self.running = RunningRequests()
         self._accounts: dict[int, Account] = {}
         self._roots: dict[str, Account] = {}
@@ -134,6 +138,7 @@ class Ledger(ProcessBound):
         curator: Path | None = None,
         keys: Path | None = None,
         anchor: str | Path | None = None,
+        registry: str = "",
         notify: Callable[[str], None] = lambda _: None,
     ) -> Ledger:
         """Create a new ledger with new keys.
@@ -143,6 +148,7 @@ class Ledger(ProcessBound):
             curator: the new file of the curator's key, which should then be moved to a safe place.
             keys: the new file of the ledger's own keys.
             anchor: the address of the anchor (see `anchor_at`). A path's default is beside the ledger.
+            registry: the folder of the registry. The default is the user's own (`ledger.registry`).
             notify: called with a notice for people that a ledger was made for life.
 
         Returns:
@@ -150,15 +156,18 @@ class Ledger(ProcessBound):
 
         Raises:
             BadParameter: if there is a ledger, or a part of one.
-            Unavailable: if the database cannot be used.
+            Unavailable: if the database cannot be used, or there is no registry.
         """
-        place = LedgerPlace.of(where, keys=keys, anchor=anchor, curator=curator)
+        place = LedgerPlace.of(where, keys=keys, anchor=anchor, curator=curator, registry=registry)
         place.require_unused()
-        store = place.store(create=True)
+        store, copy = place.store(create=True), None
         try:
             own, key = LedgerKeys.create(place.keys), CuratorKey.create(place.curator)
             ledger_id = random_bytes(16)
             store.migrate()
+            copy = OpenCopy(place.registry, ledger_id.hex(), store.copy_id(), location_of(store))
+            with place.registry.open() as known:  # before the ledger can be opened
+                known.note(ledger=ledger_id.hex(), place=location_of(store))
             store.start_sealing(ledger_id, own.signing, place.anchor, place.witnesses(ledger_id.hex()))
             genesis = {
                 "kind": "genesis",
@@ -167,19 +176,31 @@ class Ledger(ProcessBound):
                 "key": own.signing.public.hex(),
                 "curator": key.public.hex(),
                 "format": FORMAT,
+                "registry": place.registry.id,
             }
             store.write(lambda tx: tx.append(encode(genesis)))
             store.seal()
             _state_at_newest_seal(store, own, SignedState())
+            replay = Replay()
+            replay.feed(store.read(lambda tx: list(tx.history(0))))
             notify(place.notice)
         except BaseException:
             store.signing = None  # half a ledger is sealed nowhere
             store.close()
+            if copy is not None:
+                copy.close()
             raise
-        return cls(store, own, ledger_id.hex(), key.public, [])
+        return cls(store, own, place, copy, replay)
 
     @classmethod
-    def open(cls, where: str | Path, *, keys: Path | None = None, anchor: str | Path | None = None) -> Self:
+    def open(
+        cls,
+        where: str | Path,
+        *,
+        keys: Path | None = None,
+        anchor: str | Path | None = None,
+        registry: str = "",
+    ) -> Self:
         """Open a ledger after checking its signed state, later entries, tables and anchors.
 
         Without a signed state, everything is replayed. `verify` always replays everything.
@@ -188,17 +209,21 @@ class Ledger(ProcessBound):
             where: a path, or a `postgresql://` URL.
             keys: the file of the ledger's keys, if it is not beside the ledger.
             anchor: the address of the anchor, if it is not beside the ledger.
+            registry: the folder of its registry, if it is not the user's own.
 
         Returns:
             The open ledger.
 
         Raises:
+            BadParameter: if the registry does not know the ledger, or another copy of it is open.
             Tampered: if something does not agree, with all findings.
-            Unavailable: if the database cannot be used.
+            Unavailable: if the database cannot be used, or there is no registry.
         """
-        place = LedgerPlace.of(where, keys=keys, anchor=anchor)
+        place = LedgerPlace.of(where, keys=keys, anchor=anchor, registry=registry)
         store, own, ledger_id = place.open_store()
+        copy = None
         try:
+            copy = OpenCopy(place.registry, ledger_id, store.copy_id(), location_of(store))
             witnesses = place.witnesses(ledger_id)
             known = (place.anchor, *(witness for witness in witnesses if witness.exists()))
             report = check(store, own.signing.public, known, thorough=False)
@@ -206,6 +231,7 @@ class Ledger(ProcessBound):
                 raise Tampered(report.findings)
             if report.replay.ledger != ledger_id:  # its witnesses would be looked for elsewhere
                 raise Tampered(["the first entry is not that of this ledger"])
+            place.registry.require_known(ledger_id, report.replay.registry, location_of(store))
             store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
             newest = store.read(last_seal)
             if newest is not None and len(known) > len(witnesses):
@@ -213,14 +239,17 @@ class Ledger(ProcessBound):
             store.seal()  # a crash may have left entries of which the witnesses do not know
             if report.whole is not None:
                 _state_at_newest_seal(store, own, report.whole)
-            return cls(store, own, ledger_id, report.replay.curator, report.replay.checks)
+            return cls(store, own, place, copy, report.replay)
         except BaseException:
             store.close()
+            if copy is not None:
+                copy.close()
             raise
 
     def close(self) -> None:
         """Seal the entries that are not sealed yet, and close the database."""
         self.store.close()
+        self._copy.close()
 
     def __enter__(self) -> Self:
         return self
@@ -447,6 +476,26 @@ class Ledger(ProcessBound):
         account = self.account(label).number
         body = {"kind": "check", "at": now(), "account": account, "policy": policy, "signature": None}
         self._append_check(account, policy, encode_signed(body, curator.sign), is_change=False)
+
+    def sign_other_people(self, others: Iterable[str], curator: CuratorKey) -> None:
+        """Write an entry that the people of this ledger are not those of other ledgers of its registry.
+
+        Args:
+            others: the ids of the other ledgers, or their files.
+            curator: the curator's key.
+
+        Raises:
+            BadParameter: if the registry knows no such ledger, or the key is not the curator's.
+        """
+        self.require_curator(curator)
+        with self.registry.open() as known:
+            ids = sorted({known.id_of(other) for other in others} - {self.id})
+        if not ids:
+            raise BadParameter("others", "must name at least one other ledger")
+        body = {"kind": "others", "at": now(), "ledgers": ids, "signature": None}
+        self.require_here()
+        self.store.write(lambda tx: tx.append(encode_signed(body, curator.sign)))
+        self.other_ledgers |= set(ids)
 
     def record_policy(self, label: str, policy: str) -> None:
         """Write an entry if an account with checks is used under a policy that no check has seen."""

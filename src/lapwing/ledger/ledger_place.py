@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from lapwing.config.values import is_postgres
 from lapwing.errors import BadParameter, Tampered
-from lapwing.ledger.anchors import Anchor, FileAnchor
+from lapwing.ledger.anchors import Anchor
 from lapwing.ledger.keys import LedgerKeys
-from lapwing.ledger.remote_anchors import anchor_at, witness_directory
+from lapwing.ledger.registry import Registry
+from lapwing.ledger.remote_anchors import anchor_at
 from lapwing.ledger.sqlite_store import SqliteStore
 from lapwing.ledger.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """The database, the key files and the first anchor of a ledger."""
+    """The database, the key files, the first anchor and the registry of a ledger."""
 
     database: str
     keys: Path
     anchor: Anchor
     curator: Path
+    registry: Registry
 
     @classmethod
     def of(
-        cls, where: str | Path, *, keys: Path | None, anchor: str | Path | None, curator: Path | None = None
+        cls,
+        where: str | Path,
+        *,
+        keys: Path | None,
+        anchor: str | Path | None,
+        curator: Path | None = None,
+        registry: str = "",
     ) -> LedgerPlace:
         """Return the place of a ledger in a file or at a PostgreSQL URL.
 
@@ -37,13 +46,15 @@ class LedgerPlace:
         if is_postgres(where):
             if keys is None or anchor is None:
                 raise BadParameter("ledger", "in PostgreSQL needs the paths of its keys and its anchor")
-            return cls(str(where), Path(keys), anchor_at(anchor), Path(curator or f"{keys}.curator"))
+            own = Path(curator or f"{keys}.curator")
+            return cls(str(where), Path(keys), anchor_at(anchor), own, Registry.at(registry))
         path = Path(where)
         return cls(
             database=str(path),
             keys=Path(keys) if keys else Path(f"{path}.keys"),
             anchor=anchor_at(anchor if anchor is not None else f"{path}.anchor"),
             curator=Path(curator or f"{path}.curator"),
+            registry=Registry.at(registry),
         )
 
     def require_unused(self) -> None:
@@ -86,12 +97,14 @@ class LedgerPlace:
             raise
 
     def witnesses(self, ledger_id: str) -> tuple[Anchor, ...]:
-        """Return a second anchor in the user's own folder.
+        """Return the second anchor, in the registry. Restoring the data's folder does not restore it."""
+        return (self.registry.witness(ledger_id),)
 
-        Restoring the data's folder does not restore it.
-        """
-        directory = witness_directory()
-        return (FileAnchor(directory / f"{ledger_id}.anchor"),) if directory else ()
+
+def location_of(store: Store) -> str:
+    """Return the location of a ledger, without links and passwords."""
+    where = str(store.where)
+    return where if is_postgres(where) else os.path.realpath(where)
 
 
 def id_of(store: Store) -> str:

@@ -449,6 +449,14 @@ class PostgresStore(Store):
         except psycopg.Error as error:
             raise self._error(error) from None
 
+    def copy_id(self) -> str:
+        """Return the server's identity, the database and the schema. A server's own clone has the same."""
+        [(server, database, schema)] = self.rows(
+            "SELECT (SELECT system_identifier FROM pg_control_system())::text, oid::text, current_schema() "
+            "FROM pg_database WHERE datname = current_database()"
+        )
+        return f"postgres:{server}:{database}:{schema}"
+
     def catalogue(self, tx: Transaction) -> Catalogue:
         """Return the definitions of everything in the ledger's schema."""
         return describe_schema(cast(PostgresTransaction, tx).link)

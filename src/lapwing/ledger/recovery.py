@@ -1,4 +1,4 @@
-"""Recovery of a ledger whose anchor is missing, or knows more than the ledger.
+"""Recovery of a ledger whose anchor or registry is missing, or whose anchor knows more than the ledger.
 
 Claim    a recovery gives nothing back of any account that the ledger still knows.
 Because  nobody can tell what the lost entries charged, so every open block is closed with all of its
@@ -10,6 +10,7 @@ Test     tests/ledger/test_ledger_recovery.py
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from lapwing.errors import BadParameter, Tampered
@@ -17,19 +18,25 @@ from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.check import CheckReport, check
 from lapwing.ledger.entry import encode_signed, now
 from lapwing.ledger.keys import CuratorKey
-from lapwing.ledger.ledger_place import LedgerPlace
+from lapwing.ledger.ledger_place import LedgerPlace, location_of
+from lapwing.ledger.registry import OpenCopy, Registry
 from lapwing.ledger.schema import COSTS, LOST, OPEN
 from lapwing.ledger.store import Store, Transaction, differing, last_seal
 
 
 def recover(
-    where: str | Path, *, curator: CuratorKey, keys: Path | None = None, anchor: str | Path | None = None
+    where: str | Path,
+    *,
+    curator: CuratorKey,
+    keys: Path | None = None,
+    anchor: str | Path | None = None,
+    registry: str = "",
 ) -> int:
     """Make a ledger usable again whose anchor is missing or knows more. Return how many blocks were closed.
 
     A ledger that is inconsistent in itself is not recovered: restore a consistent copy first.
     """
-    place = LedgerPlace.of(where, keys=keys, anchor=anchor)
+    place = LedgerPlace.of(where, keys=keys, anchor=anchor, registry=registry)
     store, own, ledger_id = place.open_store()
     try:
         report = check(store, own.signing.public, (), thorough=True)
@@ -40,6 +47,42 @@ def recover(
         witnesses = place.witnesses(ledger_id)
         store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
         return _recover(store, report, (place.anchor, *witnesses), curator)
+    finally:
+        store.close()
+
+
+def register_anew(
+    where: str | Path,
+    *,
+    curator: CuratorKey,
+    keys: Path | None = None,
+    anchor: str | Path | None = None,
+    registry: str = "",
+) -> Registry:
+    """Let a registry know a ledger whose own one is gone, in an entry that the curator signs.
+
+    The ledger's first anchor and whatever witness there is are compared as always.
+    """
+    place = LedgerPlace.of(where, keys=keys, anchor=anchor, registry=registry)
+    store, own, ledger_id = place.open_store()
+    try:
+        witnesses = place.witnesses(ledger_id)
+        known = (place.anchor, *(witness for witness in witnesses if witness.exists()))
+        report = check(store, own.signing.public, known, thorough=True)
+        if report.findings:
+            raise Tampered(report.findings)
+        if curator.public != report.replay.curator:
+            raise BadParameter("curator", "is not the key of this ledger's curator")
+        with closing(OpenCopy(place.registry, ledger_id, store.copy_id(), location_of(store))):
+            store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
+            body = {"kind": "registry", "at": now(), "registry": place.registry.id, "signature": None}
+            store.write(lambda tx: tx.append(encode_signed(body, curator.sign)))
+            seal = store.seal() or store.read(last_seal)
+            if seal is not None:
+                store.mark((), seal.head)  # makes the witness
+            with place.registry.open() as registered:
+                registered.note(ledger=ledger_id, place=location_of(store))
+        return place.registry
     finally:
         store.close()
 

@@ -403,23 +403,3 @@ def anchor_at(where: str | Path) -> Anchor:
     if scheme or not where:  # a mistyped address must not become a file with a strange name
         raise BadParameter("where", "must be http(s)://…, postgresql://…, sqlite:///path or a path")
     return FileAnchor(where)
-
-
-def witness_directory() -> Path | None:
-    """Return the folder in which this user's machine keeps second anchors, or None if there is none.
-
-    It is $LAPWING_STATE, else $XDG_STATE_HOME/lapwing, else ~/.local/state/lapwing. It is created if
-    needed.
-    """
-    own, state = os.environ.get("LAPWING_STATE"), os.environ.get("XDG_STATE_HOME", "")
-    try:
-        if own:
-            directory = Path(own).absolute()
-        elif os.path.isabs(state):  # the XDG rules ignore a relative one
-            directory = Path(state, "lapwing")
-        else:
-            directory = Path.home() / ".local" / "state" / "lapwing"
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # no leave to make it, or no home
-        return None
-    return directory if os.access(directory, os.R_OK | os.W_OK | os.X_OK) else None

@@ -22,7 +22,7 @@ from lapwing.core.exact import short_up, whole
 from lapwing.core.loss_records import from_description
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.ledger.accountant.guarantee import check_words
+from lapwing.ledger.accountant.guarantee import check_words, others_words, registered_words
 from lapwing.ledger.accounts import EVERYONE, Slices, sql_list
 from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, Ranges, Receipt, request_of, text_of
 from lapwing.ledger.ledger import Ledger
@@ -121,7 +121,7 @@ MOST_LINES = 10_000_000
 ALL, OTHERS = "everyone", "everybody else"
 _KIND_AT = 10  # every body begins {"kind":"
 # The first letters of the kinds that can be exceptions, most of them signed by the curator.
-_SIGNED = (b"acco", b"data", b"vers", b"reco", b"chec", b"poli")
+_SIGNED = (b"acco", b"data", b"vers", b"reco", b"chec", b"poli", b"regi", b"othe")
 Record = dict[str, Any]
 # Kinds of entries that are read as another kind is.
 _SAME_FORM = {"reserve": "charge", "version": "data", "policy": "check"}
@@ -169,7 +169,7 @@ def signed_exceptions(tx: Transaction) -> tuple[LogLine, ...]:
 
 
 def _is_exception(record: Record) -> bool:
-    is_one = record["kind"] in ("recovered", "check", "policy")
+    is_one = record["kind"] in ("recovered", "check", "policy", "registry", "others")
     return is_one or bool(record.get("raises") or record.get("differ"))
 
 
@@ -268,6 +268,12 @@ class LogReader:
         lost = record["lost"]
         gone = "the anchor was lost" if lost is None else f"entries up to {lost[0]} were lost"
         return replace(line, what=f"{gone}; the curator signed that all that was open counts as spent")
+
+    def _read_registry(self, line: LogLine, record: Record) -> LogLine:
+        return replace(line, what=registered_words(record["registry"]))
+
+    def _read_others(self, line: LogLine, record: Record) -> LogLine:
+        return replace(line, what=others_words(record["ledgers"]))
 
     def _read_check(self, line: LogLine, record: Record) -> LogLine:
         what = check_words(is_change=line.kind == "policy")

@@ -317,6 +317,11 @@ class SqliteStore(Store):
                 if reader.in_transaction:
                     reader.execute("COMMIT")
 
+    def copy_id(self) -> str:
+        """Return the device and the inode of the file."""
+        about = os.stat(self.where)
+        return f"{about.st_dev}:{about.st_ino}"
+
     def catalogue(self, tx: Transaction) -> Catalogue:
         """Return the definitions of tables, indexes and triggers."""
         return _catalogue(tx.rows(_MASTER))

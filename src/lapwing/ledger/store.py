@@ -374,6 +374,10 @@ class Store(ABC):
             keep_state(tx, seal, self.signing)
 
     @abstractmethod
+    def copy_id(self) -> str:
+        """Return an identity of this copy of the ledger, which another copy does not have."""
+
+    @abstractmethod
     def catalogue(self, tx: Transaction) -> Catalogue:
         """Return the definitions of tables, columns, keys, indexes, triggers and functions."""
 

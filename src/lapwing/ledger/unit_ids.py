@@ -63,15 +63,22 @@ class Sketch:
     @classmethod
     def of(cls, ids: Ids, key: bytes) -> Sketch:
         """Return the sketch of these unit ids. The ids are read once and not kept."""
-        if not isinstance(key, bytes) or len(key) != 32:
+        return cls.of_each(ids, (key,))[0]
+
+    @classmethod
+    def of_each(cls, ids: Ids, keys: Sequence[bytes]) -> list[Sketch]:
+        """Return the sketch of these unit ids under each key. The ids are read once and not kept."""
+        if not all(isinstance(key, bytes) and len(key) == 32 for key in keys):
             raise BadParameter("key", "must be 32 bytes")
         if isinstance(ids, str | bytes):
             raise BadValue("ids must be many ids, not one text")
-        key_mark = hashlib.blake2b(key=key, digest_size=_KEY_MARK_BYTES, person=b"lapwing key").digest()
-        sketch = cls(key_mark, np.empty(0, np.uint64))
-        for hashes in _hashed(ids, key):
-            sketch = sketch.merged(cls(key_mark, hashes[:LARGEST_SKETCH]))
-        return sketch
+        sketches = [cls(_key_mark(key), np.empty(0, np.uint64)) for key in keys]
+        hashers = [_Hasher(key) for key in keys]
+        for numbers, contents in _numbers_and_texts(ids):
+            for k, hasher in enumerate(hashers):
+                hashes = hasher.hashed(numbers, contents)[:LARGEST_SKETCH]
+                sketches[k] = sketches[k].merged(cls(sketches[k]._key_mark, hashes))
+        return sketches
 
     def overlaps(self, other: Sketch) -> bool:
         """Return whether the two sketches have a unit in common."""
@@ -140,27 +147,36 @@ def _tag(content: bytes, key: bytes, data_name: str, version: int) -> bytes:
     return tag.digest()
 
 
-def _hashed(ids: Ids, key: bytes) -> Iterator[Hashes]:
-    """Yield the hashes of all ids in sorted pieces.
+def _key_mark(key: bytes) -> bytes:
+    return hashlib.blake2b(key=key, digest_size=_KEY_MARK_BYTES, person=b"lapwing key").digest()
+
+
+class _Hasher:
+    """The keyed hash of ids.
 
     Whole numbers of 8 bytes, also those written as text, are encrypted by one block cipher call for all of
     them: there may be millions, and most ids are numbers. All other ids are hashed by BLAKE2b. Without the
     key, both are random functions.
     """
-    begun = hashlib.blake2b(key=key, digest_size=_HASH.itemsize, person=b"lapwing unit").copy
-    number_key = hashlib.blake2b(key=key, digest_size=32, person=b"lapwing number").digest()
-    encrypt = Cipher(algorithms.AES(number_key), modes.ECB()).encryptor().update  # noqa: S305 (see above)
-    for numbers, contents in _numbers_and_texts(ids):
+
+    def __init__(self, key: bytes) -> None:
+        self._begun = hashlib.blake2b(key=key, digest_size=_HASH.itemsize, person=b"lapwing unit").copy
+        number_key = hashlib.blake2b(key=key, digest_size=32, person=b"lapwing number").digest()
+        cipher = Cipher(algorithms.AES(number_key), modes.ECB())  # noqa: S305 (see above)
+        self._encrypt = cipher.encryptor().update
+
+    def hashed(self, numbers: Sequence[int] | Numbers, contents: Iterable[bytes]) -> Hashes:
+        """Return the distinct hashes of whole numbers and normal forms of other ids, sorted."""
         blocks = np.zeros((len(numbers), 2), np.dtype("<i8"))
         blocks[:, 0] = numbers
-        by_cipher = np.frombuffer(encrypt(blocks.tobytes()), _HASH)[::2]
+        by_cipher = np.frombuffer(self._encrypt(blocks.tobytes()), _HASH)[::2]
         digests = []
         for content in contents:
-            one = begun()
+            one = self._begun()
             one.update(content)
             digests.append(one.digest())
         others = np.frombuffer(b"".join(digests), _HASH)
-        yield _sorted_distinct(np.concatenate([by_cipher, others]).astype(np.uint64))
+        return _sorted_distinct(np.concatenate([by_cipher, others]).astype(np.uint64))
 
 
 def _numbers_and_texts(ids: Ids) -> Iterator[tuple[Sequence[int] | Numbers, list[bytes]]]:

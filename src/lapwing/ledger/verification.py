@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def verify(
     key: str | None = None,
     keys: Path | None = None,
     anchor: str | None = None,
+    registry: str = "",
     working: Working = nullcontext,
 ) -> VerifiedFile:
     """Check a ledger, a statement or a proof, whichever it is.
@@ -75,6 +77,7 @@ def verify(
         key: The ledger's public key in hexadecimal digits, known from elsewhere; None if it is not known.
         keys: The ledger's key file; None for the usual one.
         anchor: The ledger's anchor; None for the usual one.
+        registry: The folder of the ledger's registry; empty for the usual one.
         working: Shows progress while something takes time.
 
     Returns:
@@ -91,7 +94,8 @@ def verify(
     wanted = None if key is None else public_key(key)
     match kind_of(where):
         case "ledger":
-            return _ledger(where, wanted, keys, anchor, working)
+            opened = partial(Ledger.open, where, keys=keys, anchor=anchor, registry=registry)
+            return _ledger(where, wanted, opened, working)
         case "statement":
             with working("checking the statement"):
                 report = verify_statement(where, key=wanted)
@@ -143,7 +147,7 @@ def _of(
 
 
 def _ledger(
-    where: str, wanted: bytes | None, keys: Path | None, anchor: str | None, working: Working
+    where: str, wanted: bytes | None, opened: Callable[[], Ledger], working: Working
 ) -> VerifiedFile:
     """Open the ledger, which compares every table with entries and anchors; then check all again.
 
@@ -151,7 +155,7 @@ def _ledger(
     """
     try:
         with working("opening the ledger"):
-            ledger = Ledger.open(where, keys=keys, anchor=anchor)
+            ledger = opened()
     except Tampered as tampered:
         return _of(LEDGER, where, StatementReport("", "", 0, tampered.found), wanted)
     with ledger:

@@ -21,7 +21,12 @@ from lapwing.core.budget import Terms
 from lapwing.core.exact import float_down, float_up
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.balance import MOVED, OPEN
-from lapwing.ledger.accountant.guarantee import FamilyGuarantee, check_words
+from lapwing.ledger.accountant.guarantee import (
+    FamilyGuarantee,
+    check_words,
+    others_words,
+    registered_words,
+)
 from lapwing.ledger.accountant.registers import OpenedAccount
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.budget_history import remaining_exactly
@@ -32,6 +37,7 @@ _ENTRY = re.compile(rb"\[([1-9][0-9]{0,17}),(\{.*\})\]\n")
 _ASKING = ("charge", "reserve")
 _BATCH = 4096
 Record = dict[str, Any]
+_RECOVERED = "entries or the anchor were lost; the curator signed that all open blocks count as spent"
 
 
 @dataclass(slots=True)
@@ -186,8 +192,13 @@ class _Reading:
             others = ", ".join(str(account) for account, _ in record["differ"])
             data = record["data"]
             return f"the curator signed that data set {data} has other people than account {others}"
-        if kind == "recovered":
-            return "entries or the anchor were lost; the curator signed that all open blocks count as spent"
+        words = {
+            "recovered": lambda: _RECOVERED,
+            "registry": lambda: registered_words(record["registry"]),
+            "others": lambda: others_words(record["ledgers"]),
+        }
+        if kind in words:
+            return words[kind]()
         if kind in ("check", "policy") and self._root_of.get(record["account"]) in self._all:
             return check_words(is_change=kind == "policy")
         return ""

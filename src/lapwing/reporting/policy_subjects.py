@@ -55,7 +55,9 @@ def policy_subject(path: Path) -> ReportSubject:
         arguments=(("questions in SQL", "query"), ("which rows of a person count", "ranks")),
         facts=_policy_facts(policy, block_rule_text(policy)),
         tables={"not_protected": [ReportTable(heads, columns, FILE)]},
-        ledger=LedgerAddress(policy.ledger, policy.ledger_keys, policy.ledger_anchor),
+        ledger=LedgerAddress(
+            policy.ledger, policy.ledger_keys, policy.ledger_anchor, policy.ledger_registry
+        ),
         account=account_label(policy),
         data=policy.name,
         why_no_ledger=NO_LEDGER,

@@ -68,11 +68,12 @@ Facts = Mapping[str, Sequence[ReportFact | str]]  # by section
 
 @dataclass(frozen=True, slots=True)
 class LedgerAddress:
-    """The place of a ledger, its keys and its anchor; empty texts for the usual ones."""
+    """The place of a ledger, its keys, its anchor and its registry; empty texts for the usual ones."""
 
     where: str
     keys: str = ""
     anchor: str = ""
+    registry: str = ""
 
     @property
     def is_there(self) -> bool:

@@ -102,7 +102,9 @@ def _survey(path: Path) -> ReportSubject:
         ),
         facts=facts,
         tables={"mechanisms": [ReportTable(("question", "kind", "randomizer", "ε"), rows, FILE)]},
-        ledger=LedgerAddress(survey.ledger, survey.ledger_keys, survey.ledger_anchor),
+        ledger=LedgerAddress(
+            survey.ledger, survey.ledger_keys, survey.ledger_anchor, survey.ledger_registry
+        ),
         account=RESPONDENTS_ACCOUNT,
         why_no_ledger=NO_LEDGER,
     )

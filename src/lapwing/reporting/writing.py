@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
+from lapwing.ledger.budget_history import adding_accounts
 from lapwing.ledger.data_sets import find_data_set
 from lapwing.ledger.publishing import export_statement, principal_names
 from lapwing.reporting.audit_records import AuditRecord
@@ -21,9 +22,6 @@ from lapwing.reporting.rendering import html, markdown, spending_pictures
 from lapwing.reporting.sections import ReportInputs, build_report
 from lapwing.reporting.signed_report import HTML, JSON, MARKDOWN, LedgerEvidence, signed_bytes
 from lapwing.reporting.subjects import subject_of
-
-# Accounts of one analyst or one pipeline, within the account of the data: no other people's.
-_PARTS = (": quota of ", ": share of ")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +90,9 @@ def make_report(
             raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
         return MadeReport(build_report(inputs), subject, answers, None, {})
     keys = Path(address.keys) if address.keys else None
-    with Ledger.open(address.where, keys=keys, anchor=address.anchor or None) as ledger:
+    with Ledger.open(
+        address.where, keys=keys, anchor=address.anchor or None, registry=address.registry
+    ) as ledger:
         labels = _accounts(ledger, subject)
         roots = [ledger.account(label) for label in labels]
         statement = _statement(ledger)
@@ -100,8 +100,7 @@ def make_report(
             statement, [root.number for root in roots], since=since, by_analyst=analysts
         )
         people = principal_names(ledger, {one["analyst"] for one in numbers["analysts"] or ()})
-        first = [one.label for one in ledger.accounts() if one.raises is None and one.label not in labels]
-        others = [label for label in first if not any(part in label for part in _PARTS)]
+        others = [label for label in adding_accounts(ledger) if label not in labels]
         inputs = replace(
             inputs,
             numbers=numbers,

@@ -153,6 +153,7 @@ class Policy:
     failures: int = 3  # failed queries of an analyst after which all of theirs are held
     ledger_keys: str = ""  # the places of the ledger's keys and anchor, if not beside it
     ledger_anchor: str = ""
+    ledger_registry: str = ""  # the folder of the registry, if it is not the user's own
     folds_ids: bool = False  # whether ids that differ only in outer spaces and ASCII case are equal
     limits: EngineLimits = DEFAULT_LIMITS  # of the engine's memory, disk and threads
     shares_answers: bool = False  # whether an answer that one analyst paid for is given to all

@@ -35,9 +35,11 @@ from lapwing.core import Relation, Terms
 from lapwing.core.exact import short
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Target, Unit, data_sets, targets
-from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
+from lapwing.ledger.entry import now
+from lapwing.ledger.ledger_place import location_of
+from lapwing.ledger.registry import OpenRegistry, Registry, is_ledger_gone
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
-from lapwing.ledger.unit_ids import Ids
+from lapwing.ledger.unit_ids import Ids, Sketch
 from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
 from lapwing.sql.source_location import registry_names
 from lapwing.sql.truncated import registration
@@ -88,15 +90,17 @@ def open_ledger(policy: Policy, notify: Notify) -> Ledger:
             "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
         )
     ledger = None
-    with open_registry() as known:
+    with Registry.at(policy.ledger_registry).open() as known:
         if not has_ledger(policy):  # and nobody else makes one now
             _require_own(known, policy)
             _require_population(policy)
-            ledger = Ledger.create(where, keys=keys, anchor=anchor, notify=notify)
+            ledger = Ledger.create(
+                where, keys=keys, anchor=anchor, registry=policy.ledger_registry, notify=notify
+            )
             _note(known, policy, ledger)
-    ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor)
+    ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor, registry=policy.ledger_registry)
     try:
-        with open_registry() as known:
+        with ledger.registry.open() as known:
             _require_own(known, policy, ledger.id)
             _require_accounts(ledger, policy, notify)
             _note(known, policy, ledger)
@@ -134,12 +138,12 @@ def _sources(policy: Policy) -> list[str]:
     return sorted({name for source in private for name in registry_names(source)})
 
 
-def _note(known: SourceRegistry, policy: Policy, ledger: Ledger) -> None:
+def _note(known: OpenRegistry, policy: Policy, ledger: Ledger) -> None:
     account = account_label(policy) if policy.protects == "row" else ""  # people are known by their ids
-    known.note(_sources(policy), ledger=ledger.id, place=location_of(ledger), account=account)
+    known.note(_sources(policy), ledger=ledger.id, place=location_of(ledger.store), account=account)
 
 
-def _require_own(known: SourceRegistry, policy: Policy, ledger: str = "") -> None:
+def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
     """Require that a source keeps its ledger for life, and its account if each row is protected."""
     others = known.accounts_of(_sources(policy)) - {account_label(policy)}
     if policy.protects == "row" and others:
@@ -163,6 +167,19 @@ def _require_own(known: SourceRegistry, policy: Policy, ledger: str = "") -> Non
             "with its keys but not its anchor; `lapwing ledger recover` helps if it is an older state. If "
             "other data lie there now, see the table in docs/guides/ledger.md",
         )
+
+
+def _same_people_error(others: list[str], own: str) -> BadParameter:
+    """Return the refusal of data whose people other ledgers know."""
+    place, names = others[0], " ".join(f'"{other}"' for other in others)
+    gone = " (which is missing now: put it back)" if is_ledger_gone(place) else ""
+    return BadParameter(
+        "source",
+        f"some ids of these data are ids of people who spend from {place} already{gone}. Are they the same "
+        f'people? Then write into the policy [ledger] and below it url = "{place}". Are they other people, '
+        f"and only their ids look alike, such as 1, 2, 3? Then the curator signs that, once: `lapwing "
+        f"ledger other-people {own} {names} --curator {own}.curator`. Nothing was charged",
+    )
 
 
 def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
@@ -279,17 +296,28 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids, at: str | None 
 
     `at` is the time of the entry, if rows were read before this call.
     """
-    with open_registry() as known:  # files may have come
+    registry = ledger.registry
+    at = at or now()  # before units are read: how long that takes is private
+    own, registered = Sketch.of_each(units, (ledger.keys.people, registry.key))
+    with registry.open() as known:  # files may have come
         _require_own(known, policy, ledger.id)
-        _note(known, policy, ledger)
+        others = known.ledgers_with(registered, registry.key, besides=ledger.id)
+        others = {other: place for other, place in others.items() if other not in ledger.other_ledgers}
+        if not others:
+            _note(known, policy, ledger)
+            known.note_people(registered, registry.key, ledger=ledger.id, data=policy.name)
+        elif not ledger.store.rows("SELECT 1 FROM datasets LIMIT 1"):  # the data may join another ledger
+            known.forget_sources(ledger.id)
+    if others:
+        raise _same_people_error(sorted(others.values()), location_of(ledger.store))
     if find_data_set(ledger, policy) is not None:
-        return data_sets.append(ledger, policy.name, units=units, at=at)
+        return data_sets.append(ledger, policy.name, units=own, at=at)
     return data_sets.register(
         ledger,
         policy.name,
         origin=_origin(policy),
         account=account_label(policy),
-        units=units,
+        units=own,
         rule=block_rule_text(policy),
         at=at,
     )

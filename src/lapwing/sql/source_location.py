@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from lapwing.config.values import NAME_PATTERN, POSTGRES_SCHEMES
 from lapwing.errors import BadParameter
-from lapwing.ledger.data_sets import source_of_file
+from lapwing.ledger.registry import source_of_file
 from lapwing.sql.policy import Source
 
 SPARK = "spark:"

@@ -65,9 +65,11 @@ def open_ledger(survey: Questionnaire, tell: Callable[[str], None] = lambda _: N
             "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
         )
     if is_postgres(where) or Path(where).exists():
-        ledger = Ledger.open(where, keys=keys, anchor=anchor)
+        ledger = Ledger.open(where, keys=keys, anchor=anchor, registry=survey.ledger_registry)
     else:
-        ledger = Ledger.create(where, keys=keys, anchor=anchor, notify=tell)
+        ledger = Ledger.create(
+            where, keys=keys, anchor=anchor, registry=survey.ledger_registry, notify=tell
+        )
     try:
         require_account(ledger, survey.lifetime, tell)
     except BaseException:

@@ -424,6 +424,7 @@ class Questionnaire:
     ledger: str
     ledger_keys: str
     ledger_anchor: str
+    ledger_registry: str
     reports: str  # where they are stored: a path, or postgresql://
 
     def question(self, name: str) -> Question:

@@ -88,6 +88,8 @@ def read(body: bytes) -> dict[str, Any]:
         shape = shape | {"moved": _each(_pair)}
     if kind == "version" and "name" in record:
         shape = shape | {"name": _hex(32)}
+    if kind == "genesis" and "registry" in record:
+        shape = shape | {"registry": _hex(32)}
     if set(record) != {"kind", *shape} or next(iter(record)) != "kind":
         raise MalformedEntry(f"has other fields than those of kind {kind}")
     for name, fits in shape.items():
@@ -222,6 +224,8 @@ SHAPES: Final[dict[str, Shape]] = {
     "data": _VERSION | {"name": _hex(32), "origin": _hex(32), "rule": _text},
     "version": _VERSION,
     "recovered": {"at": _time, "lost": _or_null(_items(is_whole, _hex(64))), "signature": _hex(128)},
+    "registry": {"at": _time, "registry": _hex(32), "signature": _hex(128)},
+    "others": {"at": _time, "ledgers": _each(_hex(32), at_least=1), "signature": _hex(128)},
     "check": {"at": _time, "account": is_whole, "policy": _hex(64), "signature": _hex(128)},
     "policy": {"at": _time, "account": is_whole, "policy": _hex(64)},
 }  # fmt: skip

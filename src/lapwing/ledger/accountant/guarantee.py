@@ -75,6 +75,13 @@ class FamilyGuarantee:
     accounts: tuple[tuple[int, Fraction, Fraction], ...]
     open_blocks: int
     lost_blocks: int
+    part_of: int | None = None  # the account that is charged with everything that this one is
+    is_used: bool = True
+
+    @property
+    def adds(self) -> bool:
+        """True if its losses add to those of other accounts."""
+        return self.is_used and self.part_of is None
 
     @classmethod
     def of(cls, replay: Replay, accounts: list[OpenedAccount]) -> FamilyGuarantee:
@@ -85,7 +92,11 @@ class FamilyGuarantee:
         opened = int((states == OPEN).sum())
         first, lost = accounts[0], len(states) - opened
         budgets = tuple([(account.number, account.epsilon, account.delta) for account in accounts])
-        return cls(first.number, first.unit, first.relation, first.slices, budgets, opened, lost)
+        registers, root = replay.registers, first.number
+        return cls(
+            root, first.unit, first.relation, first.slices, budgets, opened, lost,
+            registers.part_of(root), root in registers.together,
+        )  # fmt: skip
 
     @property
     def in_periods(self) -> tuple[tuple[int, Fraction, Fraction], ...]:
@@ -105,6 +116,10 @@ class FamilyGuarantee:
         if len(self.accounts) > 1:
             each = "; ".join(f"account {number} {_pair(e, d)}" for number, e, d in self.accounts)
             yield f"  raised, so this is the sum of: {each}"
+        if self.part_of is not None:
+            yield f"  a part of account {self.part_of}, which all its charges went to as well: nothing adds"
+        elif not self.is_used:
+            yield "  nothing was ever charged to it: so far it adds nothing"
         lost = f", {self.lost_blocks} lost and closed" if self.lost_blocks else ""
         yield f"  {self.open_blocks} open block{'' if self.open_blocks == 1 else 's'}{lost}"
         for count, epsilon, delta in self.in_periods:
@@ -119,19 +134,24 @@ class Guarantee:
     differ: tuple[tuple[int, int, int], ...]  # entry, data set, account
     recovered: tuple[tuple[int, int | None], ...]  # entry, number of the lost one
     checks: tuple[CuratorCheck, ...] = ()
+    registered: tuple[tuple[int, str], ...] = ()  # entry, registry
+    others: tuple[tuple[int, str], ...] = ()  # entry, ledger
 
     @classmethod
     def of(cls, replay: Replay) -> Guarantee:
         """Return the guarantee of the entries read so far."""
         registers = replay.registers
         families = tuple([FamilyGuarantee.of(replay, accounts) for accounts in registers.families.values()])
-        return cls(families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks))
+        signed = tuple(replay.registered), tuple(replay.others)
+        return cls(
+            families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks), *signed
+        )
 
     def lines(self) -> Iterator[str]:
         """Yield the guarantee as lines for people to read."""
         for family in self.families:
             yield from family.lines()
-        if len(self.families) > 1:
+        if sum(family.adds for family in self.families) > 1:
             yield "somebody who is in several of these accounts: their losses add up"
         for entry, data, account in self.differ:
             others = f"the people of data set {data} are not those of account {account}"
@@ -139,8 +159,22 @@ class Guarantee:
         for entry, lost in self.recovered:
             what = "entries" if lost is None else f"entries up to {lost}"
             yield f"entry {entry}: {what} were lost; the curator signed that all open blocks count as spent"
+        for entry, registry in self.registered:
+            yield f"entry {entry}: {registered_words(registry)}"
+        for entry, ledger in self.others:
+            yield f"entry {entry}: {others_words([ledger])}"
         for check in self.checks:
             yield f"entry {check.entry}: account {check.account}: {check_words(is_change=check.is_change)}"
+
+
+def registered_words(registry: str) -> str:
+    """Return the meaning of an entry about another registry, for people to read."""
+    return f"the curator signed that the ledger goes on in registry {registry}, which did not know it"
+
+
+def others_words(ledgers: Iterable[str]) -> str:
+    """Return the meaning of an entry about ids that other ledgers know, for people to read."""
+    return f"the curator signed that the people are not those of ledger {', '.join(ledgers)}"
 
 
 def check_words(*, is_change: bool) -> str:

@@ -264,6 +264,32 @@ class Registers:
     datasets: dict[int, RegisteredData] = field(default_factory=dict)
     differ: list[tuple[int, int, int]] = field(default_factory=list)  # entry, data set, account
     names: set[bytes] = field(default_factory=set)  # ids of principals, accounts, data sets and origins
+    together: dict[int, frozenset[int]] = field(default_factory=dict)  # families in all charges of a family
+
+    def charged_together(self, roots: frozenset[int]) -> None:
+        """Note that one charge or reservation went to these families, and to no other."""
+        for root in roots:
+            with_it = self.together.get(root)
+            self.together[root] = roots - {root} if with_it is None else with_it & roots
+
+    def charged_alone(self) -> None:
+        """Note that lost entries may have charged every family alone."""
+        self.together.update(dict.fromkeys(self.families, frozenset[int]()))
+
+    def part_of(self, root: int) -> int | None:
+        """Return an earlier family that was charged with everything that this one was; None if none was.
+
+        Claim    the losses of such a family add nothing to those of the other.
+        Because  the other's filters admitted all the same releases, under the same unit and relation. A
+                 quota is such a family, and so is a pipeline's share.
+        Test     tests/ledger/accountant/test_guarantee.py
+        """
+        first = self.families[root][0]
+        for other in sorted(self.together.get(root, ())):
+            whole = self.families[other][0]
+            if other < root and (whole.unit, whole.relation) == (first.unit, first.relation):
+                return other
+        return None
 
     def _find(self, seq: int, what: str) -> None:
         self.findings.add(f"entry {seq}: {what}")

@@ -156,6 +156,9 @@ class Replay:
         self.ledger, self.key, self.curator = "", b"", b""
         self.recovered: list[tuple[int, int | None]] = []  # entry, and the number of the lost one
         self.checks: list[CuratorCheck] = []  # and policies that were used after them
+        self.registry = ""  # the id of the registry that knows the ledger, if it names one
+        self.registered: list[tuple[int, str]] = []  # entry, and the registry that the curator signed
+        self.others: list[tuple[int, str]] = []  # entry, and a ledger whose people are others, as signed
         # By account and text: the place of a price, and whether it has a second opinion.
         self._texts: dict[tuple[bytes, bytes], tuple[int, bool]] = {}
         self._priced: dict[tuple[int, bytes, Costs], tuple[int, bool]] = {}
@@ -166,7 +169,8 @@ class Replay:
             "charge": self._charged, "reserve": self._reserved, "step": self._stepped,
             "settle": self._settled, "answer": self._ended, "failed": self._ended,
             "data": self.registers.data, "version": self.registers.version, "recovered": self._recovered,
-            "check": self._checked, "policy": self._checked,
+            "check": self._checked, "policy": self._checked, "registry": self._registered,
+            "others": self._others,
         }  # fmt: skip
 
     def feed(self, entries: Iterable[RawEntry]) -> None:
@@ -282,6 +286,7 @@ class Replay:
         self.ledger = self.registers.ledger = record["ledger"]
         self.key, self.curator = bytes.fromhex(record["key"]), bytes.fromhex(record["curator"])
         self.registers.curator = self.curator
+        self.registry = record.get("registry", "")
 
     def _account(self, seq: int, record: dict[str, Any]) -> None:
         if record["raises"] is not None:
@@ -305,6 +310,7 @@ class Replay:
         except Exception:  # parsing the whole entry reports what is wrong
             return None
         self._texts[account_text, text] = price
+        self.registers.charged_together(frozenset([account.root]))
         return price
 
     def _price_of(
@@ -331,6 +337,7 @@ class Replay:
                 self._find(seq, f"account {number} was never opened")
             else:
                 debits.append((account, ranges, tuple(costs)))
+        self.registers.charged_together(frozenset([account.root for account, _, _ in debits]))
         return debits
 
     def _charged(self, seq: int, record: dict[str, Any]) -> None:
@@ -396,12 +403,27 @@ class Replay:
         self._require_signed(seq, record)
         self.reservations.lose_everything()
         self.balances.lose_everything()
+        self.registers.charged_alone()
         self.recovered.append((seq, record["lost"] and record["lost"][0]))
 
     def _require_signed(self, seq: int, record: dict[str, Any]) -> None:
         signature = bytes.fromhex(record["signature"])
         if not good_signature(self.curator, encode(record | {"signature": None}), signature):
             self._find(seq, "was not signed by the curator")
+
+    def _registered(self, seq: int, record: dict[str, Any]) -> None:
+        self._require_signed(seq, record)
+        self.registry = record["registry"]
+        self.registered.append((seq, self.registry))
+
+    def _others(self, seq: int, record: dict[str, Any]) -> None:
+        self._require_signed(seq, record)
+        self.others += [(seq, ledger) for ledger in record["ledgers"]]
+
+    @property
+    def other_ledgers(self) -> set[str]:
+        """The ids of the ledgers whose people are others, as the curator signed."""
+        return {ledger for _, ledger in self.others}
 
     def _checked(self, seq: int, record: dict[str, Any]) -> None:
         """Note a check, or a policy that was used after one. The curator signs checks."""
@@ -423,7 +445,7 @@ def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> b
     return True
 
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 # Blocks, or reservations: writing many with every seal would cost more than replaying them.
 LARGEST_STATE = 2000
 
@@ -466,7 +488,12 @@ def state_bytes(replay: Replay) -> bytes | None:
                 [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
                 for one in replay.registers.datasets.values()
             ],
-            **({"checks": replay.checks} if replay.checks else {}),  # as before there were checks
+            "together": [[root, sorted(others)] for root, others in replay.registers.together.items()],
+            # Where there are any.
+            **({"checks": replay.checks} if replay.checks else {}),
+            **({"registry": replay.registry} if replay.registry else {}),
+            **({"registered": replay.registered} if replay.registered else {}),
+            **({"others": replay.others} if replay.others else {}),
         }
     )  # fmt: skip
 
@@ -484,6 +511,9 @@ def replay_from(books: bytes) -> Replay:
     replay.entries, replay.last = said["entries"], said["last"]
     replay.recovered = [(entry, lost) for entry, lost in said["recovered"]]
     replay.checks = [CuratorCheck(*one) for one in said.get("checks", ())]
+    replay.registry = said.get("registry", "")
+    replay.registered = [(entry, registry) for entry, registry in said.get("registered", ())]
+    replay.others = [(entry, ledger) for entry, ledger in said.get("others", ())]
     replay.outcomes.begin_after = replay.last
     for number, root, name, unit, relation, epsilon, delta, orders, caps, *rest in said["accounts"]:
         place = balances.add_account(number, caps)
@@ -502,6 +532,7 @@ def replay_from(books: bytes) -> Replay:
             part.used = part.in_blocks = tuple(used)
             held.parts[account] = part
         replay.reservations.reserve(held)
+    registers.together = {root: frozenset(others) for root, others in said["together"]}
     for number, name, origin, rule, accounts, version in said["data"]:
         registers.datasets[number] = RegisteredData(number, name, origin, rule, tuple(accounts), version)
     return replay

@@ -1,0 +1,167 @@
+"""A ledger belongs to a registry, which knows its data and its people, and lets one copy be open."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lapwing.errors import BadParameter, Tampered, Unavailable
+from lapwing.ledger import CuratorKey, Ledger
+from lapwing.ledger.publishing import export_statement
+from lapwing.ledger.recovery import register_anew
+from lapwing.ledger.registry import KEY_FILE, REGISTRY_FILE, Registry
+from lapwing.ledger.spending import Target
+from lapwing.ledger.statement import verify_statement
+from lapwing.ledger.unit_ids import Sketch
+from support.ledgers import Home, open_account, release
+
+
+class TestFolder:
+    def test_it_lies_where_the_user_says(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        monkeypatch.delenv("LAPWING_STATE", raising=False)
+        for state in ("", "relative"):
+            monkeypatch.setenv("XDG_STATE_HOME", state)
+            assert Registry.at().folder == tmp_path / "home" / ".local" / "state" / "lapwing"
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+        assert Registry.at().folder == tmp_path / "xdg" / "lapwing"
+        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "own"))
+        assert Registry.at().folder == tmp_path / "own"
+        assert Registry.at(tmp_path / "named").folder == tmp_path / "named"
+        assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
+
+    # Case C15.
+    def test_without_a_folder_there_is_no_ledger(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        for place in ("file/below", "file"):
+            monkeypatch.setenv("LAPWING_STATE", str(tmp_path / place))
+            with pytest.raises(Unavailable, match="LAPWING_STATE"):
+                Ledger.create(tmp_path / "ledger")
+        assert not (tmp_path / "ledger").exists()
+
+    def test_a_server_is_no_folder(self) -> None:
+        with pytest.raises(BadParameter, match="folder"):
+            Registry.at("postgresql://there/registry")
+
+    def test_its_files_are_its_owner_s_or_its_group_s(self, tmp_path: Path) -> None:
+        for mode, wanted in ((0o700, 0o600), (0o770, 0o660)):
+            folder = tmp_path / f"{mode:o}"
+            folder.mkdir()
+            folder.chmod(mode)
+            registry = Registry.at(folder)
+            assert registry.id == Registry.at(folder).id
+            for name in (KEY_FILE, REGISTRY_FILE):
+                assert stat.S_IMODE((folder / name).stat().st_mode) == wanted
+        (folder / KEY_FILE).chmod(0o664)
+        with pytest.raises(BadParameter, match="chmod"):
+            _ = registry.key
+
+    def test_a_spoiled_key_is_an_error(self, tmp_path: Path) -> None:
+        registry = Registry.at(tmp_path)
+        _ = registry.key
+        (tmp_path / KEY_FILE).write_bytes(b"short")
+        with pytest.raises(BadParameter, match="not the key"):
+            _ = registry.id
+
+
+class TestKnownLedgers:
+    # Case C15.
+    def test_another_registry_is_refused_until_the_curator_signs(
+        self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with home.create() as ledger:
+            open_account(ledger, "visits")
+        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "another"))
+        with pytest.raises(BadParameter, match="ledger register") as refused:
+            home.open()
+        assert refused.value.name == "registry"
+        stranger = CuratorKey.create(tmp_path / "stranger")
+        with pytest.raises(BadParameter, match="curator"):
+            register_anew(home.where, curator=stranger, keys=home.keys, anchor=home.anchor)
+        register_anew(home.where, curator=home.curator, keys=home.keys, anchor=home.anchor)
+        with home.open() as ledger:
+            release(ledger, "0.1", Target("visits"))
+            assert not ledger.verify().findings
+            export_statement(ledger, tmp_path / "statement")
+        found = verify_statement(tmp_path / "statement", key=None)
+        assert not found.findings
+        assert found.guarantee is not None
+        assert any("which did not know it" in line for line in found.guarantee.lines())
+        assert (tmp_path / "another" / f"{found.ledger}.anchor").exists()
+
+    # Case C15.
+    def test_an_emptied_registry_is_refused(self, file_home: Home) -> None:
+        file_home.create().close()
+        Path(os.environ["LAPWING_STATE"], REGISTRY_FILE).unlink()
+        with pytest.raises(BadParameter, match="does not know it any more"):
+            file_home.open()
+
+    def test_a_policy_may_name_its_registry(self, tmp_path: Path) -> None:
+        shared = str(tmp_path / "shared")
+        Ledger.create(tmp_path / "ledger", registry=shared).close()
+        with pytest.raises(BadParameter, match="another one"):
+            Ledger.open(tmp_path / "ledger")
+        with Ledger.open(tmp_path / "ledger", registry=shared) as ledger:
+            assert (tmp_path / "shared" / f"{ledger.id}.anchor").exists()
+
+
+class TestPeople:
+    def test_people_are_known_by_ids_and_only_in_other_ledgers(self, tmp_path: Path) -> None:
+        registry = Registry.at(tmp_path)
+        key = registry.key
+        with registry.open() as known:
+            known.note(ledger="1", place="there")
+            for some in ([1, 2, 3], [9]):
+                known.note_people(Sketch.of(some, key), key, ledger="1", data="visits")
+        with registry.open() as known:
+            for ids, found in (([3, 4], {"1": "there"}), (["9 "], {"1": "there"}), ([4], {}), ([], {})):
+                assert known.ledgers_with(Sketch.of(ids, key), key, besides="2") == found
+            assert known.ledgers_with(Sketch.of([3], key), key, besides="1") == {}
+            known.run("UPDATE people SET sketch = substr(sketch, 1, 64)")
+            with pytest.raises(Tampered):
+                known.ledgers_with(Sketch.of([3], key), key, besides="2")
+
+    def test_two_sketches_of_one_pass_are_those_of_two_passes(self) -> None:
+        keys, ids = (bytes(32), b"k" * 32), ["a", "7", 7, 8, None, "Ä "]
+        both = Sketch.of_each(iter(ids), keys)
+        assert [one.to_bytes() for one in both] == [Sketch.of(ids, key).to_bytes() for key in keys]
+
+
+class TestCopies:
+    # Case C15.
+    def test_two_copies_are_never_open_at_once(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        Ledger.create(tmp_path / "a" / "ledger").close()
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        first = Ledger.open(tmp_path / "a" / "ledger")
+        with pytest.raises(BadParameter, match="copy") as refused:
+            Ledger.open(tmp_path / "b" / "ledger")
+        assert str(tmp_path / "a" / "ledger") in str(refused.value)
+        second = Ledger.open(tmp_path / "a" / "ledger")  # of the same copy, there may be many
+        first.close()
+        with pytest.raises(BadParameter, match="copy"):
+            Ledger.open(tmp_path / "b" / "ledger")
+        second.close()
+        Ledger.open(tmp_path / "b" / "ledger").close()  # nobody spent anything meanwhile
+
+    def test_another_process_counts_too(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        Ledger.create(tmp_path / "a" / "ledger").close()
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        script = "import sys; from lapwing.ledger import Ledger; [Ledger.open(one) for one in sys.argv[1:]]"
+
+        def opened(copy: str) -> bool:
+            command = [sys.executable, "-c", script, str(tmp_path / copy / "ledger")]
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+        with Ledger.open(tmp_path / "a" / "ledger"):
+            assert opened("a")
+            assert not opened("b")

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
 
 
+EARLIER_RANKS = (
+    "The prepared copy is of an earlier version, which kept or left out equal rows of a person together: "
+    "where people have more rows than are used, frequent values count too often or too seldom. It stays, "
+    "and stored answers with it. `lapwing prepare --again` makes a new one: answers are charged anew then."
+)
+
+
 class Curator:
     """The policy, ledger and engine connections that the sessions of all analysts share.
 
@@ -201,6 +208,13 @@ class Curator:
 
         with self._readers.lent((copy, prepared_copy.files_of(self.policy)), make) as lent:
             yield lent
+
+    def has_earlier_ranks(self, question: BoundQuery) -> bool:
+        """Return whether a question reads a copy in which equal rows of a unit were not yet numbered."""
+        key = policy_ledger.row_key(self.ledger)
+        copy = prepared_copy.current_copy(self.policy, key)
+        is_read = copy is not None and not needs_new_ranks(question.source)
+        return is_read and copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
 
     def require_answerable(
         self, version: int, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
@@ -390,7 +404,12 @@ class Curator:
         def is_done() -> bool:
             nonlocal kept
             kept = 0 if again else self._untouched_version(key)
-            return kept > 0 and prepare.has_readable_copy(self.policy, key)
+            if not kept or not prepare.has_readable_copy(self.policy, key):
+                return False
+            copy = prepared_copy.last_copy(self.policy)
+            if copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy):
+                self.notify(EARLIER_RANKS)
+            return True
 
         def then(copy: prepared_copy.PreparedCopy) -> None:
             nonlocal is_new
@@ -416,7 +435,7 @@ class Curator:
         if known is None or not registration.is_untouched(self.policy, known.version):
             return 0
         is_same = copy is None or (
-            copy.digest == prepared_copy.copy_digest(self.policy, key)
+            prepared_copy.is_copy_of(self.policy, key, copy)
             and prepared_copy.has_current_units(self.policy, copy)
         )
         return known.version if is_same else 0

@@ -1,9 +1,8 @@
 """Preparing: the private tables are coded and ranked once, and stored as a copy beside the policy.
 
 Claim    preparing after each of several batches of files gives the same rows and ranks as preparing once.
-Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. Units with
-         new rows are ranked again from the new rows and the kept ones, whose codes the copy holds: the
-         first K + 1 of all rows are among the first K + 1 of the old and the new.
+Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. All rows of
+         units with new rows are read again: a row's number among equals counts rows that were left out.
 Test     tests/sql/truncated/test_prepare.py
 
 The source is only read. The copy is complete and on disk before the manifest points to it.
@@ -120,7 +119,7 @@ def _ids(engine: Engine, relation: str, copy: PreparedCopy) -> Iterator[Any]:
     return stream_ids(engine, statement)
 
 
-_NEW = "lapwing_new"  # the temporary table of new rows
+_NEW = "lapwing_new"  # the temporary table of units with new rows
 NewFiles = dict[str, tuple[Source, list[str]]]  # the source and the new files of each table
 
 
@@ -280,17 +279,16 @@ def _can_extend(
 
 
 def _extended(table: TruncatedTable, opened: OpenedSources, paths: list[str]) -> str:
-    """Return the old rows and the new ones as a SELECT. Units with new rows are ranked again."""
+    """Return the old rows and the new ones as a SELECT. Units with new rows are read and ranked again."""
     engine, old = opened.engine, f"before.{opened.engine.dialect.name(table.table.name)}"
+    listed = ", ".join(table.stored)
     if not paths:
-        return f"SELECT * FROM {old}"  # noqa: S608
-    names = [name for name in table.stored if name not in (RANK, BLOCK)]
+        return f"SELECT {listed} FROM {old}"  # noqa: S608
     new = " UNION ALL ".join(table.codes(opened.batches[path]) for path in paths)
-    engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS {new}")
-    touched = f"(SELECT {UNIT} FROM {_NEW})"  # noqa: S608
-    listed = ", ".join(names)
-    codes = f"SELECT {listed} FROM {old} WHERE {UNIT} IN {touched} UNION ALL SELECT {listed} FROM {_NEW}"  # noqa: S608
-    kept = f"SELECT {', '.join(table.stored)} FROM {old} WHERE {UNIT} NOT IN {touched}"  # noqa: S608
+    engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS SELECT DISTINCT {UNIT} FROM ({new}) AS n")  # noqa: S608
+    touched = f"{UNIT} IN (SELECT {UNIT} FROM {_NEW})"  # noqa: S608
+    codes = f"SELECT * FROM ({table.codes()}) AS c WHERE {touched}"  # noqa: S608
+    kept = f"SELECT {listed} FROM {old} WHERE NOT {touched}"  # noqa: S608
     return f"SELECT * FROM ({kept} UNION ALL {table.ranked(codes)}) AS b"  # noqa: S608
 
 

@@ -1,4 +1,4 @@
-"""Copies and answers from before equal rows of a unit were numbered: readable, never mixed with new ones."""
+"""Copies and answers from before equal rows of a unit were numbered: readable, never mixed with new."""
 
 from __future__ import annotations
 

@@ -391,11 +391,13 @@ class Curator:
 
         Raises:
             BadParameter: If the source cannot be read; the error says where.
+            MissingRight: If the role of a server may not store the copy. Nothing was done.
 
         Example:
             >>> curator.prepare(again=True)
             True
         """
+        prepare.require_place(self.policy)
         today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy
         policy_ledger.open_arrival_block(self.ledger, self.policy, today)
         self._readers.close()

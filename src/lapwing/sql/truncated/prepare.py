@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from lapwing.engines.engine import Engine, EngineFailed, ReportProgress, undo_on_failure
+from lapwing.engines.engine import Engine, EngineFailed, MissingRight, ReportProgress, undo_on_failure
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, Source, Table, period_of
@@ -172,6 +172,28 @@ def prepare(
         then(made)
     report(1.0)
     return made
+
+
+def require_place(policy: Policy) -> None:
+    """Raise MissingRight unless the copy can be stored: a server's role may lack the right to write.
+
+    Copies of all other sources lie beside the policy. Reads no row.
+    """
+    if policy.private_tables[0].source.engine != "postgres":
+        return
+    opened = open_sources(policy, writes=True)
+    with closing(opened.engine):
+        writer: Any = opened.engine
+        writer.require_writable(copy_schema(policy, last_copy(policy)))
+
+
+def can_prepare(policy: Policy) -> bool:
+    """Return whether the copy can be stored. If not, questions are answered from the source, slower."""
+    try:
+        require_place(policy)
+    except MissingRight:
+        return False
+    return True
 
 
 def has_readable_copy(policy: Policy, key: bytes) -> bool:
@@ -349,7 +371,10 @@ def _prepare_server(
         place = f"copy-{work.version}"
         if engine.name == "postgres":
             place = copy_schema(work.policy, before)
-            engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.dialect.name(place)}")
+            schema = engine.dialect.name(place)
+            asked = f"SELECT to_regnamespace({engine.dialect.text(schema)}) IS NULL AS is_new"
+            if engine.run(asked).column(0)[0].as_py():  # who may write to it may still not make one
+                engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         relation = None
         if before is not None and before.has_arrivals and before.engine == engine.name:
             with suppress(EngineFailed):  # the folder is gone

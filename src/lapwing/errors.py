@@ -18,8 +18,9 @@ LapwingError
 ├── ProtocolStopped    a member's protocol cannot continue (lapwing.parties.protocols.protocol)
 ├── Tampered           a ledger or statement was edited, truncated or restored
 ├── Unavailable        a ledger could not be reached or written
-│   └── EngineFailed   an engine gave no answer (lapwing.engines.engine)
-│       └── TimedOut   the engine was stopped at its time limit
+│   ├── EngineFailed   an engine gave no answer (lapwing.engines.engine)
+│   │   └── TimedOut   the engine was stopped at its time limit
+│   └── MissingRight   a server's role may not write where it should (lapwing.engines.engine)
 ├── SessionOver        an interactive mechanism has ended, or it or a budget was copied or revived
 ├── MissingExtra       an optional dependency is not installed
 └── DoesNotFit, KeyTaken   internal to the ledger (lapwing.ledger.store)

@@ -37,6 +37,12 @@ class TimedOut(EngineFailed):
     """The engine was stopped at its time limit. Text and code are those of any other failure."""
 
 
+class MissingRight(Unavailable):
+    """The engine's role may not write where it should. Raised before anything is written."""
+
+    code = "missing-right"
+
+
 @contextmanager
 def uniform_failure(is_late: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Raise `EngineFailed` for every error inside, or `TimedOut` if `is_late` says so."""

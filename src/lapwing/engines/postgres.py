@@ -23,6 +23,7 @@ from lapwing.engines.engine import (
     Engine,
     EngineFailed,
     EngineLimits,
+    MissingRight,
     ReportProgress,
     undo_on_failure,
     uniform_failure,
@@ -67,6 +68,11 @@ _NUMERIC = 1700
 _SHIPPED = {pa.bool_(): "boolean", pa.float32(): "real", pa.float64(): "double precision"}
 _SET = "SELECT set_config(%s, %s, false)"
 _SERVER = "SELECT current_setting('server_version_num')::int / 10000, current_setting('server_encoding')"
+_RIGHTS = "SELECT pg_is_in_recovery(), current_user::text, current_database()::text, \
+CASE WHEN to_regnamespace(%s) IS NULL THEN NULL ELSE has_schema_privilege(to_regnamespace(%s), 'USAGE') \
+AND has_schema_privilege(to_regnamespace(%s), 'CREATE') END, \
+has_database_privilege(current_database(), 'CREATE')"
+_COPIES = "`prepare` stores its copy in a schema of the database"
 _LEAST_WORK, _MOST_WORK = 4 << 20, (1 << 31) - 1024  # bytes
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
@@ -203,6 +209,25 @@ class PostgresEngine(Engine):
         with uniform_failure(), self._transaction(_WRITE):
             self._connection.execute(sql.encode(), prepare=True)  # prepared: only one statement
         report(1.0)
+
+    def require_writable(self, schema: str) -> None:
+        """Raise MissingRight unless this role can store tables in a schema, which it makes if needed."""
+        name = self.dialect.name
+        with uniform_failure():
+            found: Any = self._connection.execute(_RIGHTS, [name(schema)] * 3).fetchone()
+        is_standby, role, database, may_write, may_make = found
+        if is_standby:
+            why = "the server is a standby, which stores nothing. Name the primary server in `source`"
+            raise MissingRight(f"{_COPIES}, and {why}. Nothing was done")
+        if may_write or (may_write is None and may_make):
+            return
+        right, place = "CREATE", f"DATABASE {name(database)}"
+        if may_write is not None:
+            right, place = "USAGE, CREATE", f"SCHEMA {name(schema)}"
+        raise MissingRight(
+            f"{_COPIES}, and the role {role} lacks the right to write it. Nothing was done. Let an "
+            f"administrator run: GRANT {right} ON {place} TO {name(role)}"
+        )
 
     def close(self) -> None:
         """Close the connection."""

@@ -44,6 +44,11 @@ UNPREPARED_NOTE = (
     "No prepared copy could be made (no room, or no right to write), so the source itself is read. "
     "`lapwing prepare` says why."
 )
+EARLIER_RANKS = (
+    "The prepared copy is of an earlier version, which kept or left out equal rows of a person together: "
+    "where people have more rows than are used, frequent values count too often or too seldom. It stays, "
+    "and stored answers with it. `lapwing prepare --again` makes a new one: answers are charged anew then."
+)
 
 
 class _NeedsNewVersion(Exception):
@@ -234,6 +239,13 @@ class Curator:
         contribution bound take time.
         """
         return Gate(self.ledger, principal=analyst, pads=self.pads or self.reads_source(question))
+
+    def has_earlier_ranks(self, question: BoundQuery) -> bool:
+        """Return whether a question reads a copy in which equal rows of a unit were not yet numbered."""
+        key = policy_ledger.row_key(self.ledger)
+        copy = prepared_copy.current_copy(self.policy, key)
+        is_read = copy is not None and not needs_new_ranks(question.source)
+        return is_read and copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
 
     def require_answerable(
         self, version: int, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
@@ -463,11 +475,13 @@ class Curator:
 
         Raises:
             BadParameter: If the source cannot be read; the error says where.
+            MissingRight: If the role of a server may not store the copy. Nothing was done.
 
         Example:
             >>> curator.prepare(again=True)
             True
         """
+        prepare.require_place(self.policy)
         try:
             return self._prepare(progress, today=today, again=again)
         except EngineFailed as error:  # only the curator is told where
@@ -491,7 +505,12 @@ class Curator:
                     return True  # by another process or thread, while we waited
                 if not kept:
                     raise _NeedsNewVersion
-            return kept > 0 and prepare.has_readable_copy(self.policy, key)
+            if not kept or not prepare.has_readable_copy(self.policy, key):
+                return False
+            copy = prepared_copy.last_copy(self.policy)
+            if copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy):
+                self.notify(EARLIER_RANKS)
+            return True
 
         def then(copy: prepared_copy.PreparedCopy) -> None:
             nonlocal is_new
@@ -516,7 +535,7 @@ class Curator:
         if known is None or not registration.is_untouched(self.policy, known.version):
             return 0
         is_same = copy is None or (
-            prepared_copy.has_current_codes(self.policy, key, copy)
+            prepared_copy.is_copy_of(self.policy, key, copy)
             and prepared_copy.has_current_units(self.policy, copy)
         )
         return known.version if is_same else 0

@@ -21,13 +21,21 @@ PublicTables = Mapping[str, PublicTable]
 _JOINT_FORM = b"lapwing joint question 1\n"
 
 
-def query_digests(policy: Policy, query: BoundQuery, public: PublicTables) -> tuple[str, str]:
+def query_digests(
+    policy: Policy, query: BoundQuery, public: PublicTables, *, earlier_ranks: bool = False
+) -> tuple[str, str]:
     """Return two digests of everything that decides the mechanisms' input, except the private rows.
 
     They include the bound query, the declared columns of its tables, the form of CSV files and the rows of
     public tables. The second one leaves out names: it is the same for texts that differ only in aliases.
+
+    Which rows of a unit are used decides the result as well. Digests with `earlier_ranks` are those of rows
+    that were chosen before equal rows of a unit were numbered.
     """
-    tables = [(*_declared(one), *one.source.reading) for one in _tables_read(policy, query.source)]
+    read = list(_tables_read(policy, query.source))
+    tables: list[tuple[Any, ...]] = [(*_declared(one), *one.source.reading) for one in read]
+    if not earlier_ranks and any(one.numbers_equal_rows for one in read):
+        tables.append(("equal rows are numbered",))
     rows = _public_rows(query.source, public)
     named, unnamed = (
         hashlib.sha256((repr((one, tables, *_ids(policy))) + rows).encode()).hexdigest()

@@ -142,6 +142,14 @@ class Table:
         found = self.columns.values()
         return [one.name for one in found if isinstance(one.kind, Text) and one.longest is None]
 
+    @property
+    def numbers_equal_rows(self) -> bool:
+        """True if the rank of a row depends on its number among the equal rows of its unit.
+
+        A primary key tells rows apart without it. Where each row is a unit, there is nothing to choose.
+        """
+        return self.unit is not None and bool(self.unit.column) and not self.primary_key
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BlockRule(StoredWord, word="Blocks"):

@@ -59,9 +59,11 @@ class ReleaseSession:
     def release(self, plan: Plan, *, fresh: bool = False) -> Answer:
         """Return the stored answer of a plan, or charge and make a new one. See `Plan.release`."""
         with self.curator.keeping_open():
-            request = request_about(plan, self.curator.data(plan.question))
+            data = self.curator.data(plan.question)
+            request = request_about(plan, data)
             earlier, key = find_earlier(plan, request)
-            same = [one for one in earlier if one.request.price == request.price]
+            stored = [*answers_of_other_ranks(plan, data), *earlier]
+            same = [one for one in stored if one.request.price == request.price]
             if same and not fresh:
                 return self._answer(plan, same[-1].noisy, same[-1].receipt, is_replay=True)
             return self._new_answer(plan, request, key, earlier)
@@ -153,6 +155,7 @@ class ReleaseSession:
         """Return the last stored answer of a plan; none if one failed or is under way. Costs nothing."""
         try:
             earlier, _ = find_earlier(plan, request_about(plan, data))
+            earlier = earlier or answers_of_other_ranks(plan, data)
         except (InProgress, Held):  # such a request must not hide the answers of other plans
             return []
         readable = readable_answers(plan, earlier)[-1:]
@@ -198,11 +201,27 @@ class EarlierAnswer:
     receipt: Receipt
 
 
-def request_about(plan: Plan, data: DataSet) -> QueryRequest:
-    """Return the request of a plan, with the version and the meaning that it has for a data set."""
+def request_about(plan: Plan, data: DataSet, *, other_ranks: bool = False) -> QueryRequest:
+    """Return the request of a plan, with the version and the meaning that it has for a data set.
+
+    With `other_ranks`, it is the request of answers from rows that were chosen by the other rule: before
+    equal rows of a unit were numbered, or since then.
+    """
     curator = plan.session.curator
-    named, form = meaning.query_digests(curator.policy, plan.question, curator.public)
+    named, form = meaning.query_digests(
+        curator.policy, plan.question, curator.public,
+        earlier_ranks=curator.has_earlier_ranks(plan.question) != other_ranks,
+    )  # fmt: skip
     return replace(plan.request, version=data.version, meaning=named, data=data.number, form=form)
+
+
+def answers_of_other_ranks(plan: Plan, data: DataSet) -> list[EarlierAnswer]:
+    """Return the stored answers of a plan from rows that were chosen by the other rule.
+
+    They are given again, at no charge, and never combined: their expected values differ.
+    """
+    here, other = request_about(plan, data), request_about(plan, data, other_ranks=True)
+    return [] if other.form == here.form else find_earlier(plan, other)[0]
 
 
 def find_earlier(plan: Plan, request: QueryRequest) -> tuple[list[EarlierAnswer], str]:

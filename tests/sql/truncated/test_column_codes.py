@@ -58,15 +58,17 @@ def test_the_hash_is_what_python_computes(tmp_path: Path, rows: list[tuple[int, 
     policy = policy_of(tmp_path, table_of(file, {"code": CODE, "place": PLACE}, rows=30))
     keys = HashKeys(KEY, "ranks of visits")
 
-    def order(row: tuple[int, int, int | None]) -> tuple[object, ...]:
-        unit, code, place = row
+    def order(numbered: tuple[tuple[int, int, int | None], int]) -> tuple[int, int, int]:
+        (unit, code, place), number = numbered
         shifted = 0 if place is None else place + (1 << 40) + 1
         x = keys.of("") + keys.of("/unit") * unit + keys.of("code") * (code + 1)
         x += keys.of("place") * shifted + keys.of("place/p") * (shifted // PRIME)
-        return unit, pow(x % PRIME, 5, PRIME), code, place is not None, place or 0
+        return unit, pow((x + keys.of("/number") * number) % PRIME, 5, PRIME), number
 
+    equal = Counter(rows)
+    numbered = [(row, number) for row, count in equal.items() for number in range(1, count + 1)]
     expected, seen = [], Counter[int]()
-    for row in sorted(rows, key=order):
+    for row, _ in sorted(numbered, key=order):
         seen[row[0]] += 1
         expected.append((row[0], seen[row[0]], row[1], row[2]))
     assert coded_rows(policy, "code", "place") == sorted(expected, key=repr)

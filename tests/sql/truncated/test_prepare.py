@@ -15,6 +15,7 @@ from lapwing.errors import Unavailable
 from lapwing.sql.expression import Kind, Text
 from lapwing.sql.policy import BlockRule, Policy, UnitBy
 from lapwing.sql.truncated import prepare as preparing
+from lapwing.sql.truncated.open_sources import OpenedSources
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import PreparedCopy, current_copy, files_of, prepared_folder
 from lapwing.sql.truncated.truncated_table import TruncatedTable
@@ -79,14 +80,14 @@ def test_the_copy_is_the_coded_table(policy: Policy) -> None:
 def test_ten_batches_in_any_order_give_what_preparing_once_gives(
     tmp_path: Path, primary_key: tuple[str, ...], blocks: BlockRule | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = TruncatedTable.codes
-    seen: list[str] = []
+    extended = preparing._extended
+    seen: list[list[str]] = []
 
-    def counted(self: TruncatedTable, relation: str = "") -> str:
-        seen.append(relation)
-        return full(self, relation)
+    def counted(table: TruncatedTable, opened: OpenedSources, paths: list[str]) -> str:
+        seen.append(paths)
+        return extended(table, opened, paths)
 
-    monkeypatch.setattr(TruncatedTable, "codes", counted)
+    monkeypatch.setattr(preparing, "_extended", counted)
     order = list(range(10))
     random.Random(5).shuffle(order)
     table = table_of(tmp_path / "b*.parquet", COLUMNS, primary_key=primary_key)
@@ -95,10 +96,24 @@ def test_ten_batches_in_any_order_give_what_preparing_once_gives(
         batch(tmp_path, f"b{n}.parquet", some_rows(n))
         made = prepare(policy, KEY)
     assert made.version == 10
-    assert seen.count("") == 1  # the whole source was read once
+    assert [len(paths) for paths in seen] == [1] * 9  # units without new rows were not ranked again
     names = [*NAMES, *(["lapwing_block"] if blocks else [])]
     once = prepare(replace(policy, path=tmp_path / "other.toml"), KEY)
     assert copied(made, *names) == copied(once, *names) == coded_rows(policy, *names)
+
+
+# Case C17.
+def test_rows_that_were_left_out_count_among_equal_ones(tmp_path: Path) -> None:
+    """Rows of a later file are numbered after all equal ones before, kept or not."""
+    table = table_of(tmp_path / "b*.parquet", {"code": whole(0, 9)}, rows=1)
+    policy, chance = policy_of(tmp_path, table), random.Random(7)
+    for n in range(4):
+        people = [who for who in range(300) for _ in range(chance.randrange(4))]
+        codes = [chance.choice([1, 1, 1, 2, 3]) for _ in people]
+        store(tmp_path / f"b{n}.parquet", {"who": people, "code": codes})
+        made = prepare(policy, KEY)
+    assert made.version == 4
+    assert copied(made, "code") == coded_rows(policy, "code")
 
 
 def test_new_people_behind_old_keys_are_found(tmp_path: Path) -> None:

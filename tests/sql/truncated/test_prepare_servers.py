@@ -60,7 +60,8 @@ def row(n: int) -> dict[str, object]:
 
 
 def rows() -> pa.Table:
-    return pa.Table.from_pylist([row(n) for n in range(400)])
+    again = [n for n in range(120) for _ in range(n % 4)]  # equal rows: up to four of a kind
+    return pa.Table.from_pylist([row(n) for n in [*range(400), *again]])
 
 
 BY_ARRIVAL = BlockRule("unit", every="month")

@@ -56,7 +56,7 @@ def test_a_copy_of_an_earlier_version_is_read_with_short_texts_and_not_extended(
         prepare(policy, KEY)
     old = current_copy(policy, KEY)
     assert old is not None
-    assert old.digest == copy_digest(policy, KEY, long_texts=True) != copy_digest(policy, KEY)
+    assert old.digest == copy_digest(policy, KEY, earlier=True) != copy_digest(policy, KEY)
     assert notes_of(policy, is_prepared=True) == READ
     store(tmp_path / "visits-2.parquet", {"who": ["a"], "note": ["new"]})
     prepare(policy, KEY)

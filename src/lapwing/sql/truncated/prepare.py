@@ -1,9 +1,8 @@
 """Preparing: the private tables are coded and ranked once, and stored as a copy beside the policy.
 
 Claim    preparing after each of several batches of files gives the same rows and ranks as preparing once.
-Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. Units with
-         new rows are ranked again from the new rows and the kept ones, whose codes the copy holds: the
-         first K + 1 of all rows are among the first K + 1 of the old and the new.
+Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. All rows of
+         units with new rows are read again: a row's number among equals counts rows that were left out.
 Test     tests/sql/truncated/test_prepare.py
 
 The source is only read. The copy is complete and on disk before the manifest points to it.
@@ -29,7 +28,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from lapwing.engines.engine import Engine, EngineFailed, ReportProgress, undo_on_failure
+from lapwing.engines.engine import Engine, EngineFailed, MissingRight, ReportProgress, undo_on_failure
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, Source, Table, period_of
@@ -120,7 +119,7 @@ def _ids(engine: Engine, relation: str, copy: PreparedCopy) -> Iterator[Any]:
     return stream_ids(engine, statement)
 
 
-_NEW = "lapwing_new"  # the temporary table of new rows
+_NEW = "lapwing_new"  # the temporary table of units with new rows
 NewFiles = dict[str, tuple[Source, list[str]]]  # the source and the new files of each table
 
 
@@ -173,6 +172,28 @@ def prepare(
         then(made)
     report(1.0)
     return made
+
+
+def require_place(policy: Policy) -> None:
+    """Raise MissingRight unless the copy can be stored: a server's role may lack the right to write.
+
+    Copies of all other sources lie beside the policy. Reads no row.
+    """
+    if policy.private_tables[0].source.engine != "postgres":
+        return
+    opened = open_sources(policy, writes=True)
+    with closing(opened.engine):
+        writer: Any = opened.engine
+        writer.require_writable(copy_schema(policy, last_copy(policy)))
+
+
+def can_prepare(policy: Policy) -> bool:
+    """Return whether the copy can be stored. If not, questions are answered from the source, slower."""
+    try:
+        require_place(policy)
+    except MissingRight:
+        return False
+    return True
 
 
 def has_readable_copy(policy: Policy, key: bytes) -> bool:
@@ -280,17 +301,16 @@ def _can_extend(
 
 
 def _extended(table: TruncatedTable, opened: OpenedSources, paths: list[str]) -> str:
-    """Return the old rows and the new ones as a SELECT. Units with new rows are ranked again."""
+    """Return the old rows and the new ones as a SELECT. Units with new rows are read and ranked again."""
     engine, old = opened.engine, f"before.{opened.engine.dialect.name(table.table.name)}"
+    listed = ", ".join(table.stored)
     if not paths:
-        return f"SELECT * FROM {old}"  # noqa: S608
-    names = [name for name in table.stored if name not in (RANK, BLOCK)]
+        return f"SELECT {listed} FROM {old}"  # noqa: S608
     new = " UNION ALL ".join(table.codes(opened.batches[path]) for path in paths)
-    engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS {new}")
-    touched = f"(SELECT {UNIT} FROM {_NEW})"  # noqa: S608
-    listed = ", ".join(names)
-    codes = f"SELECT {listed} FROM {old} WHERE {UNIT} IN {touched} UNION ALL SELECT {listed} FROM {_NEW}"  # noqa: S608
-    kept = f"SELECT {', '.join(table.stored)} FROM {old} WHERE {UNIT} NOT IN {touched}"  # noqa: S608
+    engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS SELECT DISTINCT {UNIT} FROM ({new}) AS n")  # noqa: S608
+    touched = f"{UNIT} IN (SELECT {UNIT} FROM {_NEW})"  # noqa: S608
+    codes = f"SELECT * FROM ({table.codes()}) AS c WHERE {touched}"  # noqa: S608
+    kept = f"SELECT {listed} FROM {old} WHERE NOT {touched}"  # noqa: S608
     return f"SELECT * FROM ({kept} UNION ALL {table.ranked(codes)}) AS b"  # noqa: S608
 
 
@@ -351,7 +371,10 @@ def _prepare_server(
         place = f"copy-{work.version}"
         if engine.name == "postgres":
             place = copy_schema(work.policy, before)
-            engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.dialect.name(place)}")
+            schema = engine.dialect.name(place)
+            asked = f"SELECT to_regnamespace({engine.dialect.text(schema)}) IS NULL AS is_new"
+            if engine.run(asked).column(0)[0].as_py():  # who may write to it may still not make one
+                engine.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         relation = None
         if before is not None and before.has_arrivals and before.engine == engine.name:
             with suppress(EngineFailed):  # the folder is gone

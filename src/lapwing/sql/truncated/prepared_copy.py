@@ -34,7 +34,8 @@ from lapwing.sql.truncated.column_codes import UnitIds
 from lapwing.sql.truncated.open_sources import dialect_of, limits_of, open_sources
 from lapwing.storage.private_file import replaced_private_file
 
-FORMAT = 4  # of the copy: increased whenever codes, ranks or the hash change
+FORMAT = 5  # of the copy: increased whenever codes, ranks or the hash change
+BEFORE_NUMBERS = 4  # the last format in which equal rows of a unit were kept or left out together
 MANIFEST = "manifest.json"
 LONGEST_IN_SERVER = 50  # bytes of a table's name, of PostgreSQL's 63: a version follows
 SETTLED = 20_000_000  # ns: the clocks of file systems have steps of up to 10 ms
@@ -135,11 +136,12 @@ def copy_schema(policy: Policy, before: PreparedCopy | None) -> str:
     return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
 
 
-def copy_digest(policy: Policy, key: bytes, *, long_texts: bool = False) -> str:
+def copy_digest(policy: Policy, key: bytes, *, earlier: bool = False) -> str:
     """Return a digest of everything that the copy depends on.
 
-    It is keyed: a location can contain a password. With `long_texts`, it is the digest of earlier versions,
-    which kept texts without `longest` up to a million bytes.
+    It is keyed: a location can contain a password. With `earlier`, it is the digest of copies whose equal
+    rows were not numbered, and whose texts without `longest` had up to a million bytes. If the policy has
+    neither, nothing has changed.
     """
     tables = [
         (
@@ -148,18 +150,29 @@ def copy_digest(policy: Policy, key: bytes, *, long_texts: bool = False) -> str:
         )
         for table in sorted(policy.private_tables, key=lambda table: table.name)
     ]  # fmt: skip
+    is_numbered = not earlier and any(table.numbers_equal_rows for table in policy.private_tables)
     cut = any(table.open_texts and table.coded_bytes == READ_BYTES for table in policy.private_tables)
-    texts = (f"texts of {READ_BYTES} bytes",) if cut and not long_texts else ()
-    words = repr((FORMAT, policy.protects, policy.blocks, tables, *texts))
+    texts = (f"texts of {READ_BYTES} bytes",) if cut and not earlier else ()
+    form = FORMAT if is_numbered else BEFORE_NUMBERS
+    words = repr((form, policy.protects, policy.blocks, tables, *texts))
     return hashlib.blake2b(words.encode(), key=key, person=b"lapwing copy", digest_size=32).hexdigest()
 
 
-def has_current_codes(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
-    """Return whether a copy's codes may be read for this policy.
+def has_earlier_ranks(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
+    """Return whether a copy was made for this policy and key when equal rows were not yet numbered.
+
+    It may be read, and its answers stay valid for it. It is never extended.
+    """
+    is_numbered = any(table.numbers_equal_rows for table in policy.private_tables)
+    return is_numbered and copy.digest == copy_digest(policy, key, earlier=True)
+
+
+def is_copy_of(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
+    """Return whether a copy was made for this policy and key, whatever its files.
 
     Copies of earlier versions hold longer texts. Reading cuts them (`Reader`), and they are not extended.
     """
-    return copy.digest in {copy_digest(policy, key, long_texts=long) for long in (False, True)}
+    return copy.digest in {copy_digest(policy, key), copy_digest(policy, key, earlier=True)}
 
 
 def last_copy(policy: Policy) -> PreparedCopy | None:
@@ -205,7 +218,7 @@ def has_current_units(policy: Policy, copy: PreparedCopy) -> bool:
 def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
     """Return the copy if it was made from this policy, key and source as they are now, else None."""
     found = last_copy(policy)
-    if found is None or files_of(policy) != found.files or not has_current_codes(policy, key, found):
+    if found is None or files_of(policy) != found.files or not is_copy_of(policy, key, found):
         return None
     is_there = found.engine == "postgres" or found.file.exists()
     return found if has_current_units(policy, found) and is_there else None

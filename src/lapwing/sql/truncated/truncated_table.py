@@ -1,10 +1,13 @@
 """A truncated table: codes, the unit, and the rank of each row among the rows of its unit.
 
-Claim    a unit's rows and their ranks depend on nothing but the unit's own rows and the key.
+Claim    a unit's rows and their ranks depend on nothing but the unit's own rows and the key; and each row
+         of a unit is equally likely, over keys, to get any rank, whatever it contains.
 Because  every code comes from one row (or from it and a row that it refers to). A rank is found among rows
          of one unit, in an order that does not depend on positions, threads or files: a keyed hash of the
-         content, then the content. Rows that are equal in both are equal for every query.
-Test     tests/sql/truncated/test_column_codes.py
+         content and of the row's number among the equal rows of its unit. Which of several equal rows has
+         which number changes nothing for any query. Equal rows have different numbers: they are kept or
+         left out independently, as any other rows.
+Test     tests/sql/truncated/test_column_codes.py, tests/sql/truncated/test_truncated_table_uniform.py
 
 The order is the same on all engines: it uses whole numbers modulo p = 2^31 - 1. The sum x of keyed codes
 would order the rows of all units in the same way, and prefer the same rows everywhere. x^5 is a different
@@ -42,7 +45,9 @@ from lapwing.sql.truncated.column_codes import (
 )
 
 FOLDED = "lapwing_folded"  # a column of arrivals: whether the unit is the folded id
-HASH = "lapwing_hash"  # the hash of a declared primary key, which is not in the copy itself
+HASH = "lapwing_hash"  # the keyed sum of a declared primary key, which has no code
+# A row's keyed sum, the number among equal rows, both added, its square and fifth power, the place
+_X, _EQUAL, _Y, _Y2, _H, _NUMBER = (f"lapwing_{name}" for name in ("x", "equal", "y", "y2", "h", "number"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ class TruncatedTable:
     def stored(self) -> list[str]:
         """The columns of `ranked`."""
         ours = [UNIT, RANK, *([BLOCK] if self.policy.blocks else [])]
-        return [*ours, *map(self._name, self.columns), *([HASH] if self.table.primary_key else [])]
+        return [*ours, *map(self._name, self.columns)]
 
     def codes(self, relation: str = "") -> str:
         """Units and codes (and the hash of a primary key) of the source's rows, or of some of them."""
@@ -114,34 +119,48 @@ class TruncatedTable:
 
         `passing` is a condition on z, which has units, blocks and codes: only rows that pass it are ranked.
         """
-        x, x2, y, y2 = "lapwing_x", "lapwing_x2", "lapwing_y", "lapwing_y2"
-        h, number = "lapwing_h", "lapwing_number"
-        summed = HASH if self.table.primary_key else self._keys.summed(self._terms())
-        block, joined, where = self._block()
-        first = f"SELECT c.*, {summed} AS {x}{block} FROM ({codes}) AS c{joined}{where}{self._fence}"  # noqa: S608
-        squares = f"{square(x)} AS {x2}{f', {square(y)} AS {y2}' if self.cohorts else ''}"
-        second = f"SELECT x.*, {squares} FROM ({first}) AS x"  # noqa: S608
         dialect, rest = self.engine.dialect, self.stored[2:]
-        carried = [UNIT, *rest]
-        if self.cohorts:
-            cohort = f"({fifth_power(y, y2)}) % {self.cohorts}"
-            carried[1] = f"{dialect.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
-        # Sorted rows are narrow: they have the hash of 4 bytes, and no intermediate columns.
-        carried.append(f"{dialect.stored(fifth_power(x, x2), 0, PRIME)} AS {h}")
-        third = f"SELECT {', '.join(carried)} FROM ({second}) AS y"  # noqa: S608
-        content = ", ".join(f"{self._compared(column)} NULLS FIRST" for column in self.columns)
+        rows = f"SELECT z.* FROM ({self._hashed(codes)}) AS z{passing and f' WHERE {passing}'}"  # noqa: S608
+        within = f"{UNIT}, {BLOCK}" if self.sliced else UNIT
+        content = ", ".join(f"{self._compared(column)} NULLS FIRST" for column in self.columns) or _X
+        mixed, order = dialect.whole(_X, WIDEST), content
+        if self.table.numbers_equal_rows:
+            # Different rows have the same sum very rarely: then they are numbered together.
+            window = f"row_number() OVER (PARTITION BY {within}, {_X} ORDER BY {content})"
+            rows = f"SELECT e.*, {window} AS {_EQUAL} FROM ({rows}) AS e"  # noqa: S608
+            number = f"{dialect.whole(_EQUAL, WIDEST)} % {PRIME}"
+            mixed = f"({mixed} + {self._keys.of('/number')} * ({number})) % {PRIME}"
+            order = _EQUAL  # the power and this number determine the sum, and with it the row
+        rows = f"SELECT m.*, {mixed} AS {_Y} FROM ({rows}) AS m{self._fence}"  # noqa: S608
+        rows = f"SELECT m.*, {square(_Y)} AS {_Y2} FROM ({rows}) AS m"  # noqa: S608
+        rows = f"SELECT m.*, {dialect.stored(fifth_power(_Y, _Y2), 0, PRIME)} AS {_H} FROM ({rows}) AS m"  # noqa: S608
         if self.each_row:
             # Rows of one hash are numbered. The order of equal rows changes no result.
-            window = f"row_number() OVER (PARTITION BY {h}{content and f' ORDER BY {content}'})"
-            unit = f"{dialect.whole(h, WIDEST)} * {1 << 31} + {number} AS {UNIT}"
+            window = f"row_number() OVER (PARTITION BY {_H} ORDER BY {order})"
+            unit = f"{dialect.whole(_H, WIDEST)} * {1 << 31} + {_NUMBER} AS {UNIT}"
             ours, kept = [unit, f"{self._rank('1')} AS {RANK}"], ""
         else:
-            within = f"{UNIT}, {BLOCK}" if self.sliced else UNIT
-            window = f"row_number() OVER (PARTITION BY {within} ORDER BY {h}{content and f', {content}'})"
-            ours = [UNIT, f"{self._rank(number)} AS {RANK}"]
-            kept = f" WHERE {number} <= {self.table.rows_per_unit + 1}"
-        numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z{passing and f' WHERE {passing}'}"  # noqa: S608
+            window = f"row_number() OVER (PARTITION BY {within} ORDER BY {_H}, {order})"
+            ours = [UNIT, f"{self._rank(_NUMBER)} AS {RANK}"]
+            kept = f" WHERE {_NUMBER} <= {self.table.rows_per_unit + 1}"
+        numbered = f"SELECT r.*, {window} AS {_NUMBER} FROM ({rows}) AS r"  # noqa: S608
         return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n{kept}"  # noqa: S608
+
+    def _hashed(self, codes: str) -> str:
+        """Return a SELECT of units, blocks, codes and the keyed sum of each row.
+
+        Sorted rows are narrow: the sum has 4 bytes, and there are no intermediate columns.
+        """
+        dialect, y, y2 = self.engine.dialect, "lapwing_cohort", "lapwing_cohort2"
+        summed = HASH if self.table.primary_key else self._keys.summed(self._terms())
+        block, joined, where = self._block(y)
+        rows = f"SELECT c.*, {summed} AS {_X}{block} FROM ({codes}) AS c{joined}{where}{self._fence}"  # noqa: S608
+        carried = [UNIT, *self.stored[2:], f"{dialect.stored(_X, 0, PRIME)} AS {_X}"]
+        if self.cohorts:
+            rows = f"SELECT x.*, {square(y)} AS {y2} FROM ({rows}) AS x"  # noqa: S608
+            cohort = f"({fifth_power(y, y2)}) % {self.cohorts}"
+            carried[1] = f"{dialect.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
+        return f"SELECT {', '.join(carried)} FROM ({rows}) AS y"  # noqa: S608
 
     def read_all(self) -> str:
         """Return a SELECT of the greatest unit and the greatest rank, which depend on all rows."""
@@ -245,8 +264,11 @@ class TruncatedTable:
         content = list(chain.from_iterable(terms))
         return content if self.each_row else [*self._unit_terms(), *content]
 
-    def _block(self) -> tuple[str, str, str]:
-        """Return the column, the join and the condition that blocks add to the SELECT."""
+    def _block(self, cohort: str) -> tuple[str, str, str]:
+        """Return the column, the join and the condition that blocks add to the SELECT.
+
+        The keyed sum of a cohort gets the given name.
+        """
         blocks, dialect = self.policy.blocks, self.engine.dialect
         if blocks is None:
             return "", "", ""
@@ -256,7 +278,7 @@ class TruncatedTable:
             return f", {period} AS {BLOCK}", "", f" WHERE {dialect.name(blocks.column)} IS NOT NULL"
         if blocks.cohorts:
             terms = self._terms() if self.each_row else [self._cohort_term()]
-            return f", {HashKeys(self.key, 'cohorts').summed(terms)} AS lapwing_y", "", ""
+            return f", {HashKeys(self.key, 'cohorts').summed(terms)} AS {cohort}", "", ""
         if not self.arrivals:
             raise BadParameter(
                 "blocks.every",

@@ -212,8 +212,8 @@ def test_L7_another_price_at_the_same_time_is_told_to_wait(
     dataset = opened()
     find = releasing.find_earlier
 
-    def stale(plan: Any, request: Any) -> Any:
-        return [], find(plan, request)[1].replace(":1", ":0")  # as it was before the other one
+    def stale(session: Any, request: Any) -> Any:
+        return [], find(session, request)[1].replace(":1", ":0")  # as it was before the other one
 
     dataset.ask(COUNT, epsilon=1)
     monkeypatch.setattr(releasing, "find_earlier", stale)

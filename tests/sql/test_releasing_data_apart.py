@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from lapwing.errors import Held, InProgress
-from lapwing.ledger import DataSet
 from lapwing.ledger.gate import Gate
 from lapwing.sql import releasing
 from lapwing.sql.answers import QueryRequest
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.plan import Plan
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.truncated.reader import Reader
 from sql.conftest import POLICY, write_visits
@@ -47,8 +45,8 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     """Ask as questions were stored before the data set was noted."""
     own = releasing.request_about
 
-    def unnamed(plan: Plan, data: DataSet) -> QueryRequest:
-        return replace(own(plan, data), data=0, form="")
+    def unnamed(*about: Any) -> QueryRequest:
+        return replace(own(*about), data=0, form="")
 
     to_json = QueryRequest.to_json
 
@@ -71,9 +69,9 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gate, "release", released)
     patch.setattr(Gate, "find", found)
 
-    def earlier(plan: Plan, request: QueryRequest) -> Any:
+    def earlier(session: releasing.ReleaseSession, request: QueryRequest) -> Any:
         patch.setattr("lapwing.sql.policy_ledger.possible_data_sets", lambda *_: {0})
-        return releasing._stored(plan, request, 0)
+        return releasing._stored(session, request, 0)
 
     patch.setattr(releasing, "request_about", unnamed)
     patch.setattr(releasing, "find_earlier", earlier)
@@ -136,12 +134,13 @@ def test_answers_stored_without_their_data_set_come_again(
     with monkeypatch.context() as patch:
         asked_without(patch)
         stored = own.ask(COUNT, epsilon=1)
-        own.ask(COUNT, epsilon=2)
+        both = own.ask(COUNT, epsilon=2)
     if later:
         assert abs(first(year(2024).ask(COUNT, epsilon=1)) - 18_000) < 100
     again = own.ask(COUNT, epsilon=1)
     assert again.is_replay
-    assert again.to_json()["columns"] == stored.to_json()["columns"]
+    assert again.receipt == stored.receipt
+    assert again.to_json()["columns"] == both.to_json()["columns"]
     assert own.ask(COUNT, epsilon=3).of == 3
 
 

@@ -7,7 +7,7 @@ number of rows, it is a formula in n; it is a number if n was declared or releas
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,6 +16,7 @@ from lapwing.core.exact import Number, grouped, positive
 from lapwing.core.losses import LARGEST_EPSILON, SMALLEST_EPSILON
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
+from lapwing.sql import combining
 from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate, Plain, Released
 from lapwing.sql.group_statistics import scale_of, step_of
 from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
@@ -42,11 +43,23 @@ NO_STATEMENT = Spread()
 
 
 def spread(
-    question: BoundQuery, shares: BudgetShares, confidence: Number, *, n: int | None = None
+    question: BoundQuery,
+    shares: BudgetShares,
+    confidence: Number,
+    *,
+    n: int | None = None,
+    before: Sequence[BudgetShares] = (),
 ) -> dict[str, Spread]:
-    """Return the spread of each output, the largest over all groupings. `n` is the rows of a group."""
+    """Return the spread of each output, the largest over all groupings. `n` is the rows of a group.
+
+    `before` are the earlier releases of the question that will be combined with this one.
+    """
     level = checked_confidence(confidence)
-    return {output.name: _of(output.value, shares, level, n) for output in question.outputs}
+    found = {output.name: _of(output.value, shares, level, n) for output in question.outputs}
+    if before:
+        together = combining.half_widths([*before, shares], level)
+        found |= {name: Spread(half) for name, half in together.items()}
+    return found
 
 
 def shares_for_width(
@@ -57,11 +70,13 @@ def shares_for_width(
     delta: Number,
     noise: str,
     n: int | None = None,
+    before: Sequence[BudgetShares] = (),
 ) -> BudgetShares:
     """Return the shares of the least ε (four digits, rounded up) that keeps every column within ±`within`.
 
     `within` is in each column's own unit. Averages and similar statistics need
-    `n`. Quantiles have no width.
+    `n`. Quantiles have no width. `before` are the earlier releases of the question that will be combined
+    with this one: if they suffice, the last of them is returned.
     """
     wish, level = positive(within, "within"), checked_confidence(confidence)
 
@@ -73,13 +88,15 @@ def shares_for_width(
             shares = at(epsilon)
         except BadParameter:  # ε is so small that a share of it, or the noise, is out of bounds
             return False
-        return all(half <= wish for half in _halves(question, shares, level, n))
+        return all(half <= wish for half in _halves(question, shares, level, n, before))
 
     # A wrong δ, a wrong name of a noise or a missing n is wrong at every ε.
     if not _halves(question, at(LARGEST_EPSILON), level, n):
         raise BadParameter("within", "says nothing about these columns; ask with epsilon")
     if not fits(LARGEST_EPSILON):
         raise BadParameter("within", "cannot be reached with any ε up to 1000")
+    if before and all(half <= wish for half in _halves(question, before[-1], level, n, before[:-1])):
+        return before[-1]
     return at(_least(fits))
 
 
@@ -96,9 +113,15 @@ def _least(fits: Callable[[Fraction], bool]) -> Fraction:
     return high
 
 
-def _halves(question: BoundQuery, shares: BudgetShares, level: Fraction, n: int | None) -> list[float]:
+def _halves(
+    question: BoundQuery,
+    shares: BudgetShares,
+    level: Fraction,
+    n: int | None,
+    before: Sequence[BudgetShares] = (),
+) -> list[float]:
     halves = []
-    for name, found in spread(question, shares, level, n=n).items():
+    for name, found in spread(question, shares, level, n=n, before=before).items():
         if found.formula is not None:
             why = f'depends on the number of rows for "{name}" (±{found.formula}): '
             raise BadParameter("within", why + "give n, or ask with epsilon")

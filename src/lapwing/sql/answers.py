@@ -1,19 +1,7 @@
-"""Answers: numbers with intervals, their price and receipt; how they are stored, and how several combine.
+"""Answers: numbers with intervals, their price and receipt; and how they are stored.
 
 The ledger stores the noisy numbers as they left the mechanisms, and the request. All that people see is
 computed from these at no cost, at any confidence, as often as they like.
-
-Several releases of one additive question are combined to one more accurate answer:
-
-Claim    the intervals of all combined answers (of two releases, of three, …) hold together with probability
-         1 - η, also if each release, its ε and its kind of noise were decided from the ones before. η is
-         fixed in advance. (The first alone was shown at 1 - η, like all answers.)
-Because  weights are inverse scales. Noise divided by its scale has the same distribution, however the scale
-         was decided, so the mean's noise is a sum of independent noises of one scale. (With weights by
-         inverse variances, a chosen ε could keep or reduce noise that is known to be far off.) One release
-         alone is the other choice. Σ 1 / (i (i + 1)) is 1, and 1/2 over i > 1. So sums of one kind of noise
-         miss with η / 2, single releases with η / 4, and a second kind adds η / 4.
-Test     tests/sql/test_answers_combine.py; docs/arguments/query-noise.md has the proof.
 """
 
 from __future__ import annotations
@@ -36,12 +24,9 @@ from numpy.typing import NDArray
 from lapwing.core.exact import float_up
 from lapwing.errors import MissingExtra
 from lapwing.ledger import Receipt
-from lapwing.mechanisms import Gaussian, Laplace
-from lapwing.sql.bound_query import BoundQuery, KeyValue, NoisyAggregate
+from lapwing.sql import combining
 from lapwing.sql.estimates import AnswerColumn, AnswerRows
-from lapwing.sql.group_statistics import step_of
-from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
-from lapwing.sql.noising import BudgetShares, NoisyGrouping, WantedCode, has_declared_keys
+from lapwing.sql.noising import NoisyGrouping, WantedCode
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +49,7 @@ class Answer:
         receipt: The ledger's receipt; None for a dry run.
         is_replay: Whether it was released before, and cost nothing now.
         is_fake: Whether it was made from generated rows.
-        of: The number of releases that it combines.
+        of: The number of releases of the same question that it is the narrowest result of.
         left: The budget left, in words.
         notes: Sentences about this answer.
         earlier: Earlier answers of the same question that could not be combined with it.
@@ -234,8 +219,10 @@ class Answer:
             price = "made of generated rows: nothing was read or charged"
         lines = [f"{sure}; {price}.", *self.truncation, *self.notes]
         if self.of > 1:
+            wrong = combining.most_wrong(self.confidence, self.of)
             lines.append(
-                f"It combines {self.of} releases of the same question, or is the best of them if sharper."
+                f"The narrowest of {self.of} releases of this question and their means. Where prices were "
+                f"chosen after answers, any interval so far is wrong with probability {wrong:.4g} at most."
             )
         if self.left:
             lines.append(f"Left: {self.left}.")
@@ -458,120 +445,3 @@ def _packed(values: NDArray[np.int64]) -> str:
 
 def _unpacked(text: str) -> NDArray[np.int64]:
     return np.frombuffer(base64.b64decode(text), dtype="<i8").astype(np.int64)
-
-
-FEW_LAPLACE = 6  # Laplace noises up to which the closed form is used; with more, its terms cancel
-# The shares of η for single releases, and for each of two kinds of noise.
-SINGLE_SHARE, EACH_KIND_SHARE = Fraction(1, 4), Fraction(1, 6)
-
-
-def can_combine(question: BoundQuery) -> bool:
-    """Return whether all outputs are additive, over declared keys, in a fixed order of rows."""
-    if question.having is not None or question.order or question.limit is not None or question.offset:
-        return False
-    values = [output.value for output in question.outputs]
-    is_additive = all(
-        isinstance(value, KeyValue)
-        or (isinstance(value, NoisyAggregate) and value.function in ("count", "sum"))
-        for value in values
-    )
-    return len(question.sets) == 1 and has_declared_keys(question, 0) and is_additive
-
-
-def level_of_repeat(confidence: Fraction, repeat: int, share: Fraction = Fraction(1)) -> Fraction:
-    """Return the confidence at which the i-th noise alone, or the first i together, are held."""
-    return 1 - share * (1 - confidence) / (repeat * (repeat + 1))
-
-
-def combine_releases(
-    releases: Sequence[tuple[BudgetShares, NoisyGrouping]], rows: AnswerRows, confidence: Fraction
-) -> AnswerRows:
-    """Return the newest answer's rows with the combined values of all releases."""
-    question = releases[-1][0].question
-    columns = []
-    for output, column in zip(question.outputs, rows.columns, strict=True):
-        if not isinstance(output.value, NoisyAggregate):
-            columns.append(column)
-            continue
-        (part,) = output.value.parts
-        mechanisms = [shares.mechanism(0, part) for shares, _ in releases]
-        weights, half = narrowest_mean(mechanisms, confidence)
-        mean = sum(w * noisy.parts[part] for w, (_, noisy) in zip(weights, releases, strict=True))
-        step = float(step_of(output.value))
-        values, low, high = (np.asarray(v * step) for v in (mean, mean - half, mean + half))
-        if output.value.function == "count":
-            values, low, high = (np.maximum(v, 0) for v in (values, low, high))
-        columns.append(AnswerColumn(column.name, values, low, high, column.note))
-    return AnswerRows(columns, rows.length, rows.agree)
-
-
-def narrowest_mean(
-    mechanisms: Sequence[Laplace | Gaussian], confidence: Fraction
-) -> tuple[list[float], float]:
-    """Return weights of the releases and the half-width of their mean: of all, or of one alone.
-
-    Only the scales decide which. `confidence` is that of a single answer.
-    """
-    alone = [
-        half_width(mechanism, level_of_repeat(confidence, number, SINGLE_SHARE))
-        for number, mechanism in enumerate(mechanisms, 1)
-    ]
-    # By the inverse of the standard deviation, taken as continuous.
-    factors = [1.0 if isinstance(mechanism, Gaussian) else math.sqrt(2) for mechanism in mechanisms]
-    inverse = [1 / (noise_scale(one) * factor) for one, factor in zip(mechanisms, factors, strict=True)]
-    weights = [each / sum(inverse) for each in inverse]
-    together = half_width_of_mean(mechanisms, weights, confidence)
-    if min(alone) > together:
-        return weights, together
-    best = alone.index(min(alone))
-    return [float(number == best) for number in range(len(alone))], float(alone[best])
-
-
-def half_width_of_mean(
-    mechanisms: Sequence[Laplace | Gaussian], weights: Sequence[float], confidence: Fraction
-) -> float:
-    """Return the half-width of a mean by inverse scales. Whole noise is within 1 of continuous noise."""
-    kinds = [
-        [
-            weight * noise_scale(one)
-            for one, weight in zip(mechanisms, weights, strict=True)
-            if isinstance(one, Gaussian) is is_gaussian
-        ]
-        for is_gaussian in (False, True)
-    ]
-    share = EACH_KIND_SHARE if all(kinds) else Fraction(1)
-    total = 1.0
-    for is_gaussian, scales in enumerate(kinds):
-        if scales:
-            level = level_of_repeat(confidence, len(scales), share)
-            total += _width(scales, is_gaussian=bool(is_gaussian), level=level)
-    return total
-
-
-def _width(scales: list[float], *, is_gaussian: bool, level: Fraction) -> float:
-    """Return the half-width of a sum of continuous noises."""
-    if not is_gaussian and len(scales) > FEW_LAPLACE:
-        return width_of_many(np.array(scales), float(1 - level))
-    return float(NoiseFamily(is_gaussian, level).width([np.array(scale) for scale in scales])) - 0.5
-
-
-def width_of_many(scales: NDArray[np.float64], miss: float) -> float:
-    """Return the t with P[|Σ noises| > t] = miss, for Laplace noises, from their characteristic function.
-
-    P[|S| <= t] is 2t/L + 2/π Σ φ(nh) sin(nht) / n with h = 2π/L, up to P[|S| > L - t]. L is so large that
-    this is below 1e-15 (Chernoff). The sum ends where φ is below e^-37.
-    """
-    a = np.maximum(scales / scales.max(), 1e-3)  # wider, so on the safe side
-    far = 2 * (math.log(2e15) - float(np.log1p(-(a**2) / 4).sum()))
-    last = 1.0
-    while np.log1p((a * last) ** 2).sum() < 37:
-        last *= 1.5
-    n = np.arange(1, math.ceil(last * far / math.pi) + 1)
-    u = n * (math.pi / far)
-    phi = np.exp(-sum(np.log1p((one * u) ** 2) for one in a)) / n
-    low, high = 0.0, far
-    for _ in range(50):
-        t = (low + high) / 2
-        beyond = 1 - t / far - 2 / math.pi * float((phi * np.sin(u * t)).sum())
-        low, high = (t, high) if beyond > miss else (low, t)
-    return high * float(scales.max())

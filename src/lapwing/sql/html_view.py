@@ -37,14 +37,13 @@ def dataset_html(dataset: Dataset) -> str:
 
 def plan_html(plan: Plan) -> str:
     """Return the price of a plan, the errors, the mechanisms and the contribution bounds."""
-    why = f" ({plan.why})" if plan.why else ""
     errors = [[name, describe_spread(one)] for name, one in plan.spread.items() if describe_spread(one)]
     steps = [[step.what, step.mechanism, step.share, step.error] for step in plan.steps]
     blocks = [] if plan.blocks is None else [f"Charged blocks: {plan.block_names}"]
     reason = [plan.shares.reason] if plan.shares.reason else []
     heading = f"error, with {float(plan.confidence):.4g} confidence each"
     return fragment(
-        strong(f"Costs {plan.cost}{why}; nothing is charged by looking."),
+        strong(plan.headline),
         note(plan.request.sql),
         *([grid(["column", heading], errors)] if errors else []),
         grid(["what", "mechanism", "share", "detail"], steps, wrapped=0),

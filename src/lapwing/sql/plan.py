@@ -55,7 +55,8 @@ class Plan:
     Print a plan to see its cost, the error of each column, and how many rows of a person are used.
 
     Args:
-        session: The session of the analyst who asks.
+        session: The session of the analyst who planned. `release` uses it; any session of the same data
+            can release the plan instead, and is then the one that is charged.
         request: The request, as it is stored with the answer.
         question: The bound question.
         shares: How ε and δ are divided among the mechanisms.
@@ -63,6 +64,7 @@ class Plan:
         n: The number of rows of a group, if it is known. Errors of averages depend on it.
         sampling: Whether intervals include the error of a sample of rows.
         why: How ε was found, if the analyst gave an accuracy instead.
+        before: The mechanisms of the earlier releases that the answer will be combined with.
 
     Example:
         >>> plan = dataset.plan("SELECT AVG(stay) FROM visits", epsilon="0.5")
@@ -78,6 +80,7 @@ class Plan:
     n: int | None = None
     sampling: bool = False
     why: str = ""
+    before: tuple[BudgetShares, ...] = ()
 
     @property
     def cost(self) -> Cost:
@@ -87,8 +90,24 @@ class Plan:
 
     @property
     def spread(self) -> dict[str, accuracy.Spread]:
-        """The error of each column at the plan's confidence."""
-        return accuracy.spread(self.question, self.shares, self.confidence, n=self.n)
+        """The error of each column at the plan's confidence, with what was released before."""
+        *before, last = self.before if self.is_stored else (*self.before, self.shares)
+        return accuracy.spread(self.question, last, self.confidence, n=self.n, before=before)
+
+    @property
+    def is_stored(self) -> bool:
+        """True if counts or sums were released at this price before: releasing the plan costs nothing."""
+        return any(
+            (one.epsilon, one.delta, one.noise, one.digest) == self.request.price for one in self.before
+        )
+
+    @property
+    def headline(self) -> str:
+        """The price in a sentence."""
+        why = f" ({self.why})" if self.why else ""
+        if self.is_stored:
+            return f"Released before at {self.cost}{why}: its answer costs nothing."
+        return f"Costs {self.cost}{why}; nothing is charged by looking."
 
     @property
     def blocks(self) -> list[str] | None:
@@ -192,6 +211,8 @@ class Plan:
             "why": self.why,
             "noise": self.shares.noise,
             "reason": self.shares.reason,
+            "is_stored": self.is_stored,
+            "releases_before": len(self.before),
             "confidence": float(self.confidence),
             "columns": {
                 name: {"half": one.half, "formula": _plain(one.formula), "ranks": one.ranks}
@@ -205,7 +226,7 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        lines = [f"Costs {self.cost}{f' ({self.why})' if self.why else ''}; nothing is charged by looking."]
+        lines = [self.headline]
         described = {name: describe_spread(one) for name, one in self.spread.items()}
         lines += [f"{name}: {words}" for name, words in described.items() if words]
         lines += [f"- {s.what}: {s.mechanism}, {s.share}; {s.error}" for s in self.steps]
@@ -236,26 +257,29 @@ def plan_question(
     rows: int | None = None,
     n: int | None = None,
     sampling: bool = False,
+    alone: bool = False,
 ) -> Plan:
     """Plan a bound question at a price or for an accuracy. The options are those of `Dataset.plan`.
 
     `name` stands for it in stored answers: its SQL in normal form. `rows` is the lower contribution bound
-    that the analyst asked for; None is the policy's.
+    that the analyst asked for; None is the policy's. `alone` leaves out what was released before.
     """
     policy, level, why = session.curator.policy, checked_confidence(confidence), ""
     delta = policy.delta_per_query if delta is None else delta
     n = accuracy.declared_size(policy, question) if n is None else checked_count(n, "n")
+    before = () if alone or sampling else session.released_before(question, name, rows)
     if epsilon is not None and within is None:
         shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
     elif within is not None and epsilon is None:
-        why = f"the least for ± {within} at {float(level):g} confidence"
         shares = accuracy.shares_for_width(
-            question, within=within, confidence=level, delta=delta, noise=noise, n=n
+            question, within=within, confidence=level, delta=delta, noise=noise, n=n, before=before
         )
+        is_enough = before and shares is before[-1]
+        why = f"{'within' if is_enough else 'the least for'} ± {within} at {float(level):g} confidence"
     else:
         raise accuracy.not_one_given()
     request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
-    return Plan(session, request, question, shares, level, n, sampling, why)
+    return Plan(session, request, question, shares, level, n, sampling, why, before)
 
 
 def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
@@ -265,10 +289,14 @@ def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
     rows: int | None,
     beyond: int | None,
     confidence: Number = "0.95",
+    *,
+    alone: bool = False,
 ) -> Plan:
-    """Plan the question of `Dataset.truncated`."""
+    """Plan the question of `Dataset.truncated`. `alone` is that of `plan_question`."""
     question, name, lowered = truncation.truncation_question(session.curator.policy, table, rows, beyond)
-    return plan_question(session, question, name, epsilon=epsilon, confidence=confidence, rows=lowered)
+    return plan_question(
+        session, question, name, epsilon=epsilon, confidence=confidence, rows=lowered, alone=alone
+    )
 
 
 def find_truncation(
@@ -280,7 +308,7 @@ def find_truncation(
         return None
 
     def stored(beyond: int | None) -> list[truncation.TruncationAnswer]:
-        plan = plan_truncation(session, table, 1, rows, beyond, confidence)
+        plan = plan_truncation(session, table, 1, rows, beyond, confidence, alone=True)
         return [truncation.TruncationAnswer(one, beyond) for one in session.last_answers(plan, data)]
 
     of_rows = [one for most in truncation.possible_beyond(session.curator.policy) for one in stored(most)]

@@ -19,14 +19,16 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState
-from lapwing.sql import answers, estimates, meaning, policy_ledger
+from lapwing.sql import answers, combining, estimates, meaning, policy_ledger
 from lapwing.sql.answers import Answer, QueryRequest
+from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.curator import Curator
-from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_budget
+from lapwing.sql.noising import BudgetShares, ExactGrouping, NoisyGrouping, add_noise, divide_budget
 from lapwing.sql.plan import Plan
 from lapwing.sql.policy import Policy
 from lapwing.sql.truncated import generated_rows
@@ -57,16 +59,48 @@ class ReleaseSession:
             yield ReleaseSession(other, self.analyst)
 
     def release(self, plan: Plan, *, fresh: bool = False) -> Answer:
-        """Return the stored answer of a plan, or charge and make a new one. See `Plan.release`."""
+        """Return the stored answer of a plan, or charge and make a new one. See `Plan.release`.
+
+        This session's analyst is charged, and this session's stored answers are looked up, whoever planned.
+        """
         with self.curator.keeping_open():
+            plan = self.own_plan(plan)
             data = self.curator.data(plan.question)
-            request = request_about(plan, data)
-            earlier, key = find_earlier(plan, request)
-            stored = [*answers_of_other_ranks(plan, data), *earlier]
-            same = [one for one in stored if one.request.price == request.price]
-            if same and not fresh:
-                return self._answer(plan, same[-1].noisy, same[-1].receipt, is_replay=True)
+            request = request_about(self, plan.question, plan.request, data)
+            earlier, key = find_earlier(self, request)
+            for stored in (earlier, answers_of_other_ranks(self, plan, data)):
+                same = [one for one in stored if one.request.price == request.price]
+                if same and not fresh:
+                    answer = self._answer(plan, same[-1].noisy, same[-1].receipt, is_replay=True)
+                    return self._combined(plan, answer, readable_answers(plan.question, stored))
             return self._new_answer(plan, request, key, earlier)
+
+    def own_plan(self, plan: Plan) -> Plan:
+        """Return a plan as a plan of this session; refuse one of another policy or other public rows."""
+        here, made = self.curator, plan.session.curator
+        if made is not here:
+            digests = [meaning.query_digests(c.policy, plan.question, c.public) for c in (made, here)]
+            if made.policy != here.policy or digests[0] != digests[1]:
+                raise BadParameter(
+                    "plan",
+                    f'was made for other data than "{here.policy.name}" as it is declared here: plan the '
+                    "question in this session",
+                )
+        return replace(plan, session=self)
+
+    def released_before(
+        self, question: BoundQuery, name: str, rows: int | None
+    ) -> tuple[BudgetShares, ...]:
+        """Return the mechanisms of the earlier releases that a new one is combined with. Costs nothing."""
+        data = self.curator.current_data() if combining.can_combine(question) else None
+        if data is None:
+            return ()
+        asked = QueryRequest(name, 0, Fraction(0), Fraction(0), "", rows, "")
+        try:
+            earlier, _ = find_earlier(self, request_about(self, question, asked, data))
+        except (InProgress, Held, BadParameter):  # the release will say so
+            return ()
+        return tuple(shares for shares, _ in readable_answers(question, earlier))
 
     def charged_read(self, plan: Plan, request: QueryRequest, key: str) -> ChargedRead:
         """Return the charged read that releases a plan under a key."""
@@ -130,36 +164,45 @@ class ReleaseSession:
         answer = self._answer(plan, noisy, done.receipt, is_replay=done.is_replay)
         if not (done.is_replay or is_fast):
             answer = replace(answer, notes=(*answer.notes, SLOW_NOTE))
-        return self._beside(plan, answer, earlier, noisy)
+        readable = readable_answers(question, earlier)
+        if combining.can_combine(question) and not plan.sampling:
+            newest = EarlierAnswer(request, noisy, done.receipt)
+            return self._combined(plan, answer, [*readable, (plan.shares, newest)])
+        beside = [
+            self._answer(replace(plan, shares=shares), one.noisy, one.receipt, is_replay=True)
+            for shares, one in readable
+        ]
+        return replace(answer, earlier=tuple(beside))
 
     def _require_few_failures(self, position: int) -> None:
         policy_ledger.require_few_failures(
             self.curator.ledger, self.curator.policy, self.analyst, besides=position
         )
 
-    def _beside(
-        self, plan: Plan, answer: Answer, earlier: list[EarlierAnswer], noisy: list[NoisyGrouping]
-    ) -> Answer:
-        """Combine an answer with earlier ones if that is possible; else put these at its side."""
-        readable = readable_answers(plan, earlier)
-        if not readable:
+    def _combined(self, plan: Plan, answer: Answer, readable: list[ReadableAnswer]) -> Answer:
+        """Return an answer with the narrowest intervals that all releases give, if they can be combined."""
+        if len(readable) < 2 or plan.sampling or not combining.can_combine(plan.question):
             return answer
-        if answers.can_combine(plan.question) and not plan.sampling:
-            releases = [*((own.shares, one.noisy[0]) for own, one in readable), (plan.shares, noisy[0])]
-            rows = answers.combine_releases(releases, answer.rows, plan.confidence)
-            return replace(answer, rows=rows, of=len(releases))
-        beside = [self._answer(own, one.noisy, one.receipt, is_replay=True) for own, one in readable]
-        return replace(answer, earlier=tuple(beside))
+        releases = [(shares, one.noisy[0]) for shares, one in readable]
+        rows = combining.combine_releases(releases, answer.rows, plan.confidence)
+        return replace(answer, rows=rows, of=len(releases))
 
     def last_answers(self, plan: Plan, data: DataSet) -> list[Answer]:
         """Return the last stored answer of a plan; none if one failed or is under way. Costs nothing."""
         try:
-            earlier, _ = find_earlier(plan, request_about(plan, data))
-            earlier = earlier or answers_of_other_ranks(plan, data)
+            earlier, _ = find_earlier(self, request_about(self, plan.question, plan.request, data))
+            earlier = earlier or answers_of_other_ranks(self, plan, data)
         except (InProgress, Held):  # such a request must not hide the answers of other plans
             return []
-        readable = readable_answers(plan, earlier)[-1:]
-        return [self._answer(own, one.noisy, one.receipt, is_replay=True) for own, one in readable]
+        readable = readable_answers(plan.question, earlier)
+        return [
+            self._combined(
+                plan,
+                self._answer(replace(plan, shares=shares), last.noisy, last.receipt, is_replay=True),
+                readable,
+            )
+            for shares, last in readable[-1:]
+        ]
 
     def left(self) -> str:
         """Return in words what is left of the budget, and of the analyst's quota if there is one."""
@@ -167,7 +210,7 @@ class ReleaseSession:
 
     def dry_run(self, plan: Plan) -> Answer:
         """Return an answer of a plan from generated rows. See `Plan.dry_run`."""
-        curator = self.curator
+        plan, curator = self.own_plan(plan), self.curator
         exact = generated_rows.generated_numbers(curator.policy, curator.public, plan.question)
         noisy = add_noise(plan.shares, exact)
         rows = estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling)
@@ -201,51 +244,65 @@ class EarlierAnswer:
     receipt: Receipt
 
 
-def request_about(plan: Plan, data: DataSet, *, other_ranks: bool = False) -> QueryRequest:
-    """Return the request of a plan, with the version and the meaning that it has for a data set.
+ReadableAnswer = tuple[BudgetShares, EarlierAnswer]
+
+
+def request_about(
+    session: ReleaseSession,
+    question: BoundQuery,
+    request: QueryRequest,
+    data: DataSet,
+    *,
+    other_ranks: bool = False,
+) -> QueryRequest:
+    """Return a request about a question, with the version and the meaning that it has for a data set.
 
     With `other_ranks`, it is the request of answers from rows that were chosen by the other rule: before
     equal rows of a unit were numbered, or since then.
     """
-    curator = plan.session.curator
+    curator = session.curator
     named, form = meaning.query_digests(
-        curator.policy, plan.question, curator.public,
-        earlier_ranks=curator.has_earlier_ranks(plan.question) != other_ranks,
+        curator.policy, question, curator.public,
+        earlier_ranks=curator.has_earlier_ranks(question) != other_ranks,
     )  # fmt: skip
-    return replace(plan.request, version=data.version, meaning=named, data=data.number, form=form)
+    return replace(request, version=data.version, meaning=named, data=data.number, form=form)
 
 
-def answers_of_other_ranks(plan: Plan, data: DataSet) -> list[EarlierAnswer]:
+def answers_of_other_ranks(session: ReleaseSession, plan: Plan, data: DataSet) -> list[EarlierAnswer]:
     """Return the stored answers of a plan from rows that were chosen by the other rule.
 
-    They are given again, at no charge, and never combined: their expected values differ.
+    They are given again, at no charge, and never combined with answers of this rule: their expected values
+    differ.
     """
-    here, other = request_about(plan, data), request_about(plan, data, other_ranks=True)
-    return [] if other.form == here.form else find_earlier(plan, other)[0]
+    here, other = (
+        request_about(session, plan.question, plan.request, data, other_ranks=ranks)
+        for ranks in (False, True)
+    )
+    return [] if other.form == here.form else find_earlier(session, other)[0]
 
 
-def find_earlier(plan: Plan, request: QueryRequest) -> tuple[list[EarlierAnswer], str]:
+def find_earlier(session: ReleaseSession, request: QueryRequest) -> tuple[list[EarlierAnswer], str]:
     """Return the earlier answers of the same shape, and the key of the next one.
 
     An analyst with too many failures gets neither (`AllHeld`).
     """
-    curator, analyst = plan.session.curator, plan.session.analyst
+    curator, analyst = session.curator, session.analyst
     policy_ledger.require_few_failures(curator.ledger, curator.policy, analyst)
     shares_answers = curator.policy.shares_answers
     if shares_answers:  # an analyst who may not ask may not read either
         policy_ledger.quota_of(curator.policy, analyst)
     old = replace(request, form="")
-    found, _ = _stored(plan, replace(old, data=0), request.data)
+    found, _ = _stored(session, replace(old, data=0), request.data)
     keys = []
     for shape, shared in ((old, False), (request, False), (request, True)):
-        stored, key = _stored(plan, shape, request.data, shared=shared)
+        stored, key = _stored(session, shape, request.data, shared=shared)
         found += stored
         keys.append(key)
     return sorted(found, key=lambda one: one.receipt.position), keys[1 + shares_answers]
 
 
 def _stored(
-    plan: Plan, request: QueryRequest, data: int, *, shared: bool = False
+    session: ReleaseSession, request: QueryRequest, data: int, *, shared: bool = False
 ) -> tuple[list[EarlierAnswer], str]:
     """Return the stored answers of one shape, and the next free key; if `shared`, of all analysts.
 
@@ -253,16 +310,16 @@ def _stored(
     name their data set. Their answer is used only if no other data set can have made it; one that failed or
     is under way stops every data set that may have asked it.
     """
-    ledger, policy = plan.session.curator.ledger, plan.session.curator.policy
+    ledger, policy, gate = session.curator.ledger, session.curator.policy, session.gate
     shape = hashlib.sha256(request.shape.encode()).hexdigest()
     earlier: list[EarlierAnswer] = []
     for repeat in range(MOST_REPEATS):
         key = f"{shape}:{repeat}"
-        found = plan.session.gate.find(key, shared=shared)
+        found = gate.find(key, shared=shared)
         if found is None:
             return earlier, key
         receipt = found.receipt
-        is_own = receipt.record["by"] == ledger.principal(plan.session.analyst)
+        is_own = receipt.record["by"] == ledger.principal(session.analyst)
         if not is_own and not policy.shares_answers:
             continue
         possible = (
@@ -281,12 +338,12 @@ def _stored(
     raise BadParameter("question", f"was asked {MOST_REPEATS:,} times: ask another one")
 
 
-def readable_answers(plan: Plan, earlier: list[EarlierAnswer]) -> list[tuple[Plan, EarlierAnswer]]:
-    """Return the earlier answers whose mechanisms this code would choose again, with plans of their own."""
+def readable_answers(question: BoundQuery, earlier: list[EarlierAnswer]) -> list[ReadableAnswer]:
+    """Return the earlier answers whose mechanisms this code would choose again, with these mechanisms."""
     readable = []
     for one in earlier:
         epsilon, delta, noise, mechanisms = one.request.price
-        shares = divide_budget(plan.question, epsilon=epsilon, delta=delta, noise=noise)
+        shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
         if shares.digest == mechanisms:
-            readable.append((replace(plan, shares=shares), one))
+            readable.append((shares, one))
     return readable

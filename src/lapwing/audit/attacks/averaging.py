@@ -108,10 +108,10 @@ def _without_budget(world: Offices) -> dict[int, NDArray[np.float64]]:
 def _through_the_gate(
     world: Offices, folder: Path, epsilon: Fraction, price: Fraction
 ) -> list[NDArray[np.float64]]:
-    """Return the attacker's estimate after each new answer: the combination of all answers so far.
+    """Return the attacker's estimate after each new answer: the mean of all answers so far.
 
     The attacker pays for new answers until the budget is used up, then tries a few times more. After each
-    answer the same question is asked once more for nothing; its answer is used as well.
+    answer the same question is asked once more for nothing: the stored reply is the mean of all answers.
     """
     known: list[NDArray[np.float64]] = []
     with opened(world.write(folder, epsilon)) as patients:

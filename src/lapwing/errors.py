@@ -213,15 +213,25 @@ class Aborted(LapwingError):
 
     `missing` names the members that were missing or sent an impossible message. `was_charged` is false if
     the run ended before this member was charged. `opened` is the number of stages whose sums were opened.
+    `goes_on` is true if the others continue the run without this member, which was not charged.
     """
 
     code = "aborted"
 
     def __init__(
-        self, why: str, missing: Sequence[str] = (), *, was_charged: bool = True, opened: int = 0
+        self,
+        why: str,
+        missing: Sequence[str] = (),
+        *,
+        was_charged: bool = True,
+        opened: int = 0,
+        goes_on: bool = False,
     ) -> None:
         names = f" ({', '.join(missing)})" if missing else ""
-        if not was_charged:
+        if goes_on:
+            was_charged = False
+            rest = "The others may open the sums; this member has no part in them, and was not charged"
+        elif not was_charged:
             rest = "Nothing was opened, and nothing was charged"
         else:
             sums = f"Sums that were opened before: {opened}" if opened else "Nothing was opened"
@@ -231,6 +241,7 @@ class Aborted(LapwingError):
         self.missing = tuple(missing)
         self.was_charged = was_charged
         self.opened = opened
+        self.goes_on = goes_on
 
 
 class Tampered(LapwingError):

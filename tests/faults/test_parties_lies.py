@@ -125,6 +125,20 @@ class TestTheBeginning:
         assert south.charged == []
         assert not aborted.value.was_charged
 
+    def test_who_comes_too_late_is_not_told_that_nothing_was_opened(self, group: Flock) -> None:
+        def late(talk: Talk) -> None:
+            talk.read()
+            talk.say(json_frame(FrameKind.WELCOME, version=PROTOCOL_VERSION))
+            talk.say(json_frame(FrameKind.OUT, why="the run has gone on without south"))
+            talk.read()
+
+        south = South(group)
+        with lying(group, late), pytest.raises(Aborted, match="The others may open the sums") as aborted:
+            south.play()
+        assert south.charged == []
+        assert (aborted.value.was_charged, aborted.value.goes_on) == (False, True)
+        assert "Nothing was opened" not in str(aborted.value)
+
     def test_a_member_counts_once(self, group: Flock) -> None:
         assert "enough" in self.begun_with(group, greetings(group, 0, 0, 0))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter
+from lapwing.errors import Aborted, BadParameter
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.draft import found_consortium, read_draft
 from lapwing.parties.identity import MemberKeys
-from lapwing.parties.joining import RunResult, contribution_for, join_run
+from lapwing.parties.joining import RunResult, advice_after_abort, contribution_for, join_run
 from lapwing.parties.run_status import (
     charges_of,
     find_run,
@@ -96,6 +96,16 @@ def test_a_run_that_was_charged_and_has_no_journal_is_passed_over(group: Group) 
     assert (status.config.number, status.lost) == (2, (1,))
     with pytest.raises(BadParameter, match="has no journal of it"):
         join_run(consortium, keys[0], data[0], statistic, number=1, confidence="0.95")
+
+
+def test_after_an_abort_the_next_run_is_told(group: Group) -> None:
+    """A run that goes on without a member is not the next one for it, though its journal is empty."""
+    consortium, keys, data = group
+    ended, missed = Aborted("why", was_charged=False), Aborted("why", goes_on=True)
+    assert not missed.was_charged
+    assert "is number 1: give the same command" in advice_after_abort(consortium, keys[1], data[1], ended)
+    assert "--number 2, at every member" in advice_after_abort(consortium, keys[1], data[1], missed)
+    assert "--number 8, at every member" in advice_after_abort(consortium, keys[1], data[1], missed, 7)
 
 
 def test_a_stranger_cannot_join(group: Group, tmp_path: Path) -> None:

@@ -289,6 +289,10 @@ def test_every_protocols_posts_have_a_planned_size(tmp_path: Path) -> None:
     [
         (Aborted("why", ("a",)), "why (a). Nothing was opened; what was charged stays charged"),
         (Aborted("why", was_charged=False), "why. Nothing was opened, and nothing was charged"),
+        (
+            Aborted("why", goes_on=True),
+            "why. The others may open the sums; this member has no part in them, and was not charged",
+        ),
         (Aborted("why", opened=2), "why. Sums that were opened before: 2; what was charged stays charged"),
     ],
 )

@@ -19,6 +19,7 @@ from lapwing.sql.estimates import AnswerRows, decode_key, estimate
 from lapwing.sql.expression import Moment, Numeric, Reference, Truth
 from lapwing.sql.group_statistics import round_outward
 from lapwing.sql.noising import NoisyGrouping, add_noise, divide_budget, wanted_codes
+from lapwing.sql.weighted_noise import weighted_width
 from support.noisy_questions import AVG, COUNT, STAY, VAR, declared, exact, question, undeclared
 
 SUM = NoisyAggregate("sum", (1,), Numeric(Fraction(1, 4), 0, 60))
@@ -241,7 +242,9 @@ def test_spread_of_each_column_before_the_release() -> None:
     assert found["c3"].half is None
     assert found["c4"].ranks == float(shares.chosen[0].mechanism.spread("0.95"))
     assert found["c5"] == Spread(10.0 * half)
-    assert found["c6"] == found["ward"] == Spread()
+    both = ((Fraction(1), shares.mechanism(0, 0)), (Fraction(1, 4), shares.mechanism(0, 1)))
+    assert found["c6"].half == weighted_width(both, Fraction(19, 20))
+    assert found["ward"] == Spread()
     known = spread(asked, shares, "0.95", n=1000)
     assert known["c2"].half == pytest.approx(float(found["c2"].formula.split()[0]) / 1000, rel=1e-3)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,17 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from lapwing.sql.bound_query import Computed, NoisyAggregate, Plain
 from lapwing.sql.estimates import (
     MeasuredGrouping,
     adds_up,
     consistent_groupings,
     counts_rows,
+    estimate,
     least_squares,
     make_consistent,
     nearest_non_negative,
 )
 from lapwing.sql.noising import ExactGrouping, add_noise, deviation, divide_budget
-from support.noisy_questions import declared, question, undeclared
+from support.noisy_questions import COUNT, STAY, declared, question, undeclared
 from support.streams import SeededStream
 
 Floats = NDArray[np.float64]
@@ -130,6 +133,32 @@ def test_errors_shrink_and_intervals_hold(monkeypatch: pytest.MonkeyPatch) -> No
     assert np.all(better < raw)
     assert 0.93 <= float(np.mean(covered)) <= 0.99
     assert deviation(shares.mechanism(0, 0)) == deviation(shares.mechanism(3, 0))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_weighted_sums_of_consistent_numbers_hold(noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over 60 releases of 105 numbers; people do not add up, so they keep their own noise."""
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(92))
+    people, total = NoisyAggregate("count", (3,)), NoisyAggregate("sum", (1,), STAY)
+    tree = Computed("-", (Computed("+", (Computed("*", (COUNT, Plain(2))), total)), people))
+    keys = declared(8), declared(12, "sex")
+    asked = question(*keys, sets=((0, 1), (0,), ()), parts=4, outputs=(tree, COUNT, total, people))
+    shares = divide_budget(asked, epsilon=1, delta="1e-6", noise=noise)
+    truth = np.arange(96).reshape(8, 12) % 17 * 30 + 500
+    sums = [truth.ravel(), truth.sum(axis=1), np.array([truth.sum()])]
+    covered, ratio = [], []
+    for _ in range(60):
+        exact = [ExactGrouping(np.stack([one, 3 * one, one, one], axis=1)) for one in sums]
+        rows = estimate(shares, add_noise(shares, exact), confidence="0.95").columns
+        low, high = rows[2].low, rows[2].high
+        assert low is not None
+        assert high is not None
+        expected = 4 * np.concatenate(sums)
+        covered.append(np.mean((low <= expected + 1e-6) & (high >= expected - 1e-6)))
+        halves: list[Any] = [np.asarray(one.high) - np.asarray(one.low) for one in rows[3:]]
+        ratio.append(np.mean((high - low) / (2 * halves[0] + halves[1] + halves[2])))
+    assert 0.945 <= float(np.mean(covered)) <= 0.99
+    assert float(np.mean(ratio)) < 0.99  # below the sum of widths at the same β
 
 
 def test_only_groupings_of_declared_keys_that_add_up_are_made_to_agree() -> None:

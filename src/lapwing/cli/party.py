@@ -214,7 +214,7 @@ def run(
                         listen=listen, watch=watch, tell=console.tell, show=show,
                     )  # fmt: skip
             except Aborted as error:
-                advice = joining.advice_after_abort(consortium, keys, data)
+                advice = joining.advice_after_abort(consortium, keys, data, error, number)
                 raise _exit_with_advice(error, advice) from None
             except Unavailable as error:
                 advice = joining.advice_after_disconnect(consortium, keys, number)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.core.spread import checked_confidence
-from lapwing.errors import BadParameter, LapwingError, Unavailable
+from lapwing.errors import Aborted, BadParameter, LapwingError, Unavailable
 from lapwing.parties import run_status
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.contribution import Contribution
@@ -128,13 +128,24 @@ def join_run(
     return result
 
 
-def advice_after_abort(consortium: Consortium, keys: MemberKeys, data: Dataset) -> str:
-    """Return which run is next for this member, and how all members come to the same one."""
-    was_charged = run_status.charges_of(data)
+def advice_after_abort(
+    consortium: Consortium, keys: MemberKeys, data: Dataset, error: Aborted, number: int | None = None
+) -> str:
+    """Return which run is next for this member, and how all members come to the same one.
+
+    `number` is the one that was asked for. A run that goes on without this member is passed over.
+    """
+    asked, was_charged = number if error.goes_on else None, run_status.charges_of(data)
     try:
-        status = run_status.find_run(consortium, keys, None, was_charged=was_charged)
+        status = run_status.find_run(consortium, keys, asked, was_charged=was_charged)
     except LapwingError:  # the reason of the abort matters more
         return ""
+    if error.goes_on:
+        this = status.config.number
+        return (
+            f"run {this} is too late to join. The transcript of any of the others shows its sums: lapwing "
+            f"party verify. The next run with {keys.name} is --number {this + 1}, at every member"
+        )
     return (
         f"the next run of {keys.name} is number {status.config.number}: give the same command again. "
         "Members who are at different numbers say one with --number"

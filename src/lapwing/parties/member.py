@@ -190,7 +190,7 @@ class _MemberRun:
             return self._run_rounds(client)
         except MissedRound as error:
             if not self._journal.has_begun():  # nothing was charged: the member needs no result
-                raise RunEnded(error.why) from error
+                raise Aborted(error.why, goes_on=True) from error
             return self._fetch(client)
 
     def _run_rounds(self, client: RelayClient) -> RunOutcome:

@@ -16,7 +16,7 @@ from lapwing.core.exact import Number, grouped, positive
 from lapwing.core.losses import LARGEST_EPSILON, SMALLEST_EPSILON
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
-from lapwing.sql import combining
+from lapwing.sql import combining, computed_values, estimates
 from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate, Plain, Released
 from lapwing.sql.group_statistics import scale_of, step_of
 from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
@@ -140,7 +140,11 @@ def _of(tree: Released, shares: BudgetShares, level: Fraction, n: int | None) ->
 
 
 def _computed(tree: Computed, shares: BudgetShares, level: Fraction, n: int | None) -> Spread:
-    """Return the spread of a linear function of one uncertain number."""
+    """Return the spread of a linear function of one uncertain number, or of several counts and sums."""
+    weighted = computed_values.weighted_sum_of(tree)
+    half = None if weighted is None else estimates.weighted_half(shares, weighted, level)
+    if half is not None:
+        return Spread(float(half))
     uncertain = [i for i, arg in enumerate(tree.args) if not isinstance(arg, Plain)]
     constants = [arg.value for arg in tree.args if isinstance(arg, Plain)]
     if len(uncertain) != 1 or not all(isinstance(value, int | float) for value in constants):

@@ -9,6 +9,7 @@ Claim    the interval at confidence 1 - β of an expression of several released 
 Because  the m uncertain numbers in the expression are each held at 1 - β/m, so all of them together at
          1 - β (Bonferroni). The interval contains the expression at every point of that box. A ratio of two
          additive numbers is one uncertain number: its own interval (Fieller) is narrower than the box.
+         So is a weighted sum of additive numbers: its noise has a known law (`weighted_noise`).
 Test     tests/sql/test_computed_values.py; docs/arguments/query-noise.md
 
 An interval is infinite on the side where a denominator may be 0.
@@ -20,6 +21,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -246,6 +248,67 @@ def _function(statistic: NoisyAggregate, question: BoundQuery) -> str:
     """Return the function that the engine adds up for a count or sum; "" if it is several sums."""
     combination = question.parts[statistic.parts[0]].combination
     return question.sums[combination[0][1]].function if len(combination) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum:
+    """A constant plus weighted parts, in their own steps. Each part occurs once; no weight is 0."""
+
+    weights: tuple[tuple[int, Fraction], ...]
+    constant: Fraction
+
+
+def weighted_sum_of(tree: Released) -> WeightedSum | None:
+    """Return the tree as a weighted sum of two or more parts (counts and sums), or None."""
+    found = _weights(tree) if isinstance(tree, Computed) else None
+    if found is None:
+        return None
+    constant = found.pop(None, Fraction(0))
+    weights = tuple((part, weight) for part, weight in found.items() if part is not None and weight)
+    return WeightedSum(weights, constant) if len(weights) > 1 else None
+
+
+def _weights(tree: Released) -> dict[int | None, Fraction] | None:
+    """Return the weight of each part in a linear tree, and its constant under None; else None."""
+    if isinstance(tree, NoisyAggregate):
+        return {tree.parts[0]: step_of(tree)} if tree.function in ("count", "sum") else None
+    if not isinstance(tree, Computed):
+        value = _constant(tree)
+        return {None: Fraction(str(value))} if value is not None and math.isfinite(value) else None
+    args = [_weights(arg) for arg in tree.args] if tree.op in ("+", "-", "*", "/", "neg") else []
+    known = [arg for arg in args if arg is not None]
+    if not known or len(known) < len(args):
+        return None
+    if tree.op in ("+", "-", "neg"):
+        sign = 1 if tree.op == "+" else -1
+        total = {key: sign * weight for key, weight in known[-1].items()}
+        for key, weight in known[0].items() if len(known) == 2 else ():
+            total[key] = total.get(key, Fraction(0)) + weight
+        return total
+    terms, factor = known if known[1].keys() == {None} else (known[1], known[0])
+    by = factor.get(None, Fraction(0))
+    if factor.keys() != {None} or (tree.op == "/" and (factor is not known[1] or not by)):
+        return None
+    return {key: weight * by if tree.op == "*" else weight / by for key, weight in terms.items()}
+
+
+def weighted_ends(tree: WeightedSum, values: list[Anything], half: Fraction) -> Ends:
+    """Return the interval of a weighted sum of parts' `values`: whole if all is, else rounded outwards."""
+    terms = [(weight, value) for (_, weight), value in zip(tree.weights, values, strict=True)]
+    size = sum(float(abs(weight)) * float(np.abs(value).max(initial=0)) for weight, value in terms)
+    size += float(abs(tree.constant) + half)
+    numbers = [tree.constant, half, *(weight for weight, _ in terms)]
+    is_whole = all(one.denominator == 1 for one in numbers) and all(v.dtype.kind == "i" for v in values)
+    if is_whole and size < _LARGE:
+        centre: Anything = np.full(len(values[0]), int(tree.constant), dtype=np.int64)
+        for weight, value in terms:
+            centre = centre + int(weight) * value
+        return centre - int(half), centre + int(half)
+    middle = np.full(len(values[0]), float(tree.constant))
+    for weight, value in terms:
+        middle = middle + float(weight) * value.astype(np.float64)
+    outward = float(half) + 1e-15 * len(terms) * size
+    return middle - outward, middle + outward
 
 
 def ratio_ends(ratio: PartRatio, parts: NoisyParts) -> Bounds:

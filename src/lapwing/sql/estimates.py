@@ -40,11 +40,12 @@ from lapwing.core.order_statistics import Extreme
 from lapwing.core.spread import checked_confidence
 from lapwing.sql import computed_values, group_statistics, noising
 from lapwing.sql.bound_query import BoundQuery, Computed, KeyValue, NoisyAggregate, Order, Plain, Released
-from lapwing.sql.computed_values import Anything, Ends, PartRatio, objects_of
+from lapwing.sql.computed_values import Anything, Ends, PartRatio, WeightedSum, objects_of
 from lapwing.sql.expression import Kind, Numeric, Person, Text, Truth
 from lapwing.sql.group_statistics import Estimate, NoisyParts, in_steps
 from lapwing.sql.intervals import Floats, NoiseFamily
 from lapwing.sql.noising import CHOICE_FUNCTIONS, NoisyGrouping, PartMechanisms
+from lapwing.sql.weighted_noise import weighted_width
 
 Keys = frozenset[int]
 Noisy = Sequence[NoisyGrouping]  # one for each grouping of the question
@@ -299,8 +300,10 @@ class _Release:
         found = self._value(tree)
         if not isinstance(tree, Computed) or found.values.dtype.kind == "b":
             return found
-        leaves = list(computed_values.uncertain_in(tree, lambda one: self._ratio(one) is not None))
-        if not leaves or (len(leaves) == 1 and found.low is not None):
+        leaves = list(computed_values.uncertain_in(tree, self._is_one))
+        if not leaves or (
+            len(leaves) == 1 and isinstance(leaves[0], NoisyAggregate) and found.low is not None
+        ):
             return found
         ends = self._ends(tree, list(dict.fromkeys(leaves)))
         if ends is None:
@@ -321,7 +324,12 @@ class _Release:
         return computed_values.box_ends(tree, release.ends_of)
 
     def ends_of(self, tree: Released) -> Ends | None:
-        """Return the ends of a constant, a statistic or a ratio of additive ones; None for other trees."""
+        """Return the ends of a constant, a statistic, a ratio or a weighted sum of them; else None."""
+        weighted = self._weighted(tree)
+        if weighted is not None:
+            found = [self._weighted_ends(s, weighted) for s in range(len(self.noisy))]
+            low, high = (_stacked(list(ends)) for ends in zip(*found, strict=True))
+            return low, high
         ratio = self._ratio(tree)
         if ratio is not None:
             found = [computed_values.ratio_ends(ratio, parts) for parts in self.parts]
@@ -337,6 +345,46 @@ class _Release:
     def _ratio(self, tree: Released) -> PartRatio | None:
         """Return the tree as a ratio, or None. With sampling, it is as uncertain as both numbers."""
         return None if self.sampling else computed_values.ratio_of(tree, self.question)
+
+    def _is_one(self, tree: Released) -> bool:
+        return self._ratio(tree) is not None or self._weighted(tree) is not None
+
+    def _weighted(self, tree: Released) -> WeightedSum | None:
+        """Return the tree as a weighted sum whose noise has a known law in every grouping, or None."""
+        found = None if self.sampling else computed_values.weighted_sum_of(tree)
+        return (
+            found
+            if found is not None and weighted_half(self.shares, found, self.level) is not None
+            else None
+        )
+
+    def _weighted_ends(self, grouping: int, tree: WeightedSum) -> Ends:
+        """Return the interval of a weighted sum in one grouping.
+
+        Consistent numbers are sums of many noises: their widths are deviations, which add as squares.
+        """
+        values: list[Anything] = [self.noisy[grouping].parts[part] for part, _ in tree.weights]
+        noises = [(weight, self.shares.mechanism(grouping, part)) for part, weight in tree.weights]
+        half = weighted_width(tuple(noises), self.level)
+        if any(self._is_agreed(grouping, part) for part, _ in tree.weights):
+            squares = 0.0
+            for i, (weight, noise) in enumerate(noises):
+                part = tree.weights[i][0]
+                one = NoiseFamily.of(noise, self.level).in_deviations * noising.deviation(noise)
+                if self._is_agreed(grouping, part):
+                    agreed = self._consistent(part)[grouping]
+                    values[i], one = agreed.centre, agreed.half
+                squares += (float(weight) * one) ** 2
+            half = Fraction(math.sqrt(squares))
+        assert half is not None
+        low, high = computed_values.weighted_ends(tree, values, half)
+        if all(counts_rows(self.question, part) for part, _ in tree.weights):
+            least = float(tree.constant)
+            if all(weight > 0 for _, weight in tree.weights):
+                low, high = np.maximum(low, least), np.maximum(high, least)
+            elif all(weight < 0 for _, weight in tree.weights):
+                low, high = np.minimum(low, least), np.minimum(high, least)
+        return low, high
 
     def _value(self, tree: Released) -> Estimate:
         if tree not in self._known:
@@ -395,13 +443,10 @@ class _Release:
     def _additive(self, grouping: int, statistic: NoisyAggregate) -> Estimate:
         (part,) = statistic.parts
         parts, is_count = self.parts[grouping], counts_rows(self.question, part)
-        if grouping not in self.agreed or not adds_up(self.question, part):
+        if not self._is_agreed(grouping, part):
             found = group_statistics.estimate_statistic(statistic, parts)
             return _not_negative(found) if is_count else found
-        if part not in self._agreed:
-            noisy = {s: self.noisy[s].parts[part] for s in self.agreed}
-            self._agreed[part] = make_consistent(self.shares, part, noisy, self.level)
-        one, step = self._agreed[part][grouping], float(group_statistics.step_of(statistic))
+        one, step = self._consistent(part)[grouping], float(group_statistics.step_of(statistic))
         low, high = one.centre - one.half, one.centre + one.half
         if statistic.function == "count":
             low, high = group_statistics.count_ends(one.centre, one.half, parts)
@@ -410,6 +455,26 @@ class _Release:
         digits = 6 - math.floor(math.log10(step))
         value, low, high = (np.round(x * step, digits) + 0.0 for x in (one.values, low, high))
         return Estimate(value, low, high)
+
+    def _is_agreed(self, grouping: int, part: int) -> bool:
+        return grouping in self.agreed and adds_up(self.question, part)
+
+    def _consistent(self, part: int) -> dict[int, ConsistentGrouping]:
+        if part not in self._agreed:
+            noisy = {s: self.noisy[s].parts[part] for s in self.agreed}
+            self._agreed[part] = make_consistent(self.shares, part, noisy, self.level)
+        return self._agreed[part]
+
+
+def weighted_half(shares: PartMechanisms, tree: WeightedSum, level: Fraction) -> Fraction | None:
+    """Return the widest ± of a weighted sum over all groupings; None if a law is out of reach."""
+    widest = Fraction(0)
+    for s in range(len(shares.question.sets)):
+        half = weighted_width(tuple((w, shares.mechanism(s, part)) for part, w in tree.weights), level)
+        if half is None:
+            return None
+        widest = max(widest, half)
+    return widest
 
 
 def _not_negative(found: Estimate) -> Estimate:

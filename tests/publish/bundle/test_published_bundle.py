@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.core.gaussian import Gaussian
+from lapwing.core.gaussian import Gaussian, SummedGaussian
 from lapwing.errors import BadParameter
 from lapwing.publish import PublishedBundle
-from lapwing.publish.bundle.utility_report import best_interval, half_width
+from lapwing.publish.bundle.utility_report import best_interval
 from support.published import town
 
 SIGMAS = (Fraction(20), Fraction(5))
@@ -80,4 +80,4 @@ def test_a_single_planned_measurement_has_the_whole_probability() -> None:
     _, fixed = best_interval(SIGMAS[:1], [1], is_fixed=True)
     assert fixed == Gaussian(SIGMAS[0], Fraction(1), 1).spread(Fraction(95, 100))
     _, summed = best_interval(SIGMAS[:1], [4], is_fixed=True)
-    assert summed == np.ceil(half_width(np.array(4 * 400.0)))
+    assert summed == SummedGaussian(SIGMAS[0], contributors=4).spread(Fraction(95, 100))

@@ -26,8 +26,9 @@ from lapwing.ledger.gate import Release
 from lapwing.ledger.publishing import answer_position, prove_entry
 from lapwing.publish.bound_release import BoundRelease
 from lapwing.publish.bundle.manifest import write_bundle
-from lapwing.publish.bundle.utility_report import census_report, half_width, synthetic_report
+from lapwing.publish.bundle.utility_report import census_report, synthetic_report
 from lapwing.publish.census.census_release import ALL, NUMBERS, BoundCensus, CensusTables, area_notes
+from lapwing.publish.census.estimate_widths import half_widths
 from lapwing.publish.census.least_squares import Query, Spine, SpineEstimate, Wholes, subsets
 from lapwing.publish.measured import private_marginals, published_column
 from lapwing.publish.synthetic_release import SyntheticTable
@@ -83,15 +84,19 @@ def level_table(
     *,
     estimate: SpineEstimate,
     wholes: Wholes,
+    deviations: float | None = None,
 ) -> pa.Table:
-    """Return every number of a level: the area, the cell, the estimate, its interval, the whole number."""
+    """Return every number of a level: the area, the cell, the estimate, its interval, the whole number.
+
+    `deviations` is the half width of intervals; None: as many as hold 95 %.
+    """
     nodes, sizes = np.array(spine.nodes[level], object), estimate.sizes
     whole, scale = wholes.reshape(len(nodes), *sizes), 10**DIGITS
     parts = []
     for query in queries:
         axes = tuple(k + 1 for k in range(len(sizes)) if k not in query)
         middle = estimate.tables[level].sum(axis=axes).reshape(len(nodes), -1)
-        width = half_width(np.maximum(estimate.variance(level, query), 0))[:, None]
+        width = half_widths(estimate, level, query, deviations=deviations)[:, None]
         shape = tuple(sizes[k] for k in query)
         cells = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
         found = {spine.levels[level]: pa.array(np.repeat(nodes, cells.shape[1]))}

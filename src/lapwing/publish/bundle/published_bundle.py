@@ -2,8 +2,8 @@
 
 Claim    an interval covers the count of the truncated table with at least the given confidence, for one
          question that was chosen without looking at the numbers.
-Because  a count inside a measured marginal is a sum of m cells with independent discrete Gaussian noise:
-         for one cell the quantile is exact, for m cells the sum is sub-Gaussian with variance proxy m σ².
+Because  a count inside a measured marginal is a sum of m cells with independent discrete Gaussian noise,
+         whose quantile is known (`SummedGaussian`).
          Of several measurements, `best_interval` takes one whose interval holds whichever is taken. A
          census has the variance of every number. Other counts come from the rows: they are marked, and
          have no interval.

@@ -10,16 +10,16 @@ from itertools import combinations
 
 import numpy as np
 
-from lapwing.core.gaussian import Gaussian
+from lapwing.core.gaussian import SummedGaussian
 from lapwing.plots.html_page import bar, grid, note, page, section
 from lapwing.publish.census.census_release import BoundCensus, CensusTables, expected_errors
+from lapwing.publish.census.estimate_widths import CONFIDENCE, half_widths
 from lapwing.publish.measured.published_column import PublishedColumn
 from lapwing.publish.methods import MEAN_OF_NOISE
 from lapwing.publish.models.domain import Clique
 from lapwing.publish.models.graphical_model import Floats, NoisyMarginal
 from lapwing.publish.synthetic_release import SyntheticTable
 
-CONFIDENCE = 0.95
 MOST_CELLS_DRAWN = 40
 MOST_LISTED = 30
 SIZE_CLASSES = ((0, 0), (1, 10), (11, 100), (101, 1000), (1001, 10_000), (10_001, None))
@@ -31,12 +31,6 @@ def names_of(clique: Clique) -> str:
 
 
 # Intervals
-
-
-def half_width(variance: Floats, confidence: float = CONFIDENCE) -> Floats:
-    """Return the half width of an interval: noise with this variance proxy is sub-Gaussian."""
-    found: Floats = np.sqrt(2 * variance * math.log(2 / (1 - confidence)))
-    return found
 
 
 def best_interval(
@@ -60,11 +54,7 @@ def best_interval(
     widths = []
     for number, (sigma, cells) in enumerate(zip(sigmas, summed, strict=True), 1):
         miss = (1 - Fraction(str(confidence))) / (1 if is_fixed else number * (number + 1))
-        if cells == 1:  # the exact quantile
-            widths.append(float(Gaussian(sigma, Fraction(1), 1).spread(1 - miss)))
-        else:
-            proxy = np.array(cells * float(sigma) ** 2)
-            widths.append(float(np.ceil(half_width(proxy, 1 - float(miss)))))
+        widths.append(float(SummedGaussian(sigma, contributors=cells).spread(1 - miss)))
     best = int(np.argmin(widths))
     return best, widths[best]
 
@@ -231,7 +221,7 @@ def _by_size(census: BoundCensus, tables: CensusTables) -> str:
     rows = []
     for level, name in enumerate(census.spine.levels):
         totals = tables.wholes[level].sum(axis=1)
-        widths = half_width(np.maximum(tables.estimate.variance(level, ()), 0))
+        widths = half_widths(tables.estimate, level, ())
         for low, high in SIZE_CLASSES:
             here = (totals >= low) & (totals <= (math.inf if high is None else high))
             if not here.any():
@@ -261,7 +251,7 @@ def _census_bad(census: BoundCensus, tables: CensusTables) -> str:
     everything = tuple(range(len(census.sizes)))
     for level, name in enumerate(census.spine.levels):
         estimate = tables.estimate.tables[level].reshape(len(census.spine.nodes[level]), -1)
-        width = half_width(np.maximum(tables.estimate.variance(level, everything), 0))[:, None]
+        width = half_widths(tables.estimate, level, everything)[:, None]
         weak = float((estimate < width).mean())
         if weak:
             lines.append(

@@ -113,11 +113,15 @@ class LevelMeasurement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpineEstimate:
-    """Estimated tables of every level, and the variance of each effect in every node."""
+    """Estimated tables of every level, and the variance of each effect in every node.
+
+    `least_sigma` is the least σ of all measurements.
+    """
 
     sizes: Sizes
     tables: tuple[Floats, ...]
     effects: tuple[Mapping[Query, Floats], ...]
+    least_sigma: float
 
     def variance(self, level: int, query: Query) -> Floats:
         """Return the variance of a cell of a query's answer, for each node of a level."""
@@ -229,7 +233,8 @@ def estimate_spine(
         for level, part in enumerate(solved):
             tables[level] += part
             final[level][effect] = spread[level]
-    return SpineEstimate(sizes, tuple(tables), tuple(final))
+    least = min(sigma for one in measured for sigma in one.sigmas.values())
+    return SpineEstimate(sizes, tuple(tables), tuple(final), least)
 
 
 def _own_effects(

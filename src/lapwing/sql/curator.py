@@ -406,7 +406,8 @@ class Curator:
                 progress=progress, today=today, threads=self.threads,
             )  # fmt: skip
         except EngineFailed as error:  # only the curator is told where
-            raise open_sources.first_unreadable(self.policy, threads=self.threads) or error from None
+            found = open_sources.first_unreadable(self.policy, threads=self.threads)
+            raise found or open_sources.preparing_error(error) from None
         return is_new
 
     def _untouched_version(self, key: bytes) -> int:

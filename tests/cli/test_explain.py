@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from lapwing.core.chances import odds_up, percent_down, percent_up
 from lapwing.core.explanation import Explanation, explain
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter
 
 EPSILONS = ["0.01", "0.1", "0.5", "1", "3", "10"]
@@ -20,27 +21,42 @@ EPSILONS = ["0.01", "0.1", "0.5", "1", "3", "10"]
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_odds_and_posteriors_follow_bayes(epsilon: str) -> None:
     it = explain(epsilon, "1e-6", 10_000)
-    factor = Decimal(epsilon).exp()
-    assert it.odds_factor is not None
-    assert 0 <= Decimal(it.odds_factor) / factor - 1 < Decimal("1e-15")
-    for guess in it.guesses:
-        prior = Decimal(repr(guess.before))
-        odds = prior / (1 - prior)
-        top, bottom = factor * odds, odds / factor
-        assert guess.at_most == pytest.approx(float(top / (1 + top)), rel=1e-14)
-        assert guess.at_least == pytest.approx(float(bottom / (1 + bottom)), rel=1e-14)
-        # Rounded outwards: the true bound never lies outside what is said.
-        assert Decimal(guess.at_most) >= top / (1 + top) - Decimal("1e-25")
-        assert Decimal(guess.at_least) <= bottom / (1 + bottom) + Decimal("1e-25")
+    assert [moved.steps for moved in it.beliefs] == [1, 2]  # that you took part; a fact about you
+    for moved in it.beliefs:
+        factor = (moved.steps * Decimal(epsilon)).exp()
+        assert moved.odds_factor is not None
+        assert 0 <= Decimal(moved.odds_factor) / factor - 1 < Decimal("1e-15")
+        for guess in moved.guesses:
+            prior = Decimal(repr(guess.before))
+            odds = prior / (1 - prior)
+            top, bottom = factor * odds, odds / factor
+            assert guess.at_most == pytest.approx(float(top / (1 + top)), rel=1e-14)
+            assert guess.at_least == pytest.approx(float(bottom / (1 + bottom)), rel=1e-14)
+            # Rounded outwards: the true bound never lies outside what is said.
+            assert Decimal(guess.at_most) >= top / (1 + top) - Decimal("1e-25")
+            assert Decimal(guess.at_least) <= bottom / (1 + bottom) + Decimal("1e-25")
 
 
 def test_even_odds_give_the_bounds_of_the_foundations() -> None:
-    even = explain(1, 0, 100).guesses[-1]
+    took_part, fact = explain(1, 0, 100).beliefs
+    even = took_part.guesses[-1]
     assert even.before == 0.5
     assert even.at_least == pytest.approx(1 / (math.e + 1))
     assert even.at_most == pytest.approx(math.e / (math.e + 1))
-    assert "2.72 : 1" in explain(1, 0, 100).odds
-    assert "at most 73.2 %" in explain(1, 0, 100).odds
+    assert "that you took part can rise to at most 2.72 : 1" in took_part.odds
+    assert "at most 73.2 %" in took_part.odds
+    assert "that something is true of you can rise to at most 7.39 : 1" in fact.odds
+    assert "at most 88.1 %" in fact.odds
+
+
+def test_a_fact_about_a_person_is_bounded_by_two_steps_unless_neighbours_replace() -> None:
+    def most(relation: Relation) -> list[str]:
+        return [
+            percent_up(one.guesses[-1].at_most) for one in explain("0.1", 0, 10, relation=relation).beliefs
+        ]
+
+    assert most(Relation.ADD_REMOVE) == ["52.5 %", "55 %"]
+    assert most(Relation.REPLACE) == ["52.5 %"]  # who took part is public there
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -112,7 +128,10 @@ def test_noise_that_drowns_the_answer_is_warned_of() -> None:
 
 
 def test_delta_is_said_in_odds() -> None:
-    assert "at most 1 in 1,000,000 cases" in explain(1, "1e-6", 100).delta_means
+    told = explain(1, "1e-6", 100).delta_means
+    assert "at most 1 in 1,000,000 cases" in told
+    assert "at most 1 in 268,941 cases, (1 + e^ε) δ" in told
+    assert "(1 + e^ε)" not in explain(1, "1e-6", 100, relation=Relation.REPLACE).delta_means
     assert "without exception" in explain(1, 0, 100).delta_means
 
 
@@ -148,9 +167,10 @@ def test_bad_parameters_are_named(epsilon: float, delta: float, n: int, name: st
 def test_the_corners_have_an_answer(epsilon: str, delta: str) -> None:
     it = explain(epsilon, delta, 1)
     assert isinstance(it, Explanation)
-    assert (it.odds_factor is None) is (epsilon == "1000")
-    for guess in it.guesses:
-        assert 0 <= guess.at_least <= guess.before <= guess.at_most <= 1
+    for moved in it.beliefs:
+        assert (moved.odds_factor is None) is (epsilon == "1000")
+        for guess in moved.guesses:
+            assert 0 <= guess.at_least <= guess.before <= guess.at_most <= 1
 
 
 @pytest.mark.parametrize(

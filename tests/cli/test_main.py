@@ -90,7 +90,10 @@ def test_a_missing_file_has_one_exit_code(
 def test_explain_speaks_plainly(command: list[str]) -> None:
     done = run(*GOOD, command=command)
     assert (done.returncode, done.stderr) == (0, "")
-    for words in ("from 50 % to at most 62.3 %", "1 in 1,000,000 cases", "± 6", "± 16", "Sensible values"):
+    said = " ".join(done.stdout.split())
+    assert "that you took part can rise to at most 1.65 : 1, that is from 50 % to at most 62.3 %" in said
+    assert "that something is true of you can rise to at most 2.72 : 1" in said
+    for words in ("1 in 1,000,000 cases", "± 6", "± 16", "Sensible values"):
         assert words in done.stdout
     assert "\x1b" not in done.stdout
     assert "…" not in done.stdout
@@ -121,9 +124,8 @@ def test_json_has_the_same_content() -> None:
         "epsilon",
         "delta",
         "n",
-        "odds_factor",
-        "odds",
-        "guesses",
+        "relation",
+        "beliefs",
         "delta_means",
         "promised",
         "not_promised",
@@ -138,7 +140,9 @@ def test_json_has_the_same_content() -> None:
     ] * 2
     assert [count["within"] for count in found["counts"]] == [6, 16]
     assert set(found["lifetimes"][0]) == {"epsilon", "delta", "laplace", "gaussian"}
-    assert set(found["guesses"][0]) == {"before", "at_least", "at_most"}
+    part, fact = found["beliefs"]
+    assert (part["belief"], fact["belief"]) == ("that you took part", "that something is true of you")
+    assert set(part["guesses"][0]) == {"before", "at_least", "at_most"}
 
 
 def test_a_large_delta_is_a_visible_warning_and_no_error() -> None:

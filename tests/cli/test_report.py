@@ -45,6 +45,17 @@ def written(shell: Shell, policy: Path, *more: object) -> dict[str, str]:
     return found
 
 
+def test_the_odds_are_for_taking_part_and_for_a_fact(shell: Shell, policy: Path) -> None:
+    text = written(shell, policy)["r.md"]
+    assert (
+        "that a unit is in the data by at most e^ε, and that something is true of a unit by at most e^2ε"
+        in text
+    )
+    assert "Two steps together have (1 + e^ε) δ" in text
+    rows = [line for line in text.splitlines() if line.startswith("| that ")]
+    assert len(rows) == 6
+
+
 def test_every_form_has_every_section_and_nothing_is_charged(shell: Shell, policy: Path) -> None:
     before = entries(policy.with_name("lapwing.ledger"))
     found = written(shell, policy)
@@ -218,6 +229,7 @@ def test_a_survey_is_signed_by_the_ledger_of_its_invitations(
     assert found["ledger"]["accounts"][0]["mechanisms"][0]["mechanism"] == "survey invitation"
     page = Path("survey.html").read_text()
     assert "one person" in base64.b64decode(page.split("svg+xml;base64,")[1].split('"')[0]).decode()
+    assert "e^2ε" not in page  # one step replaces an answer: e^ε is right
     for text in ("Local model", "replace one unit", "By this survey alone", "binding limit"):
         assert text in page
 

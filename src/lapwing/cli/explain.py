@@ -50,10 +50,12 @@ def _show(out: console.Page, it: Explanation) -> None:
         out.warning(f"Warning: {found}")
 
     out.heading("What one answer can change")
-    out.indented(f"{it.odds[0].upper()}{it.odds[1:]}.", it.delta_means)
-    guesses = console.table("what somebody thought of you", "then at least", "and at most", right=(0, 1, 2))
-    for guess in it.guesses:
-        guesses.add_row(percent_up(guess.before), percent_down(guess.at_least), percent_up(guess.at_most))
+    out.indented(*(f"{moved.odds[0].upper()}{moved.odds[1:]}." for moved in it.beliefs), it.delta_means)
+    guesses = console.table("belief", "before", "then at least", "and at most", right=(1, 2, 3))
+    for moved in it.beliefs:
+        for guess in moved.guesses:
+            bounds = percent_down(guess.at_least), percent_up(guess.at_most)
+            guesses.add_row(moved.belief, percent_up(guess.before), *bounds)
     out.print(guesses)
 
     out.heading("What is promised")

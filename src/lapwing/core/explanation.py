@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+from lapwing.core.beliefs import Belief, BeliefBounds, belief_bounds, beliefs_under
 from lapwing.core.budget import DELTA_UNIT, Terms
-from lapwing.core.chances import odds_up, percent_up, posterior, posterior_text
-from lapwing.core.exact import Number, exact, exp_up, short
+from lapwing.core.chances import odds_up, percent_up, posterior_text
+from lapwing.core.exact import Number, exact, short, short_up
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
-from lapwing.core.losses import Loss, checked_delta, checked_epsilon
+from lapwing.core.losses import Loss, Relation, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 
 CONFIDENCE = Fraction(95, 100)
@@ -20,7 +21,7 @@ LIFETIMES = (1, 3, 10)
 MOST_PEOPLE = 10**15
 
 PROMISED = (
-    "Taking part adds no harm beyond this factor: whatever is published would have been about as likely "
+    "Taking part adds no harm beyond the factor e^ε: whatever is published would have been about as likely "
     "without you.",
     "This holds against everybody: whatever they know already, whatever they can compute, now or later.",
     "It holds for everything that is made of the answer afterwards.",
@@ -35,11 +36,23 @@ NOT_PROMISED = (
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Somebody's belief that something is true of you, before and after. Bounds are rounded outwards."""
+    """Somebody's belief about you, before and after. Bounds are rounded outwards."""
 
     before: float
     at_least: float
     at_most: float
+
+
+@dataclass(frozen=True, slots=True)
+class MovedBelief:
+    """The change of one kind of belief by the answer, for somebody who knows the data of all others."""
+
+    belief: str  # "that you took part"
+    steps: int  # neighbouring steps between the two cases that the belief tells apart
+    odds_factor: float | None  # e^(steps ε), rounded up; None where it is beyond floats
+    delta: float  # of that many steps, rounded up
+    odds: str
+    guesses: tuple[Guess, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +83,8 @@ class Explanation:
     epsilon: float
     delta: float
     n: int
-    odds_factor: float | None  # e^ε, rounded up; None where it is beyond floats
-    odds: str
-    guesses: tuple[Guess, ...]
+    relation: str
+    beliefs: tuple[MovedBelief, ...]
     delta_means: str
     promised: tuple[str, ...]
     not_promised: tuple[str, ...]
@@ -82,13 +94,16 @@ class Explanation:
     warnings: tuple[str, ...]
 
 
-def explain(epsilon: Number, delta: Number, n: int) -> Explanation:
+def explain(
+    epsilon: Number, delta: Number, n: int, *, relation: Relation = Relation.ADD_REMOVE
+) -> Explanation:
     """Explain what (ε, δ) promises to each of n people, and what it costs in accuracy.
 
     Args:
         epsilon: The ε of one answer.
         delta: The δ of one answer; 0, or at least 1e-18.
         n: The number of people, from 1 to 1e15.
+        relation: The neighbour relation that ε and δ are about. Surveys replace a unit.
 
     Returns:
         The explanation, in words and numbers.
@@ -106,7 +121,9 @@ def explain(epsilon: Number, delta: Number, n: int) -> Explanation:
     people = exact(n, "n")
     if people.denominator != 1 or not 1 <= people <= MOST_PEOPLE:
         raise BadParameter("n", "must be a whole number between 1 and 1e15")
-    factor = exp_up(e)
+    bounds = {
+        belief: belief_bounds(e, d, belief=belief, relation=relation) for belief in beliefs_under(relation)
+    }
     laplace = Laplace.for_epsilon(e, l1=1)
     gaussian = Gaussian.for_budget(e, d, l2_squared=1, dimension=1) if d else None
     counts = _counts(laplace, gaussian, int(people))
@@ -114,15 +131,14 @@ def explain(epsilon: Number, delta: Number, n: int) -> Explanation:
         epsilon=float(e),
         delta=float(d),
         n=int(people),
-        odds_factor=_float_up(factor) if e <= 700 else None,
-        odds=_odds(e, factor),
-        guesses=tuple(_guess(prior, factor) for prior in PRIORS),
-        delta_means=_delta_means(d, int(people)),
+        relation=relation.value,
+        beliefs=tuple(_moved(belief, bound) for belief, bound in bounds.items()),
+        delta_means=_delta_means(bounds, int(people)),
         promised=PROMISED,
         not_promised=NOT_PROMISED,
         counts=counts,
         lifetimes=tuple(_lifetime(total, d, laplace.loss, gaussian) for total in LIFETIMES),
-        advice=_advice(e),
+        advice=advice(e),
         warnings=tuple(_warnings(e, d, int(people), counts)),
     )
 
@@ -132,29 +148,49 @@ def _float_up(value: Fraction) -> float:
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
-def _guess(prior: Fraction, factor: Fraction) -> Guess:
-    """Return the bounds of a belief. Odds change by at most e^ε either way; `factor` is e^ε rounded up."""
-    top, bottom = posterior(prior, factor), posterior(prior, 1 / factor)
-    return Guess(float(prior), -_float_up(-bottom), min(_float_up(top), 1.0))
-
-
-def _odds(epsilon: Fraction, factor: Fraction) -> str:
-    if epsilon > 50:
-        return "a guess at even odds may become certainty: such an ε promises next to nothing"
-    return (
-        f"a guess at even odds (1 : 1) can rise to at most {odds_up(factor)} : 1, "
-        f"that is from 50 % to at most {posterior_text(factor)}"
+def _moved(belief: Belief, bounds: BeliefBounds) -> MovedBelief:
+    return MovedBelief(
+        belief.value,
+        bounds.steps,
+        _float_up(bounds.factor) if bounds.epsilon <= 700 else None,
+        _float_up(bounds.delta),
+        even_odds(belief.value, bounds),
+        tuple(_guess(prior, bounds) for prior in PRIORS),
     )
 
 
-def _delta_means(delta: Fraction, n: int) -> str:
-    if not delta:
-        return "With δ 0 the promise holds for every outcome, without exception."
-    once = math.floor(1 / delta)
+def _guess(prior: Fraction, bounds: BeliefBounds) -> Guess:
+    bottom, top = bounds.after(prior)
+    return Guess(float(prior), -_float_up(-bottom), min(_float_up(top), 1.0))
+
+
+def even_odds(belief: str, bounds: BeliefBounds) -> str:
+    """Return what can become of a guess at even odds, as a sentence without capital and full stop."""
+    if bounds.epsilon > 50:
+        return f"a guess at even odds {belief} may become certainty: such an ε promises next to nothing"
     return (
-        f"With δ {short(float(delta))} the release is no worse than one that in at most 1 in {once:,} "
-        f"cases tells anything at all, and keeps the promise in all others. Over {n:,} people that allows "
-        f"{short(float(delta * n))} of them to be exposed on average."
+        f"a guess at even odds (1 : 1) {belief} can rise to at most {odds_up(bounds.factor)} : 1, "
+        f"that is from 50 % to at most {posterior_text(bounds.factor)}"
+    )
+
+
+def _delta_means(bounds: dict[Belief, BeliefBounds], n: int) -> str:
+    given, *further = bounds.values()
+    if not given.delta:
+        return "With δ 0 the promise holds for every outcome, without exception."
+    most = max(one.delta for one in bounds.values())
+    two_steps = (
+        f" For a fact about you these are at most 1 in {math.floor(1 / further[0].delta):,} cases, "
+        "(1 + e^ε) δ."
+        if further
+        else ""
+    )
+    exposed = min(most * n, Fraction(n))
+    return (
+        f"With δ {short(float(given.delta))} the release is no worse than one that in at most 1 in "
+        f"{math.floor(1 / given.delta):,} cases tells anything at all, and keeps the promise in all others."
+        f"{two_steps} Over {n:,} people that allows {short_up(exposed, 3)} of them to be "
+        "exposed on average."
     )
 
 
@@ -173,7 +209,8 @@ def _lifetime(total: int, delta: Fraction, laplace: Loss, gaussian: Gaussian | N
     return Lifetime(float(total), float(delta), terms.how_many(terms.price(laplace)), by_gauss)
 
 
-def _advice(epsilon: Fraction) -> str:
+def advice(epsilon: Fraction) -> str:
+    """Return whether an ε is a sensible one."""
     sensible = "Sensible values lie between 0.1 and a few."
     if epsilon < Fraction(1, 100):
         return (

@@ -108,13 +108,11 @@ class DuckDbEngine(Engine):
                 # DuckDB checks a path as it is written in SQL, and again as the file that it finds.
                 paths = {path for listed in found.values() for path in listed}
                 allowed = ", ".join(map(text, sorted(paths | set(map(glob.escape, paths)))))
+                _hide_progress(connection, measure=writable is not None)
                 for setting in (
                     *([_BY_ROWS_ALONE] if found else []),
                     "TimeZone = 'UTC'",
                     "arrow_large_buffer_size = true",  # else texts of 2 GB in a batch are an error
-                    "enable_progress_bar = true",  # it is read, not printed
-                    "enable_progress_bar_print = false",
-                    "progress_bar_time = 0",
                     f"allowed_paths = [{allowed}]",
                     "enable_external_access = false",
                     "lock_configuration = true",  # last: after this no setting can change
@@ -230,6 +228,20 @@ class DuckDbEngine(Engine):
         with repeated_meanwhile(report, first=REPEAT_SECONDS):
             yield
         progress(1.0)
+
+
+def _hide_progress(connection: duckdb.DuckDBPyConnection, *, measure: bool) -> None:
+    """Print no progress bar. Measure progress where something is written: `query_progress` tells it.
+
+    In a Jupyter kernel without ipywidgets DuckDB refuses each of these settings, and measures nothing.
+    """
+    try:
+        connection.execute("SET enable_progress_bar_print = false")
+        connection.execute("SET progress_bar_time = 0")
+        connection.execute(f"SET enable_progress_bar = {measure}")
+    except duckdb.InvalidInputException:
+        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchone() != (False,):
+            raise
 
 
 def _recoded(paths: list[str], encoding: str, folder: Path) -> list[str]:

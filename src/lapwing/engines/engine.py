@@ -24,8 +24,18 @@ ReportProgress = Callable[[float], None]  # a share of the work, from 0 to 1
 REPEAT_SECONDS = 0.05
 
 
+def engine_cause(error: BaseException | None) -> BaseException | None:
+    """Return the engine's own error behind one of ours, or None. It may show data: for the curator only."""
+    while isinstance(error, LapwingError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
 class EngineFailed(Unavailable):
-    """The engine gave no answer. The text is the same for every cause: the cause may depend on one row."""
+    """The engine gave no answer. The text is the same for every cause: the cause may depend on one row.
+
+    The curator finds the engine's own error by `engine_cause`.
+    """
 
     code = "engine-failed"
 
@@ -121,8 +131,8 @@ class Engine(ABC):
     """One connection to a database that runs our SQL and returns Arrow.
 
     It is locked down: only the tables that it was opened for can be read. Every failure raises
-    `EngineFailed`, whose text never shows data, SQL or the engine's own message (that is in
-    `__context__`, for the data's owner).
+    `EngineFailed`, whose text never shows data, SQL or the engine's own message (`engine_cause` has
+    it, for the data's owner).
     """
 
     name: str  # "duckdb", "postgres" or "spark"

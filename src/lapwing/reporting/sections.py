@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from lapwing.core.beliefs import Belief, BeliefBounds, belief_bounds, beliefs_under
 from lapwing.core.chances import percent_down, percent_up
-from lapwing.core.exact import float_up, short_down, short_up
-from lapwing.core.explanation import explain
+from lapwing.core.exact import float_down, float_up, short_down, short_up
+from lapwing.core.explanation import PRIORS, advice, even_odds
+from lapwing.core.losses import Relation
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.reporting.officer_file import QUESTIONS, answers_in
 from lapwing.reporting.privacy_report import (
@@ -56,6 +58,11 @@ SECTIONS = (
     ("collection", "How the data were collected", "Data collection exposure"),
     ("signature", "How to check this report", ""),
 )
+_BELIEFS = {
+    Belief.TOOK_PART: "that a unit is in the data",
+    Belief.FACT: "that something is true of a unit",
+}
+_STEP_FACTORS = {1: "e^ε", 2: "e^2ε"}
 _PAGES = {
     "private SQL": ("query",),
     "survey invitation": ("survey", "randomized_response"),
@@ -206,32 +213,42 @@ def _parameters(found: ReportInputs) -> Made:
         made.append(
             "Whoever is in several of these accounts may lose the sum. The odds below are for the sum."
         )
-    told, is_replaced = explain(epsilon, delta, 1), subject.neighbours == REPLACE
-    belief = "which of two values a unit has" if is_replaced else "whether a unit is in the data"
+    relation = Relation(subject.neighbours)
+    moved = {
+        words: belief_bounds(epsilon, delta, belief=belief, relation=relation)
+        for belief, words in _BELIEFS.items()
+        if belief in beliefs_under(relation)
+    }
+    factors = [f"{words} by at most {_STEP_FACTORS[one.steps]}" for words, one in moved.items()]
     rows = [
-        (percent_up(guess.before), percent_down(guess.at_least), percent_up(guess.at_most))
-        for guess in told.guesses
+        (words, *map(percent_down, (float(prior), low)), percent_up(high))
+        for words, one in moved.items()
+        for prior in PRIORS
+        for low, high in [(float_down(one.after(prior)[0]), min(float_up(one.after(prior)[1]), 1.0))]
     ]
     return [
         *made,
         "ε is no probability that somebody is identified, no share of noise, and no allowance for a day. "
-        f"It is for all answers together: they change the odds of a belief about {belief} by at most e^ε.",
-        f"In odds, if all of it is spent: {told.odds}.",
-        *(() if is_replaced else ("Two values of one unit are two steps apart: the factor is e^2ε.",)),
+        f"It is for all answers together: they change the odds of a belief {', and '.join(factors)}.",
+        *(f"In odds, if all of it is spent: {even_odds(words, one)}." for words, one in moved.items()),
         "These odds are for a reader who knows the data of all others. A reader who knows less can learn "
         "from the others' data, too. ε does not limit that.",
-        "δ 0: the promise holds for every outcome." if not delta else _delta_words(delta),
-        told.advice,
-        ReportTable((f"belief about {belief}", "after: at least", "after: at most"), rows, SOFTWARE),
+        *(_delta_words(delta, moved) if delta else ["δ 0: the promise holds for every outcome."]),
+        advice(epsilon),
+        ReportTable(("belief", "before", "after: at least", "after: at most"), rows, SOFTWARE),
     ]
 
 
-def _delta_words(delta: Fraction) -> str:
+def _delta_words(delta: Fraction, moved: Mapping[str, BeliefBounds]) -> list[str]:
     cases = f"1 of {math.ceil(1 / delta):,} cases"
-    return (
+    made = [
         f"δ {short_up(delta)}: a release that shows all data of a unit in {cases} would keep the promise. "
         "The odds and the table are for δ 0. δ should be far below 1 divided by the number of people."
-    )
+    ]
+    if any(one.steps == 2 for one in moved.values()):
+        doubled = max(one.delta for one in moved.values())
+        made.append(f"Two steps together have (1 + e^ε) δ, here δ {short_up(doubled)}.")
+    return made
 
 
 def _unit(found: ReportInputs) -> Made:

@@ -10,8 +10,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from lapwing.config.toml_text import read_toml
+from lapwing.core.beliefs import Belief, belief_bounds
 from lapwing.core.exact import short_up
-from lapwing.core.explanation import explain
+from lapwing.core.explanation import even_odds
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter
 from lapwing.reporting.policy_subjects import pipeline_subject, policy_subject, published, release_subject
 from lapwing.reporting.privacy_report import (
@@ -61,6 +63,8 @@ def _survey(path: Path) -> ReportSubject:
 
     made = design(load(path))
     survey = made.survey
+    bounds = belief_bounds(made.epsilon, 0, belief=Belief.FACT, relation=Relation.REPLACE)
+    told = even_odds("about a respondent's answers", bounds)
     rows = [
         (part.question.name, part.question.kind, part.protocol, short_up(part.epsilon))
         for part in made.parts
@@ -76,7 +80,7 @@ def _survey(path: Path) -> ReportSubject:
                 f"A respondent may lose ε {short_up(survey.lifetime)} over all surveys of this ledger.",
                 lifetime=float(survey.lifetime),
             ),
-            f"By this survey alone, {explain(made.epsilon, 0, 1).odds}.",
+            f"By this survey alone, {told}.",
             *([made.warning] if made.warning else []),
         ],
         "unit": ["All answers of one respondent are protected together."],

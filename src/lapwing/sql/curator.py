@@ -485,7 +485,8 @@ class Curator:
         try:
             return self._prepare(progress, today=today, again=again)
         except EngineFailed as error:  # only the curator is told where
-            raise open_sources.first_unreadable(self.policy, threads=self.threads) or error from None
+            unreadable = open_sources.first_unreadable(self.policy, threads=self.threads)
+            raise unreadable or open_sources.preparing_error(error) from None
 
     def _prepare(
         self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False,

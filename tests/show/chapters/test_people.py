@@ -82,10 +82,11 @@ def test_ln_3_takes_a_half_to_a_quarter_or_three_quarters() -> None:
 
 def test_the_odds_of_every_belief_change_by_the_factor() -> None:
     run = TopicRun.of("odds", epsilon="0.5", prior="0.03")
-    for before, low, high in run.table(1):
+    for before, *bounds in run.table(1):
         odds = before / (1 - before)
-        assert high / (1 - high) == pytest.approx(odds * math.exp(0.5))
-        assert low / (1 - low) == pytest.approx(odds / math.exp(0.5))
+        for factor, low, high in ((math.exp(0.5), *bounds[:2]), (math.exp(1), *bounds[2:])):
+            assert high / (1 - high) == pytest.approx(odds * factor)
+            assert low / (1 - low) == pytest.approx(odds / factor)
     assert 0.03 in {row[0] for row in run.table(1)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -9,19 +10,20 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import duckdb
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lapwing.engines.engine import EngineFailed
+from lapwing.engines.engine import EngineFailed, engine_cause, uniform_failure
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.sql import row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Kind, Moment, Text
 from lapwing.sql.joint_questions import JointQuestion
 from lapwing.sql.policy import Policy, Source
-from lapwing.sql.truncated import open_sources
+from lapwing.sql.truncated import open_sources, prepare
 from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, coded_rows, policy_of, table_of, whole
@@ -77,7 +79,7 @@ def test_an_unreadable_value_is_found_before_the_charge_and_told_to_the_curator(
             told.add(str(refused.value))
         assert len(told) == 1
         assert column not in told.pop()
-        with pytest.raises(Unavailable, match=rf"^tables\.visits\.columns\.{column}: .* cannot be read"):
+        with pytest.raises(Unavailable, match=rf"^tables\.visits\.columns\.{column}: cannot be read"):
             dataset.prepare()
         assert spent(dataset) == 0
         policy = written(tmp_path)  # mended
@@ -90,13 +92,13 @@ def test_rows_are_read_once_for_a_version_and_a_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[Any] = []
-    check = open_sources._is_readable
+    check = open_sources._reading_failure
 
-    def counting(*args: Any) -> bool:
+    def counting(*args: Any) -> EngineFailed | None:
         reads.append(args)
         return check(*args)
 
-    monkeypatch.setattr(open_sources, "_is_readable", counting)
+    monkeypatch.setattr(open_sources, "_reading_failure", counting)
     policy = written(tmp_path)
     with Dataset(policy, analyst="ann") as dataset:
         dataset.ask(SUM, epsilon="0.1")
@@ -171,6 +173,45 @@ def test_in_spark_a_text_that_is_not_utf8_is_unknown_and_a_time_beyond_is_refuse
                 with pytest.raises(Unavailable, match="cannot be read"):
                     dataset.ask(SUM, epsilon="0.1")
                 assert spent(dataset) == 0
+
+
+def test_the_engines_own_error_is_kept_for_the_curator_and_printed_for_nobody(tmp_path: Path) -> None:
+    with Dataset(written(tmp_path, name=BAD["name"]), analyst="ann") as dataset:
+        with pytest.raises(Unavailable) as refused:
+            dataset.ask(SUM, epsilon="0.1")
+        assert str(refused.value).startswith("the tables cannot be read")  # whatever the cause is
+        with pytest.raises(Unavailable) as told:
+            dataset.curator.prepare()
+        cause = engine_cause(told.value)
+        assert f"the engine raised {type(cause).__name__}" in str(told.value)
+        for error in (refused.value, told.value):
+            assert isinstance(engine_cause(error), duckdb.Error)
+            assert "bad" not in "".join(traceback.format_exception(error))
+
+
+def test_a_failure_that_is_no_value_is_not_called_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failure case C20: an engine that failed for another reason was said to hold an unreadable value."""
+    policy = written(tmp_path)
+
+    def fails(*_: object, **__: object) -> Any:
+        with uniform_failure():
+            raise MemoryError("private")
+
+    with Dataset(policy, analyst="ann") as dataset:
+        monkeypatch.setattr(prepare, "unit_ids", fails)
+        with pytest.raises(Unavailable) as refused:
+            dataset.ask(SUM, epsilon="0.1")
+        assert "stored value" not in str(refused.value)
+        assert isinstance(engine_cause(refused.value), MemoryError)
+        monkeypatch.setattr(prepare, "prepare", fails)
+        with pytest.raises(
+            Unavailable, match="could not be prepared: the engine raised MemoryError"
+        ) as told:
+            dataset.curator.prepare()
+        assert "private" not in "".join(traceback.format_exception(told.value))
+        assert isinstance(engine_cause(told.value), MemoryError)
 
 
 def test_a_table_that_is_gone_is_no_value_that_cannot_be_read(

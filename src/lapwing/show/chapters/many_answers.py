@@ -12,7 +12,8 @@ from lapwing.audit.attacks.averaging import RUNS as PEOPLE
 from lapwing.audit.attacks.refill import EACH_DAY, refill
 from lapwing.audit.attacks.refill import RUNS as DEVICES
 from lapwing.audit.laws import exp, laplace, log_ratio, precise
-from lapwing.core.chances import odds_up, percent, percent_up, posterior
+from lapwing.core.beliefs import Belief, belief_bounds
+from lapwing.core.chances import odds_up, percent, percent_up
 from lapwing.core.exact import exp_up, short
 from lapwing.core.losses import Repeated
 from lapwing.mechanisms import Laplace
@@ -43,13 +44,13 @@ def adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) ->
     def row(answers: int) -> tuple[int, float, float, float, float]:
         total = Repeated(mechanism.loss, answers).pure
         assert total is not None
-        factor = exp_up(total)
-        limit = float(posterior(HALF, factor))
-        return answers, float(total), float(factor), limit, float(best_guess(truth, answers))
+        bounds = belief_bounds(total, 0, belief=Belief.TOOK_PART)
+        limit = float(bounds.after(HALF)[1])
+        return answers, float(total), float(bounds.factor), limit, float(best_guess(truth, answers))
 
     drawn = [row(answers) for answers in counts_up_to(k, _POINTS)]
     last, measured = drawn[-1], guessed_right(epsilon, k, _GUESSES)
-    total, alone = k * epsilon, float(posterior(HALF, exp_up(epsilon)))
+    total, alone = k * epsilon, row(1)[3]
     progress(1, 1)
     return Shown(
         f"{k} answers at ε {short(float(epsilon))} cost ε {short(float(total))} together",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapwing.audit.laws import laplace_at_least, precise
+from lapwing.core.beliefs import Belief, BeliefBounds, belief_bounds
 from lapwing.core.chances import odds_up, percent, percent_down, percent_up, posterior
 from lapwing.core.exact import exp_up, log_up, short
 from lapwing.core.noise import bernoulli
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 HALF = Fraction(1, 2)
 _DRAWS = 20_000
 _EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
+_LN_3 = log_up(3)
 _PRIORS = tuple(Fraction(percent, 100) for percent in (1, 10, 25, 50, 75, 90, 99))
 _NOT_CERTAIN = math.nextafter(1, 0)  # a chance below 1 that a float would round to it
 _NATS = 75  # noise beyond this many scales has a probability below 1e-30
@@ -68,23 +70,24 @@ def smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
     said = [percent(Fraction(row[5])) for row in rows]
     both = f"{said[0]} in both cases" if said[0] == said[1] else f"{said[0]} with Mary, {said[1]} without"
     learnt = float(shares[1][0])
-    factor = exp_up(epsilon)
+    took_part, is_ill = (belief_bounds(epsilon, 0, belief=one) for one in (Belief.TOOK_PART, Belief.FACT))
     return Shown(
         "What the study finds about smokers is applied to Mary, too, whether or not she took part",
         (
             f"A study counts ill and well smokers, {n:,} with Mary. Both counts are released together, "
             f"with ε {short(float(epsilon))} for adding or removing a person.",
             f'The probability that the study says "most smokers are ill" is {both}. ε limits the ratio of '
-            'the '
-            f"two probabilities to {odds_up(factor)}, in both directions, for this and every other "
-            "conclusion.",
+            f"the two probabilities to {odds_up(took_part.factor)}, in both directions, for this and every "
+            "other conclusion.",
             f"Mary stays out, and by the release {100 * learnt:.1f} % of the smokers are ill. An insurer "
             f"who believed {percent(prior)} may now {'raise' if learnt > prior else 'lower'} the premium "
             "of all smokers, and so Mary's. That is learnt from the others. Privacy does not hide it, "
             "and staying out does not avoid it.",
             "What is limited is the additional harm of taking part. Somebody who knows the data of all "
             "others, and believes with 50 % that Mary took part, believes it with at most "
-            f"{percent_up(float(posterior(HALF, factor)))} afterwards.",
+            f"{percent_up(_after(took_part, HALF)[1])} afterwards. If they know that she took part, and "
+            f"believe with 50 % that she is ill, it is at most {percent_up(_after(is_ill, HALF)[1])}: from "
+            "ill to well is two steps, e^2ε.",
             "The limit is the same in a large group and in a small one.",
         ),
         (
@@ -100,8 +103,8 @@ def smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
                 "Beliefs of somebody who knows the data of all others",
                 ("belief", "before", "after, at least", "after, at most"),
                 (
-                    ("Mary took part", 0.5, *_bounds(HALF, factor)),
-                    ("Mary, who took part, is ill", 0.5, *_bounds(HALF, factor**2)),
+                    ("Mary took part", 0.5, *_after(took_part, HALF)),
+                    ("Mary, who took part, is ill", 0.5, *_after(is_ill, HALF)),
                 ),
             ),
         ),
@@ -114,9 +117,10 @@ def smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
     )  # fmt: skip
 
 
-def _bounds(before: Fraction, ratio: Fraction) -> tuple[float, float]:
-    """Return the least and the greatest belief, if odds change by at most this ratio."""
-    return float(posterior(before, 1 / ratio)), float(posterior(before, ratio))
+def _after(bounds: BeliefBounds, before: Fraction) -> tuple[float, float]:
+    """Return the least and the greatest belief afterwards."""
+    low, high = bounds.after(before)
+    return float(low), float(high)
 
 
 @style()
@@ -159,28 +163,32 @@ def _draw_smoking(
 def odds(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     """Compute the topic `odds`."""
     epsilon, prior = values["epsilon"], values["prior"]
-    factor = exp_up(epsilon)
-    three = Fraction(3)  # e^ε at ε = ln 3, exactly
-
-    factors = sorted({**{each: exp_up(each) for each in (*_EPSILONS, epsilon)}, log_up(3): three}.items())
+    one_step, two_steps = (
+        {each: belief_bounds(each, 0, belief=belief) for each in {*_EPSILONS, epsilon, _LN_3}}
+        for belief in (Belief.TOOK_PART, Belief.FACT)
+    )
     by_epsilon = [
         (
-            "ln 3" if ratio == three else short(float(each)), float(ratio),
-            *_bounds(prior, ratio), *_bounds(prior, ratio**2),
+            "ln 3" if each == _LN_3 else short(float(each)), float(one_step[each].factor),
+            *_after(one_step[each], prior), *_after(two_steps[each], prior),
         )
-        for each, ratio in factors
+        for each in sorted(one_step)
     ]  # fmt: skip
-    low, high = _bounds(prior, factor)
-    by_prior = [(float(before), *_bounds(before, factor)) for before in sorted({*_PRIORS, prior})]
-    quarter, three_quarters = _bounds(HALF, three)
+    moved, facts = one_step[epsilon], two_steps[epsilon]
+    low, high = _after(moved, prior)
+    by_prior = [
+        (float(before), *_after(moved, before), *_after(facts, before))
+        for before in sorted({*_PRIORS, prior})
+    ]
+    quarter, three_quarters = _after(one_step[_LN_3], HALF)
     progress(1, 1)
     return Shown(
-        f"With ε {short(float(epsilon))}, a belief of {percent(prior)} ends between {percent_down(low)} "
-        f"and {percent_up(high)}",
+        f"With ε {short(float(epsilon))}, a belief of {percent(prior)} that you took part ends between "
+        f"{percent_down(low)} and {percent_up(high)}",
         (
-            "Somebody who knows the data of all others has a belief about you: before a release one, "
-            "after it another. The odds of the two differ at most by the factor e^ε, here "
-            f"{odds_up(factor)}.",
+            "Somebody who knows the data of all others has a belief that you took part: before a release "
+            "one, after it another. The odds of the two differ at most by the factor e^ε, here "
+            f"{odds_up(moved.factor)}.",
             "ε is not the probability of being identified: the belief after the release depends on the "
             f"belief before it. With ε = ln 3 and even odds, it ends between {percent(Fraction(quarter))} "
             f"and {percent(Fraction(three_quarters))}.",
@@ -189,7 +197,7 @@ def odds(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Show
             f"{short(float(exp_up(HALF)))}.",
             'For a curator, one step adds or removes a person, so the bounds are for "you took part". Two '
             'values of a person who took part, such as "ill" and "well", are two steps apart: the factor '
-            "is e^2ε. In a survey, one step replaces an answer.",
+            f"is e^2ε, here {odds_up(facts.factor)}. In a survey, one step replaces an answer.",
             "Somebody who knows less can learn about you from the others' data. ε does not limit that: "
             "see `lapwing show smoking`.",
             "The ε is that of all releases about you together, and the bounds hold for δ = 0. A δ above 0 "
@@ -205,31 +213,34 @@ def odds(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Show
                 tuple(by_epsilon),
             ),
             NumberTable(
-                f"Beliefs at ε {short(float(epsilon))}, one step",
-                ("before", "after, at least", "after, at most"),
+                f"Beliefs at ε {short(float(epsilon))}",
+                (
+                    "before", "one step: at least", "one step: at most", "two steps: at least",
+                    "two steps: at most",
+                ),
                 tuple(by_prior),
             ),
         ),
-        lambda: _draw_odds(epsilon, prior, factor),
+        lambda: _draw_odds(epsilon, prior, moved, one_step[_LN_3]),
     )  # fmt: skip
 
 
 @style()
-def _draw_odds(epsilon: Fraction, prior: Fraction, factor: Fraction) -> Figure:
-    low, high = _bounds(prior, factor)
+def _draw_odds(epsilon: Fraction, prior: Fraction, moved: BeliefBounds, ln_3: BeliefBounds) -> Figure:
+    low, high = _after(moved, prior)
     figure, panels = new_figure(
         f"ε limits how far a belief can move: at ε = {short(float(epsilon))}, from "
         f"{100 * float(prior):.3g} % to between {percent_down(low)} and {percent_up(high)}",
-        "What somebody who knows the data of all others believes about you, before and after a "
-        "release. It stays inside the band. On the diagonal, nothing was learnt. δ = 0.",
+        "How far somebody who knows the data of all others believes that you took part, before and after "
+        "a release. It stays inside the band. On the diagonal, nothing was learnt. δ = 0.",
         panels=2,
     )
     before = np.linspace(0, 1, 401)
-    for axes, title, colour, ratio, point in (
-        (panels[0], f"ε = {short(float(epsilon))}", BLUE, factor, prior),
-        (panels[1], "ε = ln 3: from ½ to ¼ or ¾", ORANGE, Fraction(3), HALF),
+    for axes, title, colour, bounds, point in (
+        (panels[0], f"ε = {short(float(epsilon))}", BLUE, moved, prior),
+        (panels[1], "ε = ln 3: from ½ to ¼ or ¾", ORANGE, ln_3, HALF),
     ):
-        r = float(ratio)
+        r = float(bounds.factor)
         bottom, top = (
             100 * before / (before + r * (1 - before)),
             100 * r * before / (r * before + 1 - before),
@@ -238,7 +249,7 @@ def _draw_odds(epsilon: Fraction, prior: Fraction, factor: Fraction) -> Figure:
         axes.plot(100 * before, bottom, color=colour, linewidth=1.6)
         axes.plot(100 * before, top, color=colour, linewidth=1.6)
         axes.plot([0, 100], [0, 100], color=GREY, linewidth=1.2, linestyle=":")
-        ends = _bounds(point, ratio)
+        ends = _after(bounds, point)
         at = 100 * float(point)
         axes.plot([at, at], [100 * end for end in ends], color=INK, linewidth=1.6, marker="o", markersize=5)
         axes.set_title(title, color=colour)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapwing.audit.laws import SLACK, Direction, gaussian, laplace, laplace_at_least, precise
+from lapwing.core.beliefs import Belief, belief_bounds
 from lapwing.core.chances import posterior_text
-from lapwing.core.exact import exp_up, short
+from lapwing.core.exact import short
 from lapwing.mechanisms import Gaussian, Laplace
 from lapwing.plots import style as plot
 from lapwing.plots.loss import gaussian_curve, privacy_loss
@@ -121,6 +122,7 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
         _row(f"noise that ends at ± {width:,}", certain),
     ]
     once = math.floor(1 / certain.with_you)
+    within = belief_bounds(epsilon, 0, belief=Belief.TOOK_PART)
     return Shown(
         headline="If noise ends somewhere, an answer beyond its end proves that you are in the data; "
         f"with your data this happens once in {once:,} answers, on average",
@@ -128,7 +130,7 @@ def telling_event(values: Mapping[str, Fraction], _full: bool, _progress: Progre
             "An event is a set of answers, here: all answers from some number on. The count is 1 with your "
             "data and 0 without them, and somebody who knows all other data wants to know which it is.",
             "Under Laplace noise no event tells more than e^ε allows: a belief of 50 % that your data "
-            f"are in becomes at most {posterior_text(exp_up(epsilon))}.",
+            f"are in becomes at most {posterior_text(within.factor)}.",
             f"Under Gaussian noise (σ = {short(float(sigma))}) rare events tell more, without a limit. "
             f"Those above e^ε are what δ = {short(float(delta))} pays for.",
             f"Noise that ends, here all numbers from -{width:,} to {width:,} with equal probability, "

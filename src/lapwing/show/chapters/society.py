@@ -9,9 +9,10 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from lapwing.audit.attacks.temporary_gate import temporary_folder
-from lapwing.core.chances import odds_up, percent_up, posterior
+from lapwing.core.beliefs import Belief, belief_bounds
+from lapwing.core.chances import odds_up, percent_up
 from lapwing.core.conversions import largest_rho
-from lapwing.core.exact import exp_up, short
+from lapwing.core.exact import short
 from lapwing.examples.town import DISTRICTS, TOWN_CENSUS, TOWN_PEOPLE, write_town
 from lapwing.plots import style as plot
 from lapwing.publish.census.census_release import expected_errors
@@ -46,11 +47,12 @@ def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
     errors, sizes = _town_errors(wanted, delta, progress)
     found = dict(zip(wanted, errors, strict=True))
     chosen, half = found[epsilon].by_level, found[epsilon / 2].by_level
-    factor = exp_up(epsilon)
+    in_it = belief_bounds(epsilon, 0, belief=Belief.TOOK_PART)
+    fact = belief_bounds(epsilon, 0, belief=Belief.FACT)
     daily = max((one for one in PUBLISHED if one.period == "each day"), key=lambda one: one.epsilon)
     return Shown(
         headline=f"At ε {short(float(epsilon))} the count of a block is off by {chosen[2]:.2g} people on "
-        f"average, and even odds (1 : 1) that you are in it can become {odds_up(factor)} : 1 at most",
+        f"average, and even odds (1 : 1) that you are in it can become {odds_up(in_it.factor)} : 1 at most",
         sentences=(
             f"The example's town has {sizes[0]:,.0f} invented people. One release publishes all counts of "
             "sex and stage of life for the town, its districts and its blocks. Its plan tells the expected "
@@ -60,10 +62,10 @@ def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
             f"{short(half[2])} and {short(half[0])}.",
             "ε bounds what your taking part can change. Somebody who knows all other records, and "
             f"believes with {_percent(prior)} that yours is in, believes it with "
-            f"{_at_most(posterior(prior, factor))} afterwards: the odds grow at most "
-            f"{odds_up(factor)}-fold. A fact of your record, such as your age, is two steps away from "
-            f"another one: there the factor is e^2ε = {odds_up(factor**2)}. ε is not the probability of "
-            "being identified, and not a share of noise.",
+            f"{_at_most(in_it.after(prior)[1])} afterwards: the odds grow at most "
+            f"{odds_up(in_it.factor)}-fold. A fact of your record, such as your age, is two steps away "
+            f"from another one: there the factor is e^2ε = {odds_up(fact.factor)}. ε is not the "
+            "probability of being identified, and not a share of noise.",
             f"With δ {short(float(delta))}, the release is no worse than one that tells everything with "
             "this probability, and keeps the bound otherwise.",
             f"Published figures stand below. They protect different units for different periods, so their "
@@ -83,10 +85,11 @@ def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
                     (
                         float(one),
                         *found[one].by_level,
-                        float(exp_up(one)),
-                        float(posterior(prior, exp_up(one))),
+                        float(bounds.factor),
+                        float(bounds.after(prior)[1]),
                     )
                     for one in table
+                    for bounds in (belief_bounds(one, 0, belief=Belief.TOOK_PART),)
                 ),
             ),
             NumberTable(
@@ -149,7 +152,8 @@ def _choice_picture(
 ) -> Figure:
     figure, (whole,) = plot.new_figure(
         f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
-        f"{chosen[2]:.2g} people, and even odds can become {odds_up(exp_up(epsilon))} : 1",
+        f"{chosen[2]:.2g} people, and even odds that you are in it can become "
+        f"{odds_up(belief_bounds(epsilon, 0, belief=Belief.TOOK_PART).factor)} : 1",
         "Top: expected error of one count in the example's town census. Middle: the most that a "
         "belief that you are in the data can become. Bottom: published ε. Each has its own unit and "
         "period, so it says nothing of the town's error.",
@@ -209,7 +213,7 @@ def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
         axes.plot(xs, ys, color=colour, gid=f"guess-{float(guess):g}")
         axes.plot([float(epsilon)], [at], "o", color=colour, markersize=6)
         plot.note_beside(axes, f"from {_percent(guess)}", (xs[0], ys[0]), (6, 9), color=colour, size=10)
-    axes.set(ylabel="a belief becomes\nat most", ylim=(0, 104))
+    axes.set(ylabel="a belief that you are\nin it becomes at most", ylim=(0, 104))
     axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     for chance, text in {50: "1 : 1", 75: "3 : 1", 90: "9 : 1", 99: "99 : 1"}.items():
         axes.plot(

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lapwing.audit.laws import Law, laplace, log_ratio, precise
+from lapwing.core.beliefs import Belief, belief_bounds
 from lapwing.core.chances import odds_up, posterior_text
 from lapwing.core.exact import exp_up, short, short_down, short_up
 from lapwing.mechanisms import Laplace
@@ -36,7 +37,8 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
     low, high = WITHOUT - reach, WITHOUT + distance + reach
     without, with_you = (laplace(noise.scale, WITHOUT + more, low, high) for more in (0, distance))
     greatest = log_ratio(without, with_you)
-    most, least = short_up(exp_up(epsilon), 5), short_down(1 / exp_up(epsilon), 5)
+    factor = belief_bounds(epsilon, 0, belief=Belief.TOOK_PART).factor
+    most, least = short_up(factor, 5), short_down(1 / factor, 5)
     step = max(1, (high - low) // _ROWS)
     shown = [k for k in range(low + 1, high) if (k - WITHOUT) % step == 0]
     return Shown(
@@ -48,8 +50,9 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
             f"lies between 1/e^ε = {least} and e^ε = {most} for all answers, without exception. The "
             f"greatest logarithm of it, computed with 60 digits, is {greatest:.10f}.",
             "So if somebody knows all other data and would bet 1 : 1 that yours are in, the answer can "
-            f"raise these odds to at most {odds_up(exp_up(epsilon))} : 1, that is from 50 % to at most "
-            f"{posterior_text(exp_up(epsilon))}.",
+            f"raise these odds to at most {odds_up(factor)} : 1, that is from 50 % to at most "
+            f"{posterior_text(factor)}.",
+            "Two facts of yours, such as two ages, are two steps apart: there the factor is e^2ε.",
             "ε itself is not the probability that you are identified: a belief about you also depends on "
             "what was known before.",
             "This is the loss of one answer. The ε of all answers about you adds up "
@@ -67,7 +70,7 @@ def ratio(values: Mapping[str, Fraction], _full: bool, _progress: Progress) -> S
             ),
             NumberTable(
                 "Other values of ε",
-                ("ε", "e^ε", "a belief of 50 % becomes at most, in %"),
+                ("ε", "e^ε", "50 % that yours are in becomes at most, in %"),
                 tuple((float(other), math.exp(other), 100 / (1 + math.exp(-other))) for other in _OTHERS),
             ),
         ),

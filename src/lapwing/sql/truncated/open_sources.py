@@ -22,7 +22,14 @@ from lapwing.engines.csv_files import NOT_UTF8, is_utf8
 from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.dialects import DuckDbDialect, PostgresDialect, SparkDialect
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.engines.engine import Engine, EngineFailed, EngineLimits, undo_on_failure
+from lapwing.engines.engine import (
+    Engine,
+    EngineFailed,
+    EngineLimits,
+    TimedOut,
+    engine_cause,
+    undo_on_failure,
+)
 from lapwing.errors import Unavailable
 from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.policy import Policy, Source, Table
@@ -134,22 +141,31 @@ def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
     return found
 
 
-WHAT = "a stored value cannot be read: a text that is not UTF-8, or a time beyond the engine's range"
+WHAT = "cannot be read, for example a text that is not UTF-8, or a time beyond the engine's range"
 
 
 def require_readable(policy: Policy, *, threads: int | None = None) -> None:
     """Raise Unavailable, without saying where, unless all private tables can be read in time."""
     opened = open_sources(policy, threads=threads)
     with closing(opened.engine):
-        if not all(_is_readable(policy, table, opened) for table in policy.private_tables):
-            raise unreadable_error()
+        for table in policy.private_tables:
+            if failed := _reading_failure(policy, table, opened):
+                raise _behind(unreadable_error(), failed)
 
 
 def unreadable_error() -> Unavailable:
-    """Return the error for everybody but the curator. It does not say which value cannot be read."""
+    """Return the error for everybody but the curator. It is the same for every cause."""
     return Unavailable(
-        f"{WHAT}, or not within the policy's time limit. Nothing was charged. "
-        "Ask the curator to run `lapwing prepare`: it says where"
+        "the tables cannot be read, or not within the policy's time limit. Nothing was charged. "
+        "Ask the curator to run `lapwing prepare`: it says where, or what the engine raised"
+    )
+
+
+def preparing_error(failed: EngineFailed) -> Unavailable:
+    """Return the error of a `prepare` that failed although all values can be read. For the curator only."""
+    return Unavailable(
+        f"the copy could not be prepared: {raised_by(failed)}. Nothing was changed, and the last copy is "
+        "kept. In Python, `lapwing.engines.engine.engine_cause(error)` has its text, which may show data"
     )
 
 
@@ -168,13 +184,13 @@ def encoding_notes(policy: Policy) -> list[str]:
 
 
 def first_unreadable(policy: Policy, *, threads: int | None = None) -> Unavailable | None:
-    """Return an error that names the first unreadable column, or None. For the curator only."""
+    """Return an error that names the first column that cannot be read, or None. For the curator only."""
     opened = open_sources(policy, threads=threads)
     with closing(opened.engine):
         for place, part in _parts(policy):
-            if not _is_readable(policy, part, opened):
+            if failed := _reading_failure(policy, part, opened):
                 advice = "Repair the source, or leave the column out of the policy. The last copy is kept"
-                return Unavailable(f"{place}: {WHAT}. {advice}")
+                return _behind(Unavailable(f"{place}: {WHAT} ({raised_by(failed)}). {advice}"), failed)
     return None
 
 
@@ -188,12 +204,27 @@ def _parts(policy: Policy) -> Iterator[tuple[str, Table]]:
         yield where, table
 
 
-def _is_readable(policy: Policy, table: Table, opened: OpenedSources) -> bool:
-    """Return whether all rows of a table can be read. Other failures of the engine are raised."""
+def _behind(error: Unavailable, failed: EngineFailed) -> Unavailable:
+    """Return the error with its cause, which no traceback prints."""
+    error.__cause__, error.__suppress_context__ = None, True
+    error.__context__ = failed
+    return error
+
+
+def raised_by(error: EngineFailed) -> str:
+    """Return the class of the engine's own error, which names no value. For the curator only."""
+    if isinstance(error, TimedOut):
+        return "the engine was stopped at the policy's time limit"
+    cause = engine_cause(error)
+    return f"the engine raised {type(cause).__name__}" if cause else "the engine gave no reason"
+
+
+def _reading_failure(policy: Policy, table: Table, opened: OpenedSources) -> EngineFailed | None:
+    """Return why not all rows of a table can be read, or None. Other failures of the engine are raised."""
     rows = TruncatedTable(replace(policy, blocks=None), table, opened.engine, bytes(32), opened.relations)
     sql = rows.read_all()
     try:
         opened.engine.run(sql, timeout=policy.timeout)
-    except EngineFailed:
-        return False
-    return True
+    except EngineFailed as failed:
+        return failed
+    return None

@@ -111,18 +111,20 @@ def _far_beyond(column: Column, place: int) -> Any:
 
 def _above(column: Column, place: int) -> Any:
     """Return numbers above their bound, by so little that each type can store them."""
-    match column.kind:
-        case Numeric(step, first, last) if first is not None and last is not None:
-            return float((last + max(1, last - first, abs(last)) // 2 + 1) * step)
-    return _highest(column, place)
+    return _outside(column, 1) if isinstance(column.kind, Numeric) else _highest(column, place)
 
 
 def _below(column: Column, place: int) -> Any:
     """Return numbers below their bound, by so little that each type can store them."""
-    match column.kind:
-        case Numeric(step, first, last) if first is not None and last is not None:
-            return float((first - max(1, last - first, abs(first)) // 2 - 1) * step)
-    return _lowest(column, place)
+    return _outside(column, -1) if isinstance(column.kind, Numeric) else _lowest(column, place)
+
+
+def _outside(column: Column, sign: int) -> float:
+    """Return a number that moves a sum by more than its bounds, if it is not clamped; its code fits."""
+    assert isinstance(column.kind, Numeric)
+    reach = column.kind.reach if column.kind.is_bounded else 1 << 20
+    room = next(size for bits in (7, 15, 31, 63) if (size := (1 << bits) - 1) > reach)
+    return float(sign * min(reach + max(1, reach // 2), room) * column.kind.step)
 
 
 def _missing(column: Column, place: int) -> Any:

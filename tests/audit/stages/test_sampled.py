@@ -432,7 +432,7 @@ def test_slow_draws_get_a_least_number_before_the_stage_says_that_it_is_unable()
 
     result = sampled_stage([SampledPair("", slow, slow)], 1)(StageBudget(seconds=0.1))
     assert result.holds
-    assert any("2,000 draws" in note for note in result.notes)
+    assert any("4,000 draws" in note for note in result.notes)
 
 
 def test_too_little_power_is_no_pass() -> None:

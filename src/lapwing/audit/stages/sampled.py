@@ -434,8 +434,8 @@ def _result(
             "could show: the ε that is shown in half of the runs for the easiest law (randomized response "
             f"with δ), with {fewest // 2:,} fresh draws on each input; other laws need more",
             *notes,
-            f"power: a true ε of {could or math.inf:.4g} is shown in half of the runs; to pass, it must be at "
-            f"most {least:.4g}",
+            f"power: a true ε of {could or math.inf:.4g} is shown in half of the runs; to pass, it must "
+            f"be at most {least:.4g}",
         ),
     )
 

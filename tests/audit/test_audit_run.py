@@ -76,6 +76,7 @@ def _raise(error: Exception) -> Callable[[StageBudget], StageResult]:
         _raise(MissingExtra("learn", "torch")),
         _raise(Unavailable("no server")),
         _raise(KeyError("a mistake")),
+        _raise(BadParameter("run", "2 values have 1 noises: each needs one")),
         lambda _: StageResult(Stage.EXACT, 0, 1.0),
         lambda _: StageResult(Stage.EXACT, 0, 1.0, unable="there is nothing to enumerate"),
     ],
@@ -89,6 +90,15 @@ def test_a_stage_that_could_not_run_is_named_and_does_not_pass(
     assert not report.passed
     assert report.cases[0].unable[0].startswith("exact: ")
     assert "could not run" in report.verdict
+
+
+@pytest.mark.usefixtures("one_bug")
+def test_an_error_in_one_case_does_not_end_the_audit_of_the_others() -> None:
+    failing = case_with(exact=_raise(BadParameter("run", "has more than 100,000 paths")))
+    report = run_audit([failing, case_with(exact=lambda _: held(Stage.EXACT))], QUICK)
+    assert [bool(case.unable) for case in report.cases] == [True, False]
+    assert "paths" in report.to_json()["cases"][0]["stages"][0]["unable"]
+    assert b"paths" in html_report(report)
 
 
 @pytest.mark.usefixtures("one_bug")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lapwing.audit.generated_people import QUICK, neighbours
+from lapwing.audit.generated_people import NUMBER_TYPES, QUICK, neighbours
 from lapwing.audit.generated_sources import GeneratedSources, WatchedEngine
 from lapwing.audit.registry.clinic import FORMS, WARDS, built_in_policy
 from lapwing.sql.binding.bind import bind
@@ -64,6 +64,10 @@ def test_what_is_read_is_truncated_coded_and_without_nobody() -> None:
     assert moved("many more rows")[::2] == [3, 1]
     assert moved("without values") == [3, 0, 1, 0]
     assert moved("beyond all bounds")[:3] == [3, 3, 1]
+    for kind in NUMBER_TYPES[1:]:
+        assert moved(f"stored as {kind}, and one more: just above") == [3, 3, 1, 3 * 60], kind
+        assert moved(f"stored as {kind}, and one more: just below") == [3, 3, 1, 0], kind
+        assert moved(f"stored as {kind}, and one more: far beyond")[::2] == [3, 1], kind
     assert moved("which belong to nobody") == [0, 0, 0, 0]
     assert moved("but for a space") == [3, 3, 1, 3 * 60]
     assert moved("but for a capital")[::2] == [3, 1]

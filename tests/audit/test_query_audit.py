@@ -241,3 +241,25 @@ def test_groups_that_exist_only_in_the_data_are_found(monkeypatch: pytest.Monkey
 
 def test_the_same_data_is_stored_once_for_all_cases() -> None:
     assert built_in_sources("people") is built_in_sources("people")
+
+
+@pytest.mark.parametrize("kept", ["<=", ">="])
+def test_whole_numbers_that_are_not_clamped_are_found(
+    policy: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """Each stored type has its own clamps: numbers are generated as whole numbers, too."""
+    right = DuckDbDialect.exact_steps
+
+    def one_clamp(self: DuckDbDialect, column: str, *given: Any) -> str:
+        steps = right(self, column, *given)
+        return re.sub(
+            rf" WHEN {re.escape(column)} {'>=' if kept == '<=' else '<='} \S+ THEN \S+", "", steps
+        )
+
+    monkeypatch.setattr(DuckDbDialect, "exact_steps", one_clamp)
+    with Dataset(load_policy(policy), analyst="curator") as dataset:
+        dataset.prepare()
+    case = case_of_query(policy, "SELECT SUM(stay) FROM visits")
+    found = case.stages[Stage.REPLAY](QUICKLY)
+    assert found.witness is not None
+    assert "stored as integer" in found.witness.pair

@@ -9,12 +9,14 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
+from lapwing.audit.forced_draws import ForcedDraws
 from lapwing.audit.laws import SLACK, Law, dec, log_ratio, middle
+from lapwing.core import order_statistics
 from lapwing.core.losses import Relation
 from lapwing.core.order_statistics import Quantile
 from support.cases import each
 from support.exact_laws import quantile, renyi
-from support.laws import follows
+from support.laws import chi_square, follows
 from support.slowly import slow
 from support.streams import SeededStream
 
@@ -84,12 +86,31 @@ def score(data: Data, y: int, fraction: Fraction) -> Fraction:
     return -max(above - wanted, wanted - not_below, Fraction(0))
 
 
+@each("epsilon", [Fraction(1), Fraction(3, 10), Fraction(4)])
+@each("fraction", [Fraction(9, 10), Fraction(1, 2), Fraction(0)])
+@each("values", [[], [1], [0, 0, 2, 7, 7, 7, 12], [-5, 99, 3]])
+def test_every_path_of_the_sampler_together_is_exactly_the_law(
+    values: list[int], fraction: Fraction, epsilon: Fraction
+) -> None:
+    """A rate that is off by a part in 10^20 shows: nothing is drawn."""
+    draws = ForcedDraws()
+    copy = draws.in_copy(order_statistics)
+    mechanism = copy.Quantile.for_epsilon(
+        epsilon, fraction=fraction, first=0, last=12, relation=Relation.ADD_REMOVE, rows=2
+    )
+    found = draws.law(lambda: mechanism.sample(values))
+    law = quantile(values, fraction, 0, 12, epsilon / (4 * max(fraction, 1 - fraction)))
+    assert set(found) <= set(law)
+    for y, p in law.items():
+        assert abs(found.get(y, dec(0)) - p) < SLACK
+
+
 @pytest.mark.parametrize(
     "values",
     [
-        [],
+        slow([]),
         slow([1]),
-        [0, 0, 2, 7, 7, 7, 12],
+        [0, 0, 2, 7, 7, 7, 12] * 3,
         slow([-5, 99, 3]),
     ],
 )
@@ -101,6 +122,11 @@ def test_the_sampler_follows_the_law_that_was_compared(
     mechanism = Quantile.for_epsilon(
         1, fraction=fraction, first=0, last=12, relation=Relation.ADD_REMOVE, rows=2
     )
-    drawn = np.array([mechanism.sample(values) for _ in range(5_000)])
-    law = quantile(values, fraction, 0, 12, 1 / (4 * max(fraction, 1 - fraction)))
+    drawn = np.array([mechanism.sample(values) for _ in range(12_000)])
+    rate = 1 / (4 * max(fraction, 1 - fraction))
+    law = quantile(values, fraction, 0, 12, rate)
     follows(drawn, [law[y] for y in range(13)])
+    if len(values) > 3:  # so many draws tell this law from one whose rate is 15 % off
+        wrong = quantile(values, fraction, 0, 12, rate * Fraction(20, 23))
+        statistic, bound = chi_square(drawn, [wrong[y] for y in range(13)])
+        assert statistic > bound

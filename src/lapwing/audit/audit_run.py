@@ -23,7 +23,7 @@ from typing import Any
 from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.planted import planted_bugs
 from lapwing.audit.stages.self_check import CheckedBug, run_self_check
-from lapwing.errors import BadParameter, LapwingError, MissingExtra
+from lapwing.errors import BadParameter, LapwingError, MissingExtra, Unavailable
 
 WITH_CHANCE = (Stage.SAMPLED, Stage.CANARIES)
 EXACT_STAGES = (Stage.REPLAY, Stage.EXACT)
@@ -280,14 +280,12 @@ def _run_stage(case: AuditCase, stage: Stage, budget: StageBudget) -> StageResul
         result = case.stages[stage](budget)
     except MissingExtra as missing:
         return StageResult(stage, 0, float(case.epsilon), unable=str(missing))
-    except BadParameter:
-        raise
-    except LapwingError as error:
-        return StageResult(stage, 0, float(case.epsilon), unable=str(error))
     except Exception as error:  # its text is safe to show: all data is generated
-        return StageResult(
-            stage, 0, float(case.epsilon), unable=f"it failed with {type(error).__name__}: {error}"
-        )
+        told = "" if isinstance(error, LapwingError) else f"{type(error).__name__}: "
+        why = f"it failed with an error, which correct code never does: {told}{error}"
+        if isinstance(error, Unavailable):
+            why = str(error)
+        return StageResult(stage, 0, float(case.epsilon), unable=why)
     if not result.checks and result.witness is None and not result.unable:
         return replace(result, unable="it compared nothing")
     return result

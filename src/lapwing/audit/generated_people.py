@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -17,7 +17,9 @@ from lapwing.sql.policy import BlockRule, Column, Policy, Table
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 PEOPLE = 7
-QUICK = 7  # neighbours of a quick audit
+QUICK = 10  # neighbours of a quick audit
+# The types of stored numbers. The first is that of most neighbours; a quick audit also tries the second.
+NUMBER_TYPES = ("double", "integer", "smallint", "bigint", "float", "decimal", "text")
 MOST_ROWS = 4000  # of one generated person in one table
 NOBODIES = (None, "", "  ")
 Row = Mapping[str, Any]
@@ -26,10 +28,14 @@ Rows = Mapping[str, Sequence[Row]]  # by table
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPerson:
-    """A person: an id, and rows by table. The values of a row are by declared column."""
+    """A person: an id, and rows by table. The values of a row are by declared column.
+
+    `numbers` is the type in which numbers are stored, the same for all people of a source.
+    """
 
     id: str | None
     rows: Rows
+    numbers: str = NUMBER_TYPES[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,24 @@ def _far_beyond(column: Column, place: int) -> Any:
     return _in_turn(column, place)
 
 
+def _above(column: Column, place: int) -> Any:
+    """Return numbers above their bound, by so little that each type can store them."""
+    return _outside(column, 1) if isinstance(column.kind, Numeric) else _highest(column, place)
+
+
+def _below(column: Column, place: int) -> Any:
+    """Return numbers below their bound, by so little that each type can store them."""
+    return _outside(column, -1) if isinstance(column.kind, Numeric) else _lowest(column, place)
+
+
+def _outside(column: Column, sign: int) -> float:
+    """Return a number that moves a sum by more than its bounds, if it is not clamped; its code fits."""
+    assert isinstance(column.kind, Numeric)
+    reach = column.kind.reach if column.kind.is_bounded else 1 << 20
+    room = next(size for bits in (7, 15, 31, 63) if (size := (1 << bits) - 1) > reach)
+    return float(sign * min(reach + max(1, reach // 2), room) * column.kind.step)
+
+
 def _missing(column: Column, place: int) -> Any:
     """Return NULL, and NaN in every second row of a number."""
     return float("nan") if isinstance(column.kind, Numeric) and place % 2 else None
@@ -129,6 +153,19 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
         person = _person(policy, who, pick, times=times, more=more)
         return NeighbourPeople(f"generated people, and one more: {description}", crowd, (*crowd, person))
 
+    def stored_as(kind: str) -> Iterator[NeighbourPeople]:
+        """Yield people whose numbers are stored in another type, and one more beyond the bounds."""
+        others = tuple(replace(person, numbers=kind) for person in crowd)
+        beyond = {
+            "just above the bounds": _above,
+            "just below the bounds": _below,
+            "far beyond": _far_beyond,
+        }
+        for words, pick in beyond.items():
+            person = replace(_person(policy, "target", pick), numbers=kind)
+            text = f"generated people with numbers stored as {kind}, and one more: {words}"
+            yield NeighbourPeople(text, others, (*others, person))
+
     alone = (_person(policy, "target", _highest),)
     one = (_person(policy, "P1", ordinary("P1"), times=0, more=1),)
     found = [
@@ -141,11 +178,17 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
         NeighbourPeople("nobody, and one person with the greatest values", (), alone),
         joins("as many rows as count, without values (NULL, NaN)", _missing),
         joins("values beyond all bounds, and values that are not declared", _far_beyond, times=2),
+        *(found for kind in NUMBER_TYPES[1:2] for found in stored_as(kind)),
         joins("as many rows as count, each at the least value", _lowest),
         joins("as many rows as count, at the least and the greatest value in turn", _in_turn),
         joins("one row", ordinary("one row"), times=0, more=1),
         joins("no row", ordinary("no row"), times=0),
         NeighbourPeople("nobody, and one person with one row", (), one),
+    ]
+    found += [pair for kind in NUMBER_TYPES[2:] for pair in stored_as(kind)]
+    found += [
+        joins("numbers just above their bounds", _above),
+        joins("numbers just below their bounds", _below),
     ]
     if not policy.folds_ids:
         found += [

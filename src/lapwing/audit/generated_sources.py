@@ -5,17 +5,21 @@ Because  a copy of the policy names Parquet files in a temporary folder instead 
          opens, codes, ranks and truncates them as always. The policy's own sources are never opened.
 Test     tests/audit/test_generated_sources.py
 
-Generated sources are Parquet files with ids as texts, whatever the policy's own sources are.
+Generated sources are Parquet files with ids as texts, whatever the policy's own sources are. Their numbers
+are stored in each type that a source may have (`NUMBER_TYPES`), since each type has its own clamping.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -24,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lapwing.audit.generated_people import (
+    NUMBER_TYPES,
     QUICK,
     GeneratedPerson,
     NeighbourPeople,
@@ -184,7 +189,8 @@ def _table(policy: Policy, table: Table, people: People) -> pa.Table:
             )
     for column in table.columns.values():
         if not isinstance(column.kind, Person):
-            add(column.in_source, _array(column, [row[column.name] for _, _, row in rows]))
+            values = [row[column.name] for _, _, row in rows]
+            add(column.in_source, _array(column, values, people[0].numbers if people else NUMBER_TYPES[0]))
     for name in table.primary_key:
         add(name, pa.array([f"{person.id}/{place}" for person, place, _ in rows], pa.string()))
     return pa.table(columns)
@@ -194,13 +200,35 @@ def _key_of(person: GeneratedPerson, place: int) -> str | None:
     return None if person.id is None else f"key {person.id}/{place}"
 
 
-def _array(column: Column, values: list[Any]) -> pa.Array:
-    kind = _type(column.kind)
+def _array(column: Column, values: list[Any], numbers: str) -> pa.Array:
+    kind = _type(column.kind, numbers)
     if pa.types.is_timestamp(kind):
         values = [_moment(value) for value in values]
     elif pa.types.is_string(kind):
         values = [None if value is None else str(value) for value in values]
+    elif pa.types.is_integer(kind):
+        most = (1 << (kind.bit_width - 1)) - 1
+        values = [_within(value, most) for value in values]
+    elif pa.types.is_decimal(kind):
+        most = 10 ** (kind.precision - kind.scale) - 1
+        values = [_decimal(value, most, kind.scale) for value in values]
     return pa.array(values, kind)
+
+
+def _within(value: Any, most: int) -> int | None:
+    """Return the nearest whole number of a type. There is none of NaN."""
+    if value is None or math.isnan(value):
+        return None
+    return (
+        most if value > most else max(math.floor(value), -most - 1) if math.isfinite(value) else -most - 1
+    )
+
+
+def _decimal(value: Any, most: int, scale: int) -> Decimal | None:
+    if value is None or math.isnan(value):
+        return None
+    clipped = min(max(value, -most), most)
+    return Decimal(round(Fraction(clipped) * 10**scale)).scaleb(-scale)
 
 
 def _moment(value: Any) -> Any:
@@ -208,10 +236,16 @@ def _moment(value: Any) -> Any:
     return datetime.combine(value, time(), UTC) if is_day else value
 
 
-def _type(kind: Kind) -> pa.DataType:
+_STORED = {
+    "double": pa.float64(), "float": pa.float32(), "smallint": pa.int16(), "integer": pa.int32(),
+    "bigint": pa.int64(), "decimal": pa.decimal128(18, 4), "text": pa.string(),
+}  # fmt: skip
+
+
+def _type(kind: Kind, numbers: str) -> pa.DataType:
     match kind:
         case Numeric():
-            return pa.float64()
+            return _STORED[numbers]
         case Moment(seconds) if seconds % SECONDS["day"]:
             return pa.timestamp("us", "UTC")
         case Moment() | Period():

@@ -259,14 +259,14 @@ def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
         with console.os_errors_told():
             found = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
         command = f"lapwing audit {name} {quote(str(path))}"
-        _run([found], command, options)
+        _run(found if isinstance(found, list) else [found], command, options)
 
 
 _audit_of_file(
     "survey",
     "survey_audit",
-    "case_of_survey",
-    "Audit a survey: the exact probabilities of all messages of every question.",
+    "cases_of_survey",
+    "Audit a survey: all messages of every question, and the code that devices run.",
 )
 _audit_of_file(
     "party",

@@ -432,4 +432,22 @@ def test_slow_draws_get_a_least_number_before_the_stage_says_that_it_is_unable()
 
     result = sampled_stage([SampledPair("", slow, slow)], 1)(StageBudget(seconds=0.1))
     assert result.holds
-    assert any("2,000 draws" in note for note in result.notes)
+    assert any("4,000 draws" in note for note in result.notes)
+
+
+def test_too_little_power_is_no_pass() -> None:
+    """As under load: few draws are left, which would show only a gross violation."""
+    result = sampled_stage([_laplace(1)], 1, draws=1000)(StageBudget(is_thorough=False))
+    assert result.witness is None
+    assert not result.holds
+    assert "not enough power: 1,000 draws" in result.unable
+
+
+def test_draws_follow_from_the_wanted_power_and_the_power_is_told() -> None:
+    results = [
+        sampled_stage([_laplace(1)], 1)(StageBudget(seconds=seconds, is_thorough=False))
+        for seconds in (20, 60)
+    ]
+    assert [result.notes[-1] for result in results] == [results[0].notes[-1]] * 2
+    assert results[0].notes[-1].startswith("power: a true ε of 1.1")
+    assert results[0].could_show == results[1].could_show

@@ -1,6 +1,8 @@
 """The cases of all survey randomizers: each message under all pairs of answers, and draws.
 
-Exact laws come from `Randomizer.probability`, message by message. The draws are messages as they are sent.
+Exact laws come from `Randomizer.probability`, message by message. The code that devices run must have
+these laws: its coins are enumerated, in Python (`device_coins`) and in the page's script (`page_script`).
+The draws are messages as devices send them, and as simulations draw them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
+from lapwing.audit.device_coins import Named, device_messages, with_device_code
 from lapwing.audit.message_laws import message_pairs
+from lapwing.audit.page_script import page_case
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.survey.randomizers import (
@@ -39,20 +43,24 @@ _PROBABILITIES, _QUICK_PROBABILITIES = 20_000, 2_000  # computed for each random
 _Make = Callable[[Fraction], list[Randomizer]]
 
 
-def _case(name: str, make: _Make, example: Randomizer, draws: SampledPair) -> AuditCase:
+def _case(name: str, make: _Make, example: Randomizer, *draws: SampledPair) -> AuditCase:
     """Return the case of one kind of randomizer: `make` gives those of an ε, `example` is the case's."""
     claimed = example.loss.epsilon
 
-    def pairs(budget: StageBudget) -> Iterator[ExactPair]:
-        most = _PROBABILITIES if budget.is_thorough else _QUICK_PROBABILITIES
-        yield from message_pairs(example, name, most=most)
+    def listed(budget: StageBudget) -> Iterator[Named]:
+        yield name, example
         for epsilon in EPSILONS if budget.is_thorough else EPSILONS[:QUICK]:
             for randomizer in make(epsilon):
-                yield from message_pairs(randomizer, f"{name}, ε = {epsilon}", most=most)
+                yield f"{name}, ε = {epsilon}", randomizer
+
+    def pairs(budget: StageBudget) -> Iterator[ExactPair]:
+        most = _PROBABILITIES if budget.is_thorough else _QUICK_PROBABILITIES
+        for text, randomizer in listed(budget):
+            yield from message_pairs(randomizer, text, most=most)
 
     stages = {
-        Stage.EXACT: exact_stage(pairs, epsilon=claimed),
-        Stage.SAMPLED: sampled_stage([draws], claimed, Fraction(0)),
+        Stage.EXACT: with_device_code(exact_stage(pairs, epsilon=claimed), listed),
+        Stage.SAMPLED: sampled_stage(draws, claimed, Fraction(0)),
     }
     return AuditCase(name, Family.RANDOMIZER, (type(example),), claimed, Fraction(0), stages)
 
@@ -81,10 +89,14 @@ def _words(randomizer: PrefixResponse, word: int, suspected: int = 0) -> Draw:
 
 
 def _sent(name: str, make: _Make, example: Randomizer, one: int, other: int) -> AuditCase:
-    draws = SampledPair(
-        f"answers {one} and {other}", _messages(example, one), _messages(example, other)
+    simulated = SampledPair(
+        f"simulated, answers {one} and {other}", _messages(example, one), _messages(example, other)
+    )
+    sent = SampledPair(
+        f"by the device's code, answers {one} and {other}",
+        device_messages(example, one), device_messages(example, other),
     )  # fmt: skip
-    return _case(name, make, example, draws)
+    return _case(name, make, example, simulated, sent)
 
 
 class _WithOptions(Protocol):
@@ -126,6 +138,27 @@ def _hybrid(epsilon: Fraction, steps: int, *, none: bool, odds: int) -> HybridRe
     return HybridResponse(odds, window, DuchiResponse.for_epsilon(epsilon, steps=steps, none=none))
 
 
+def _on_the_page(budget: StageBudget) -> list[Named]:
+    """Return small randomizers of each kind, which take each branch of the page's script."""
+    epsilons = EPSILONS if budget.is_thorough else EPSILONS[:QUICK]
+    return [(f"{one.kind}, ε = {epsilon}", one) for epsilon in epsilons for one in _of_every_kind(epsilon)]
+
+
+def _of_every_kind(epsilon: Fraction) -> list[Randomizer]:
+    return [
+        *(KaryResponse.for_epsilon(epsilon, options=k) for k in (2, 3, 9)),
+        *(SubsetSelection.for_epsilon(epsilon, options=k) for k in (3, 9)),
+        *(UnaryEncoding.for_epsilon(epsilon, options=k) for k in (2, 5)),
+        *(HadamardResponse.for_epsilon(epsilon, options=k) for k in (3, 20)),
+        ProjectiveResponse.for_epsilon(epsilon, options=6),
+        *(BitwiseResponse.for_epsilon(epsilon, options=k) for k in (1, 4)),
+        *_windows(epsilon),
+        *(DuchiResponse.for_epsilon(epsilon, steps=9, none=none) for none in (False, True)),
+        _hybrid(epsilon, 3, none=True, odds=3 << 46),
+        *_prefix_examples(epsilon)[:2],
+    ]
+
+
 def randomizer_cases() -> list[AuditCase]:
     """Return the cases of all survey randomizers: any two answers of one respondent."""
     words = PrefixResponse.for_epsilon(1, letters=2, levels=(1, 2))
@@ -155,4 +188,8 @@ def randomizer_cases() -> list[AuditCase]:
             _hybrid(ONE, 4, none=False, odds=1 << 47), 0, 4,
         ),
         _case("survey: prefixes", _prefix_examples, words, drawn_words),
+        page_case(
+            "survey: the page's script", _on_the_page, SubsetSelection.for_epsilon(1, options=6),
+            covers=tuple({type(one): None for one in _of_every_kind(ONE)}),
+        ),
     ]  # fmt: skip

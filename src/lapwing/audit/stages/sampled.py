@@ -7,6 +7,9 @@ Because  events are chosen on one half of the draws and counted on the other, fr
          over all bounds: pairs x directions x families x points x 2. The number of draws is fixed
          before the first judged draw. docs/arguments/audit_sampled.md has the proof.
 Test     tests/audit/stages/test_sampled.py, with mechanisms that are broken on purpose and must be caught
+
+The number of draws follows from the power that is wanted. Time can only lower it. The power that was
+reached is told, and a stage with less than the least power did not pass.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -32,10 +36,14 @@ Draw = Callable[[int], Outputs]
 MOST_DRAWS = 2_000_000
 QUICK_DRAWS = 20_000
 _LEAST_DRAWS = 64
-_TRIED_DRAWS = 2_000  # drawn before a stage says that draws are too few, if that is possible at all
+_TRIED_DRAWS = 4_000  # drawn before a stage says that draws are too few, if that is possible at all
 _MOST_LATE = 10  # times the allowed seconds, for these draws
 _CALLS = 8  # the draws on each input come from so many calls of different sizes
 _ROUNDING = 1e-9  # of ε, for floats
+# The power: the ε that would be shown. It is wanted to be this near to the claim (times the claim, plus)...
+_WANTED, _WANTED_QUICKLY = (1.01, 0.002), (1.1, 0.02)
+_LEAST_POWER = (1.5, 0.25)  # ... and if it is neither within these times nor this plus, it did not pass
+_FAMILIES = 4  # of events, as planned beforehand
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +192,8 @@ def _run(
     notes: list[str] = []
     for place, pair in enumerate(pairs, 1):
         budget.progress(f"sampled: pair {place} of {len(pairs)}")
-        draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls, families)
+        wanted = _wanted_draws(points[0], each, is_thorough=budget.is_thorough)
+        draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls, families, most=wanted)
         # As if the event happened always on one input, and never on the other.
         if _shown((draws // 2, 0), draws // 2, float(points[0][1]), each / 4) <= claimed:
             why = (
@@ -218,14 +227,33 @@ def _told(pair: SampledPair, verdict: SampledVerdict, seconds: tuple[float, floa
     return notes
 
 
-def _affordable(
-    pair: SampledPair, budget: StageBudget, pairs: int, calls: int, families: Mapping[str, Family]
-) -> int:
-    """Return the number of draws on each input, from the times of a pilot whose outputs are thrown away.
+@lru_cache(maxsize=64)
+def _wanted_draws(point: Pair, error: float, *, is_thorough: bool) -> int:
+    """Return the least number of draws on each input with the wanted power, within limits."""
+    times, plus = _WANTED if is_thorough else _WANTED_QUICKLY
+    least, most = QUICK_DRAWS, MOST_DRAWS if is_thorough else QUICK_DRAWS
+    limit = times * float(point[0]) + plus
+    while least < most:
+        middle = (least + most) // 2
+        could = _could_show(middle // 2, point, error / (_FAMILIES * 4))
+        least, most = (least, middle) if could is not None and could <= limit else (middle + 1, most)
+    return least // 4 * 4
 
-    A call is taken to cost a fixed time and a time for each draw. Judging costs time, too.
+
+def _affordable(
+    pair: SampledPair,
+    budget: StageBudget,
+    pairs: int,
+    calls: int,
+    families: Mapping[str, Family],
+    *,
+    most: int,
+) -> int:
+    """Return the number of draws on each input: `most`, or what a pilot says that the time allows.
+
+    The outputs of the pilot are thrown away. A call is taken to cost a fixed time and a time for each draw.
+    Judging costs time, too.
     """
-    most = MOST_DRAWS if budget.is_thorough else QUICK_DRAWS
     seconds, start = budget.seconds / pairs, time.monotonic()
     times: list[tuple[int, float]] = []
     for size in (1, 4, 64, 1024, 16_384):
@@ -381,6 +409,13 @@ def _result(
     if could is None and violation is None:
         why = f"{fewest:,} draws on each input could not have shown any violation: allow more seconds"
         return StageResult(Stage.SAMPLED, 0, claimed, unable=why)
+    least = max(_LEAST_POWER[0] * claimed, claimed + _LEAST_POWER[1])
+    if violation is None and could is not None and could > least:
+        why = (
+            f"not enough power: {fewest:,} draws on each input would show ε {could:.3g} or more, and "
+            f"{least:.3g} is needed. Allow more seconds, or a machine with less other work"
+        )
+        return StageResult(Stage.SAMPLED, 0, claimed, could_show=could, unable=why)
     revealed = _least_revealed(fewest // 2, points[0], each)
     if revealed is not None:
         notes.append(
@@ -399,6 +434,8 @@ def _result(
             "could show: the ε that is shown in half of the runs for the easiest law (randomized response "
             f"with δ), with {fewest // 2:,} fresh draws on each input; other laws need more",
             *notes,
+            f"power: a true ε of {could or math.inf:.4g} is shown in half of the runs; to pass, it must "
+            f"be at most {least:.4g}",
         ),
     )
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lapwing.audit.case import RunStage, Stage, StageBudget, Witness
+from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,20 @@ def run_self_check(bugs: Sequence[PlantedBug], budget: StageBudget | None = None
     return SelfCheck(tuple(_checked(bug, given) for bug in bugs))
 
 
+def _result(stage: Stage, run: RunStage, budget: StageBudget) -> StageResult:
+    """Run a stage. An error is a reason why the bug was not caught, and does not end the audit."""
+    try:
+        return run(budget)
+    except Exception as error:  # its text is safe to show: all data is generated
+        return StageResult(stage, 0, 0.0, unable=f"it failed with {type(error).__name__}: {error}")
+
+
 def _checked(bug: PlantedBug, budget: StageBudget) -> CheckedBug:
     budget.progress(f"self-check: {bug.name}")
     start = time.monotonic()
     quickly = StageBudget(budget.seconds, budget.error, is_thorough=False)
-    result = bug.run(quickly)
-    twin = None if bug.twin is None else bug.twin(quickly)
+    result = _result(bug.stage, bug.run, quickly)
+    twin = None if bug.twin is None else _result(bug.stage, bug.twin, quickly)
     seconds = time.monotonic() - start
     is_well = twin is None or (twin.holds and twin.stage is bug.stage)
     why_not = result.unable

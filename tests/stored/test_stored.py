@@ -45,7 +45,7 @@ def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def _keep_identities(note: Path) -> None:
-    """Note the inodes and times of change that no archive can put back, as if nobody had moved the files."""
+    """Note the inodes and times of change of now, which no archive can put back: nobody moved the files."""
     noted = json.loads(note.read_text())
     seen = noted.get("seen") if isinstance(noted, dict) else None
     for files in (seen or {}).values():

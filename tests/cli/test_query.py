@@ -25,7 +25,7 @@ def test_the_example_can_be_asked_at_once(shell: Shell, policy: Path) -> None:
     assert "emergency" in done.out
     assert "charged ε 0.5" in done.out
     assert "Left: ε 2.5 of 3" in done.out
-    assert "run `lapwing prepare` once" in done.out
+    assert "lapwing: A prepared copy of the data was made first, in visits.prepared" in done.error
     again = shell("ask", policy, BY_WARD, "--epsilon", "0.5")
     assert "nothing was charged" in again.out
 

@@ -13,11 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
+from lapwing.sql.curator import PREPARED_NOTE, UNPREPARED_NOTE
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Policy, Source
 from lapwing.sql.truncated.prepare import prepare, unit_ids
 from lapwing.sql.truncated.prepared_copy import PreparedCopy
 from lapwing.sql.truncated.reader import Reader
+from support.clocks import PaddingClock
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.reached import reaching
@@ -125,3 +127,32 @@ def test_another_table_must_be_registered(policy: Policy) -> None:
         pytest.raises(BadParameter, match="changed since the ledger last saw it"),
     ):
         dataset.ask(COUNT, epsilon=1)
+
+
+def test_the_first_question_stores_its_copy_in_the_server(policy: Policy) -> None:
+    with Dataset(policy, analyst="ann") as dataset, Dataset(policy, analyst="bob") as other:
+        assert PREPARED_NOTE.format("clinic.prepared") in dataset.ask(COUNT, epsilon=1).notes[-1:]
+        assert not other.curator.reads_source()
+        other.ask("SELECT COUNT(*) AS n FROM visits", epsilon=1)
+        assert other.version() == 1
+
+
+def test_a_role_that_may_only_read_reads_the_source_padded(
+    policy: Policy, padding_clock: PaddingClock
+) -> None:
+    if "postgres@" not in server():
+        pytest.skip("this server does not let the role in")
+    table = policy.tables["visits"]
+    schema = table.source.table.partition(".")[0]
+    run(f"CREATE ROLE {schema} LOGIN")
+    run(f"GRANT USAGE ON SCHEMA {schema} TO {schema}")
+    run(f"GRANT SELECT ON {schema}.visits TO {schema}")
+    url = server().replace("postgres@", f"{schema}@", 1)
+    source = replace(table.source, location=url)
+    reading = replace(policy, tables={"visits": replace(table, source=source)})
+    with Dataset(reading, analyst="ann") as dataset:
+        answer = dataset.ask(COUNT, epsilon=1)
+        assert UNPREPARED_NOTE in answer.notes
+        assert len(padding_clock.waits) == 1
+        assert dataset.ask(COUNT, epsilon=1).is_replay
+        assert dataset.version() == 1

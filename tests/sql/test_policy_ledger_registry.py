@@ -15,6 +15,7 @@ import pytest
 from lapwing.errors import BadParameter, LapwingError, OverBudget, Unavailable
 from lapwing.ledger import Ledger
 from lapwing.ledger.registry import Registry
+from lapwing.sql.curator import PREPARED_NOTE
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Source
 from lapwing.sql.policy_file import load_policy
@@ -213,15 +214,17 @@ def test_what_is_made_is_told(spent: Path, shell: Shell, tmp_path: Path) -> None
     with Dataset(load_policy(policy), analyst="ann") as dataset:
         first, second = dataset.ask(COUNT, epsilon=1), dataset.ask(OTHER, epsilon=1)
     assert first.notes[0] == 'New account "others" with ε 10 and δ 1e-6, for life.'
-    assert len(second.notes) == len(first.notes) - 1
+    assert first.notes[1:] == (PREPARED_NOTE.format("others.prepared"),)
+    assert second.notes == ()
     shell("example", tmp_path / "sub")
     done = shell("ask", tmp_path / "sub" / "visits.toml", COUNT, "--epsilon", "1", "--json")
     ledger = tmp_path / "sub" / "lapwing.ledger"
     assert done.error.splitlines() == [
         f"lapwing: New ledger {ledger}, for life. The curator's key is in {ledger}.curator: move it away.",
         'lapwing: New account "visits" with ε 3 and δ 1e-6, for life.',
+        f"lapwing: {PREPARED_NOTE.format('visits.prepared')}",
     ]
-    assert len(done.json["notes"]) == 1
+    assert done.json["notes"] == []
     assert shell("ask", tmp_path / "sub" / "visits.toml", OTHER, "--epsilon", "1").error == ""
 
 

@@ -13,7 +13,8 @@ import typer
 from lapwing.cli import main
 from support.ledgers import Home
 
-MADE = ("lapwing: New ledger ", "lapwing: New account ")  # which is no complaint
+# Which is no complaint
+MADE = ("lapwing: New ledger ", "lapwing: New account ", "lapwing: A prepared copy ")
 
 
 @dataclass(frozen=True, slots=True)

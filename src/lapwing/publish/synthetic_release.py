@@ -100,7 +100,7 @@ def publish_table(
     dataset = bound.dataset
     price = SyntheticPrice.of(bound.file, bound.domain, bound.rows_per_unit, rho)
     with dataset.curator.keeping_open():
-        version = row_questions.checked_version(dataset, bound.question)
+        version = row_questions.version_under(dataset, bound.question, bound.key)
         gate = Gate(dataset.ledger, principal=dataset.analyst, pads=True)
         spending = bound.spending(rho, version)
         work, done = gate.reserve(spending, key=bound.key), None

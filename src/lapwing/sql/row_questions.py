@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger, Target
+from lapwing.ledger.request_status import RequestState
 from lapwing.sql.binding.analysis import require_small_rows
 from lapwing.sql.binding.from_clause import RelationBinder
 from lapwing.sql.binding.parse import normal_form, parse
@@ -177,6 +178,14 @@ def checked_version(dataset: Dataset, question: RowQuestion) -> int:
     return dataset.curator.checked_version(
         dataset.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
     )
+
+
+def version_under(dataset: Dataset, question: RowQuestion, key: str) -> int:
+    """Return the version for a request under a key. A stored answer needs no source that can be read."""
+    found = dataset.session.gate.find(key)
+    if found is not None and found.state is RequestState.ANSWERED:
+        return dataset.curator.data().version
+    return checked_version(dataset, question)
 
 
 def targets(

@@ -101,6 +101,7 @@ def test_rows_are_read_once_for_a_version_and_a_policy(
     monkeypatch.setattr(open_sources, "_reading_failure", counting)
     policy = written(tmp_path)
     with Dataset(policy, analyst="ann") as dataset:
+        dataset.curator.prepares = False
         dataset.ask(SUM, epsilon="0.1")
         dataset.ask(f"{SUM} WHERE code > 1", epsilon="0.1")
         assert len(reads) == 1

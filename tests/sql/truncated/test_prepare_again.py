@@ -124,9 +124,10 @@ def test_other_bounds_are_a_new_version(dataset: Dataset, opened: Open, tmp_path
 
 
 def test_a_first_copy_of_data_that_was_asked_keeps_answers(opened: Open) -> None:
-    """`ask` says: run `lapwing prepare` once. Who does must not pay for every answer again."""
+    """The first question may read the source, or there was no room: nobody pays again later."""
     dataset = opened()
-    assert SLOW_NOTE in dataset.ask(COUNT, epsilon=1).notes
+    dataset.curator.prepares = False
+    dataset.ask(COUNT, epsilon=1)
     assert not dataset.prepare()
     assert dataset.ask(COUNT, epsilon=1).is_replay
     other = dataset.ask(COUNT, epsilon=2)

@@ -24,6 +24,7 @@ SQL = "SELECT ward, COUNT(*) AS n, MEDIAN(stay) AS m FROM visits WHERE name <> '
 
 def test_E3_plans_show_neither_the_secret_nor_the_source(opened: Open, tmp_path: Path) -> None:
     dataset = opened()
+    dataset.curator.prepares = False
     dataset.version()
     keys = HashKeys(row_key(dataset.ledger), "ranks of visits")
     shown = [
@@ -46,6 +47,7 @@ def test_only_tables_that_a_question_names_are_computed(
     more = text[text.index("[tables.visits]") :].replace("tables.visits", "tables.visits2")
     (tmp_path / "visits.toml").write_text(text + more)
     dataset = opened(rewrite=False)
+    dataset.curator.prepares = False
     ran: list[str] = []
     run = DuckDbEngine.run
 

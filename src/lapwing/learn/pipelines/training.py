@@ -213,7 +213,7 @@ def train(
     order = reachable_blocks(stream, question)
     if not stream.blocks():
         raise BadParameter("stream", "has no blocks yet: append data first")
-    row_questions.checked_version(stream.dataset, question)  # raises if the source has changed
+    stream.dataset.curator.data()  # raises if the source has changed; attempts look more closely
     gate = Gate(stream.ledger, principal=stream.dataset.analyst, watch=at, pads=stream.dataset.curator.pads)
     owner = RunOwner(stream.ledger.id, stream.policy.name, pipeline.name, stream.dataset.analyst)
     run, start = _run(gate, owner, new_run=new_run)

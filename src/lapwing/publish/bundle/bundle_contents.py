@@ -176,9 +176,9 @@ def note_lines(bound: BoundRelease) -> list[str]:
 
 
 def privacy_text(
-    bound: BoundRelease, answer: Mapping[str, Any], unit: str, where: Mapping[str, Any]
+    bound: BoundRelease, answer: Mapping[str, Any], unit: str, where: Mapping[str, Any], *, is_timed: bool
 ) -> str:
-    """Return the page in Markdown."""
+    """Return the page in Markdown. `is_timed`: the answer's entry has a time of its own."""
     rho, rows, delta = Fraction(answer["rho"]), bound.rows_per_unit, bound.file.delta
     steps, facts = steps_of(answer), bound.file.facts
     spent = sum((step.rho for step in steps), Fraction(0))
@@ -197,6 +197,7 @@ def privacy_text(
         f"with the answer in entry {where['answer']}. The proofs are in this folder.",
         "- Everything else here is computed from the noisy numbers in measurements.json, and costs "
         "nothing more.",
+        f"- {_TIMED.format(unit=unit) if is_timed else _UNTIMED}",
         "",
         "## Public facts, which are not protected",
         "",
@@ -224,6 +225,17 @@ def privacy_text(
         f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps
     ]
     return "\n".join(lines) + "\n"
+
+
+_UNTIMED = (
+    "Time: both proofs have the time of the charge, before rows were read. The answer was stored after a "
+    "random number of seconds, or twice, four times, … that number, whichever came first after the work, "
+    "so its place in the ledger shows little of how long the work took."
+)
+_TIMED = (
+    "Time is not protected: the proofs have the times of the charge and of the answer, and what lies "
+    "between them may show that one {unit} has very many rows."
+)
 
 
 def _rho(rho: Fraction) -> str:
@@ -297,10 +309,12 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
     files[DICTIONARY] = published_column.dictionary_bytes(bound.columns, bound.rows_per_unit)
     files["dictionary.md"] = published_column.dictionary_text(json.loads(files[DICTIONARY])).encode()
     files[MEASUREMENTS] = release.answer
-    files["privacy.md"] = privacy_text(bound, answer, unit, about).encode()
+    proofs = {CHARGE_PROOF: prove_entry(ledger, charge), ANSWER_PROOF: prove_entry(ledger, about["answer"])}
+    times = {json.loads(proof["body"])["at"] for proof in proofs.values()}
+    page = privacy_text(bound, answer, unit, about, is_timed=len(times) > 1)
+    files["privacy.md"] = page.encode()
     files[RELEASE_FILE] = bound.file.text
-    files[CHARGE_PROOF] = _json(prove_entry(ledger, charge))
-    files[ANSWER_PROOF] = _json(prove_entry(ledger, about["answer"]))
+    files |= {name: _json(proof) for name, proof in proofs.items()}
     files["README.md"] = _readme(about, files).encode()
     return write_bundle(folder, files, about, ledger.keys.signing.sign)
 

@@ -293,7 +293,7 @@ def measure_census(census: BoundCensus, rho: Fraction) -> Release:
     census.require_noise(rho)
     bound, dataset = census.release, census.release.dataset
     with dataset.curator.keeping_open():
-        version = row_questions.checked_version(dataset, bound.question)
+        version = row_questions.version_under(dataset, bound.question, bound.key)
         charged = ChargedRead(
             gate=Gate(dataset.ledger, principal=dataset.analyst, pads=True),
             spending=bound.spending(rho, version),

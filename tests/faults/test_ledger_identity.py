@@ -89,7 +89,7 @@ def test_case_C15_other_people_with_the_same_ids_are_signed_for(
     with Ledger.open(first) as ledger:
         known = ledger.id
     for command in (("budget",), ("ledger", "verify")):
-        assert known in "".join(shell.good(*command, own).output.split())
+        assert known in "".join(shell.good(*command, own).out.split())
     with Ledger.open(own) as ledger, pytest.raises(BadParameter, match="curator"):
         ledger.sign_other_people([known], CuratorKey.load(Path(f"{first}.curator")))
 

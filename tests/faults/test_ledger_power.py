@@ -19,7 +19,7 @@ import pytest
 from lapwing.errors import Tampered, Unavailable
 from lapwing.ledger import Ledger
 from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
-from lapwing.ledger.registry import KEY_FILE, REGISTRY_FILE
+from lapwing.ledger.registry import KEY_FILE
 from lapwing.ledger.spending import Target
 from support.ledgers import SQLITE, Home, open_sliced, release, spending
 from support.power import (
@@ -74,8 +74,7 @@ class Run:
         lay_out(files, self.folder, self.images)
         shutil.copy(self.folder / "visits.ledger.keys", self.images)
         (self.images / "state").mkdir(exist_ok=True)
-        for name in (KEY_FILE, REGISTRY_FILE):  # kept by a database of its own, before there is a ledger
-            shutil.copy(self.folder / "state" / name, self.images / "state")
+        shutil.copy(self.folder / "state" / KEY_FILE, self.images / "state")
         self.set_state(self.images / "state")
         return Home.of(SQLITE, self.images)
 

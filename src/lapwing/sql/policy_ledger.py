@@ -29,6 +29,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
+from shlex import quote
 
 from lapwing.config.values import checked_label, is_postgres
 from lapwing.core import Relation, Terms
@@ -168,16 +169,17 @@ def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
         )
 
 
-def _same_people_error(others: list[str], own: str) -> BadParameter:
+def _same_people_error(others: list[str], policy: Policy) -> BadParameter:
     """Return the refusal of data whose people other ledgers know."""
-    place, names = others[0], " ".join(f'"{other}"' for other in others)
+    place, names = others[0], " ".join(map(quote, others))
+    key = "KEY" if is_postgres(policy.ledger) else quote(f"{policy.ledger}.curator")
     gone = " (which is missing now: put it back)" if is_ledger_gone(place) else ""
     return BadParameter(
         "source",
         f"some ids of these data are ids of people who spend from {place} already{gone}. Are they the same "
         f'people? Then write into the policy [ledger] and below it url = "{place}". Are they other people, '
         f"and only their ids look alike, such as 1, 2, 3? Then the curator signs that, once: `lapwing "
-        f"ledger other-people {own} {names} --curator {own}.curator`. Nothing was charged",
+        f"ledger other-people {quote(str(policy.path))} {names} --curator {key}`. Nothing was charged",
     )
 
 
@@ -304,7 +306,7 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
         elif not ledger.store.rows("SELECT 1 FROM datasets LIMIT 1"):  # the data may join another ledger
             known.forget_sources(ledger.id)
     if others:
-        raise _same_people_error(sorted(others.values()), location_of(ledger.store))
+        raise _same_people_error(sorted(others.values()), policy)
     if find_data_set(ledger, policy) is not None:
         return data_sets.append(ledger, policy.name, units=own)
     return data_sets.register(

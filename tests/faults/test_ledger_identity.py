@@ -113,9 +113,8 @@ def test_case_C15_a_user_without_a_home_has_no_budget(tmp_path: Path) -> None:
     folder = Path("/tmp") / f"lapwing-nohome-{os.getpid()}"
     folder.mkdir()
     try:
-        duckdb.sql("SELECT range AS person, range % 100 AS x FROM range(50)").write_parquet(
-            str(folder / "t.parquet")
-        )
+        rows = "SELECT range AS person, range % 100 AS x FROM range(50)"
+        duckdb.sql(f"COPY ({rows}) TO '{folder}/t.parquet'")
         path = policy(folder, "t.parquet")
         os.chown(folder, 65534, 65534)
         environment = {

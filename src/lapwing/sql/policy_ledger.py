@@ -36,7 +36,6 @@ from lapwing.core import Relation, Terms
 from lapwing.core.exact import short
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Target, Unit, data_sets, targets
-from lapwing.ledger.ledger_place import location_of
 from lapwing.ledger.registry import OpenRegistry, Registry, is_ledger_gone
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids, Sketch
@@ -140,7 +139,7 @@ def _sources(policy: Policy) -> list[str]:
 
 def _note(known: OpenRegistry, policy: Policy, ledger: Ledger) -> None:
     account = account_label(policy) if policy.protects == "row" else ""  # people are known by their ids
-    known.note(_sources(policy), ledger=ledger.id, place=location_of(ledger.store), account=account)
+    known.note(_sources(policy), ledger=ledger.id, place=ledger.location, account=account)
 
 
 def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
@@ -303,7 +302,7 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
         if not others:
             _note(known, policy, ledger)
             known.note_people(registered, registry.key, ledger=ledger.id, data=policy.name)
-        elif not ledger.store.rows("SELECT 1 FROM datasets LIMIT 1"):  # the data may join another ledger
+        elif not data_sets.has_data_sets(ledger):  # the data may join another ledger
             known.forget_sources(ledger.id)
     if others:
         raise _same_people_error(sorted(others.values()), policy)

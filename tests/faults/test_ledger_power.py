@@ -19,6 +19,7 @@ import pytest
 from lapwing.errors import Tampered, Unavailable
 from lapwing.ledger import Ledger
 from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
+from lapwing.ledger.registry import KEY_FILE
 from lapwing.ledger.spending import Target
 from support.ledgers import SQLITE, Home, open_sliced, release, spending
 from support.power import (
@@ -72,6 +73,8 @@ class Run:
         self.images.mkdir()
         lay_out(files, self.folder, self.images)
         shutil.copy(self.folder / "visits.ledger.keys", self.images)
+        (self.images / "state").mkdir(exist_ok=True)
+        shutil.copy(self.folder / "state" / KEY_FILE, self.images / "state")
         self.set_state(self.images / "state")
         return Home.of(SQLITE, self.images)
 

@@ -99,7 +99,7 @@ def test_a_lost_anchor_without_a_witness_costs_everything(file_home: Home) -> No
     open_account(ledger)
     ledger.close()
     file_home.anchor.unlink()
-    for witness in Path(os.environ["LAPWING_STATE"]).iterdir():
+    for witness in Path(os.environ["LAPWING_STATE"]).glob("*.anchor"):
         witness.unlink()
     assert recovered(file_home) == 1
     with pytest.raises(OverBudget):

@@ -18,7 +18,7 @@ from lapwing.ledger.recovery import register_anew
 from lapwing.ledger.registry import KEY_FILE, REGISTRY_FILE, Registry
 from lapwing.ledger.spending import Target
 from lapwing.ledger.statement import verify_statement
-from lapwing.ledger.unit_ids import Sketch
+from lapwing.ledger.unit_ids import Id, Sketch
 from support.ledgers import Home, open_account, release
 
 
@@ -130,7 +130,8 @@ class TestPeople:
                 known.ledgers_with(Sketch.of([3], key), key, besides="2")
 
     def test_two_sketches_of_one_pass_are_those_of_two_passes(self) -> None:
-        keys, ids = (bytes(32), b"k" * 32), ["a", "7", 7, 8, None, "Ä "]
+        keys = (bytes(32), b"k" * 32)
+        ids: list[Id] = ["a", "7", 7, 8, None, "Ä "]
         both = Sketch.of_each(iter(ids), keys)
         assert [one.to_bytes() for one in both] == [Sketch.of(ids, key).to_bytes() for key in keys]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from unittest.mock import patch
+
 import pytest
 
 from lapwing.reporting.writing import MadeReport, make_report
@@ -11,4 +14,5 @@ from support.reported import DAY, FIRST_RECEIPT, asked_visits
 @pytest.fixture(scope="session")
 def made() -> MadeReport:
     """The report, with a picture."""
-    return make_report(asked_visits() / "visits.toml", date=DAY, since=FIRST_RECEIPT, draw=True)
+    with patch.dict(os.environ, {"LAPWING_STATE": str(asked_visits() / "state")}):
+        return make_report(asked_visits() / "visits.toml", date=DAY, since=FIRST_RECEIPT, draw=True)

@@ -162,12 +162,21 @@ def test_a_folder_that_moves_takes_its_budget_along(spent: Path) -> None:
         asked(in_a_folder(folder / "visits.toml", "../visits.parquet"))
 
 
-def test_a_copied_file_elsewhere_is_another_source(spent: Path) -> None:
-    """See the limits."""
+# Case C15.
+def test_a_copied_file_elsewhere_is_about_the_same_people(spent: Path) -> None:
     folder = spent.parent / "sub"
     folder.mkdir()
     shutil.copy(spent.with_name("visits.parquet"), folder)
-    asked(in_a_folder(spent, "visits.parquet"))
+    with pytest.raises(BadParameter, match="the same people"):
+        asked(in_a_folder(spent, "visits.parquet"))
+
+
+# Case C15.
+def test_the_example_in_two_folders_is_about_people_of_their_own(shell: Shell, tmp_path: Path) -> None:
+    """A newcomer who tries it again elsewhere is asked nothing."""
+    for folder in ("one", "two"):
+        shell.good("example", tmp_path / folder)
+        shell.good("ask", tmp_path / folder / "visits.toml", COUNT, "--epsilon", "3")
 
 
 def test_processes_that_ask_first_make_one_ledger(opened: Open, tmp_path: Path) -> None:

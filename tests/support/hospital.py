@@ -174,6 +174,7 @@ def policy_for(
         folder / f"{engine}.toml", f"hospital_{uuid4().hex[:8]}", Fraction(100), Fraction(1, 10**6),
         Fraction(1, 10**9), {**tables, "wards": public}, blocks, str(folder / "h.ledger"), {},
         "person-period" if blocks is not None and blocks.by == "row" else "person", folds_ids=folds_ids,
+        ledger_registry=str(folder / "registry"),  # neighbours are compared: they hold the same people
     )  # fmt: skip
 
 

@@ -47,4 +47,5 @@ def copied_policy(to: Path, files: tuple[str, ...] = (*DATA, *LEDGER)) -> Path:
     """Return a copy of the policy that a test may change, with its data and ledger."""
     for name in files:
         shutil.copy(asked_visits() / name, to / name)
+    shutil.copytree(asked_visits() / "state", os.environ["LAPWING_STATE"], dirs_exist_ok=True)
     return to / "visits.toml"

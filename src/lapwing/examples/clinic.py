@@ -117,10 +117,13 @@ class ClinicLedger:
 
     def _refused(self, copy: Path) -> str:
         """Return the first difference that was found, without the name of the folder."""
+        self._ledger.close()  # two copies are never open at once
         try:
             Ledger.open(copy, keys=Path(f"{self._path}.keys"), anchor=f"{self._path}.anchor").close()
         except Tampered as tampered:
             return tampered.found[0].replace(f"{os.path.realpath(self._path.parent)}{os.sep}", "")
+        finally:
+            self._ledger = Ledger.open(self._path)
         raise AssertionError("a copy that says something else than the anchor must not be opened")
 
     def close(self) -> None:

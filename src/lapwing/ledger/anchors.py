@@ -253,9 +253,9 @@ _MODE = 0o666  # less the umask: its content is public, and the owner decides wh
 class FileAnchor(Anchor):
     """An anchor in a file. A mark costs a few microseconds, a head one wait for the disk."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, mode: int | None = None) -> None:
         # A link is followed now, so that replacing the file does not replace the link.
-        self._path = os.path.realpath(path)
+        self._path, self._mode = os.path.realpath(path), mode  # None: as the umask says
         self._seen = False
         self._file = _NO_FILE
         self._clean_end = -1  # where this object itself ended a line
@@ -390,6 +390,8 @@ class FileAnchor(Anchor):
             if self._seen:  # making a new one would hide that the old one is gone
                 raise
             file = os.open(self._path, flags | os.O_CREAT, _MODE)
+            if self._mode is not None:
+                os.fchmod(file, self._mode)
             sync_to_disk(os.path.dirname(self._path))
         try:
             _require_plain(file)

@@ -181,6 +181,11 @@ def append(
     return ledger.store.write(work)
 
 
+def has_data_sets(ledger: Ledger) -> bool:
+    """Return whether any data set was ever registered."""
+    return bool(ledger.store.rows("SELECT 1 FROM datasets LIMIT 1"))
+
+
 def find_data_set(ledger: Ledger, label: str) -> DataSet:
     """Return the current version of the data set of this name."""
     return _named(ledger.store.read(_all), label)

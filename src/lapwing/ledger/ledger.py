@@ -251,6 +251,11 @@ class Ledger(ProcessBound):
         self.store.close()
         self._copy.close()
 
+    @property
+    def location(self) -> str:
+        """The location of the ledger, without links and passwords."""
+        return location_of(self.store)
+
     def __enter__(self) -> Self:
         return self
 

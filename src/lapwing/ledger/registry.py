@@ -38,6 +38,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from lapwing.config.values import is_postgres
@@ -155,7 +156,8 @@ class Registry:
 
     def witness(self, ledger_id: str) -> FileAnchor:
         """Return the second anchor of a ledger. Restoring the data's folder does not restore it."""
-        return FileAnchor(self.folder / f"{ledger_id}.anchor")
+        mode = self._mode if self._mode & stat.S_IWGRP else None
+        return FileAnchor(self.folder / f"{ledger_id}.anchor", mode=mode)
 
     @contextmanager
     def open(self) -> Iterator[OpenRegistry]:
@@ -167,7 +169,8 @@ class Registry:
             return
         with sqlite_errors(f"the registry {path}"):
             os.close(self._private(path))
-            connection = connect_sqlite(path, wait=PATIENCE)
+            # EXTRA: else a power loss could bring back the journal, and undo what a ledger relies on.
+            connection = connect_sqlite(path, ("synchronous = EXTRA",), wait=PATIENCE)
         with closing(connection):  # this rolls back an open transaction
             own = held[path] = OpenRegistry(connection, str(path))
             try:
@@ -191,7 +194,7 @@ class Registry:
             "registry",
             f"the ledger {where} belongs to a registry, {why}: {self.folder}. {HOW}, where the ledger was "
             "made. If that is gone, the curator signs that the ledger goes on in this one, and every "
-            f"statement says so: `lapwing ledger register {where} --curator {where}.curator`",
+            f"statement says so: `lapwing ledger register {quote(where)} --curator KEY`",
         )
 
 

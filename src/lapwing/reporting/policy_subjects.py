@@ -81,8 +81,8 @@ def _policy_facts(policy: Policy, blocks: str) -> Facts:
     ids = "Ids are compared exactly. If one person has two ids, each is protected by itself."
     if policy.folds_ids:
         ids = "Ids that differ only in outer spaces and ASCII case are one person."
-    people = "No population is declared. Data about the same people in another ledger have another budget, "
-    people += "and losses add up."
+    people = "No population is declared. Data about the same people in a ledger of another registry have "
+    people += "another budget, and losses add up."
     if policy.population:
         people = f'All data of the population "{policy.population}" in this ledger spend from one account.'
     quotas = f"Quotas that limit what analysts may newly spend: {len(policy.quotas):,}."

@@ -29,6 +29,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
+from shlex import quote
 
 from lapwing.config.values import checked_label, is_postgres
 from lapwing.core import Relation, Terms
@@ -36,7 +37,6 @@ from lapwing.core.exact import short
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Target, Unit, data_sets, targets
 from lapwing.ledger.entry import now
-from lapwing.ledger.ledger_place import location_of
 from lapwing.ledger.registry import OpenRegistry, Registry, is_ledger_gone
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids, Sketch
@@ -140,7 +140,7 @@ def _sources(policy: Policy) -> list[str]:
 
 def _note(known: OpenRegistry, policy: Policy, ledger: Ledger) -> None:
     account = account_label(policy) if policy.protects == "row" else ""  # people are known by their ids
-    known.note(_sources(policy), ledger=ledger.id, place=location_of(ledger.store), account=account)
+    known.note(_sources(policy), ledger=ledger.id, place=ledger.location, account=account)
 
 
 def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
@@ -169,16 +169,17 @@ def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
         )
 
 
-def _same_people_error(others: list[str], own: str) -> BadParameter:
+def _same_people_error(others: list[str], policy: Policy) -> BadParameter:
     """Return the refusal of data whose people other ledgers know."""
-    place, names = others[0], " ".join(f'"{other}"' for other in others)
+    place, names = others[0], " ".join(map(quote, others))
+    key = "KEY" if is_postgres(policy.ledger) else quote(f"{policy.ledger}.curator")
     gone = " (which is missing now: put it back)" if is_ledger_gone(place) else ""
     return BadParameter(
         "source",
         f"some ids of these data are ids of people who spend from {place} already{gone}. Are they the same "
         f'people? Then write into the policy [ledger] and below it url = "{place}". Are they other people, '
         f"and only their ids look alike, such as 1, 2, 3? Then the curator signs that, once: `lapwing "
-        f"ledger other-people {own} {names} --curator {own}.curator`. Nothing was charged",
+        f"ledger other-people {quote(str(policy.path))} {names} --curator {key}`. Nothing was charged",
     )
 
 
@@ -306,10 +307,10 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids, at: str | None 
         if not others:
             _note(known, policy, ledger)
             known.note_people(registered, registry.key, ledger=ledger.id, data=policy.name)
-        elif not ledger.store.rows("SELECT 1 FROM datasets LIMIT 1"):  # the data may join another ledger
+        elif not data_sets.has_data_sets(ledger):  # the data may join another ledger
             known.forget_sources(ledger.id)
     if others:
-        raise _same_people_error(sorted(others.values()), location_of(ledger.store))
+        raise _same_people_error(sorted(others.values()), policy)
     if find_data_set(ledger, policy) is not None:
         return data_sets.append(ledger, policy.name, units=own, at=at)
     return data_sets.register(

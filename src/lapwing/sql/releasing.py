@@ -29,7 +29,7 @@ from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.curator import Curator
 from lapwing.sql.noising import BudgetShares, ExactGrouping, NoisyGrouping, add_noise, divide_budget
-from lapwing.sql.plan import Plan
+from lapwing.sql.plan import Plan, too_little
 from lapwing.sql.policy import Policy
 from lapwing.sql.truncated import generated_rows
 
@@ -134,6 +134,8 @@ class ReleaseSession:
         self, plan: Plan, request: QueryRequest, key: str, earlier: list[EarlierAnswer]
     ) -> Answer:
         curator, question = self.curator, plan.question
+        if plan.shares.epsilon < curator.policy.least_epsilon:  # a stored answer was repeated before
+            raise too_little(plan.shares.epsilon, curator.policy)
         # Errors of the source or the question are raised before a charge. A stored answer needs neither.
         is_fast = curator.require_answerable(
             request.version, lambda reader: reader.require_plan(question), question
@@ -186,6 +188,19 @@ class ReleaseSession:
         releases = [(shares, one.noisy[0]) for shares, one in readable]
         rows = combining.combine_releases(releases, answer.rows, plan.confidence)
         return replace(answer, rows=rows, of=len(releases))
+
+    def has_answer(self, plan: Plan) -> bool:
+        """Return whether a plan has a stored answer at its price. Costs nothing."""
+        data = self.curator.current_data()
+        if data is None:
+            return False
+        request = request_about(self, plan.question, plan.request, data)
+        try:
+            earlier, _ = find_earlier(self, request)
+            earlier += answers_of_other_ranks(self, plan, data)
+        except (InProgress, Held):
+            return False
+        return any(one.request.price == request.price for one in earlier)
 
     def last_answers(self, plan: Plan, data: DataSet) -> list[Answer]:
         """Return the last stored answer of a plan; none if one failed or is under way. Costs nothing."""

@@ -1,7 +1,7 @@
 """The time at which a file was made, which no program can set.
 
-Inodes are given again: a new file may have the inode and, if times are copied, the time of change of one that
-was deleted. It was still made later.
+Inodes are given again: a new file may have the inode and, if times are copied, the time of change of one
+that was deleted. It was still made later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _statx() -> Any:
 
 
 def birth_time(path: str | os.PathLike[str]) -> int | None:
-    """Return when a file was made, in ns since 1970; None if the system or its file system does not know."""
+    """Return when a file was made, in ns since 1970; None if the system does not know."""
     found = getattr(os.stat(path), "st_birthtime", None)  # not on Linux
     if found is not None:
         return int(found * 10**9)

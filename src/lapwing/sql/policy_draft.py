@@ -254,8 +254,7 @@ class KnownFacts:
     """Public facts that the curator gives beforehand, so that less is left to fill in.
 
     `columns` has texts such as "0..500/0.01" (low, high and step), "Oslo,Bergen" (all values), "text" and
-    "bool", by the column's name in the source. After "date", "time", "whole" and "number" bounds are left to
-    fill in.
+    "bool", by the column's name in the source. "date", "time", "whole" and "number" leave bounds open.
     """
 
     unit: str | None = None

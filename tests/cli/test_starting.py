@@ -51,3 +51,23 @@ def test_a_plan_writes_large_errors_in_full(shell: Shell, folder: Path) -> None:
     assert "e+0" not in shown
     found = shell.good("plan", "orders.toml", sql, "--epsilon", "0.25", "--json").json
     assert found["columns"]["mean"]["formula"] == "29960 / n"
+
+
+def test_a_word_for_a_type_declares_it_and_leaves_its_bounds_to_be_filled_in(
+    shell: Shell, folder: Path
+) -> None:
+    (folder / "orders.csv").write_text("who,city,Visit Date,amount\n1,Oslo,2026-01-02,3.5\n")
+    given = ("--column", "Visit Date=date", "--column", "amount=number", "--epsilon", "1")
+    done = shell.good("init", "orders.csv", *FACTS, *given)
+    assert "Fill in orders.toml" in done.out
+    lines = [line.split("  #")[0].rstrip() for line in (folder / "orders.toml").read_text().splitlines()]
+    day = lines.index("[tables.orders.columns.visit_date]")
+    assert lines[day + 1 : day + 4] == ['source = "Visit Date"', 'low = "TODO"', 'high = "TODO"']
+    assert 'step = "TODO"' in lines
+    assert "is still TODO" in shell("plan", "orders.toml", "SELECT COUNT(*) FROM orders").error
+    text = (folder / "orders.toml").read_text()
+    for old, new in (("low", "2026-01-01"), ("high", "2026-12-31"), ("low", "0.0"), ("high", "9.0")):
+        text = text.replace(f'{old} = "TODO"', f"{old} = {new}", 1)
+    (folder / "orders.toml").write_text(text.replace('step = "TODO"', "step = 0.1"))
+    days = "SELECT COUNT(*) AS n FROM orders WHERE visit_date >= '2026-01-02'"
+    shell.good("plan", "orders.toml", days, "--epsilon", "0.5")

@@ -14,6 +14,7 @@ import pytest
 import lapwing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, OverBudget, Tampered
+from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.truncated import registration
 from lapwing.sql.truncated.reader import Reader
@@ -29,6 +30,13 @@ BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay) AS days FROM visits GROUP BY wa
 def spent(dataset: Dataset) -> int:
     """In billionths of ε, on the first block."""
     return dataset.ledger.blocks("visits")[0].spent[1]
+
+
+def test_an_answer_that_is_known_without_the_data_is_not_sold(opened: Open) -> None:
+    dataset = opened()
+    with pytest.raises(Refused, match="no row can meet WHERE"):
+        dataset.plan("SELECT COUNT(*) AS n FROM visits WHERE ward LIKE 'z%'", epsilon=1)
+    assert not dataset.curator.has_ledger
 
 
 def test_an_answer_has_intervals_a_price_and_a_receipt(opened: Open) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -15,11 +16,13 @@ import pytest
 from lapwing.errors import BadParameter, LapwingError, OverBudget, Unavailable
 from lapwing.ledger import Ledger
 from lapwing.ledger.registry import Registry
+from lapwing.sql import source_location
 from lapwing.sql.curator import PREPARED_NOTE
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Source
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.source_location import registry_names
+from lapwing.storage.birth_time import birth_time
 from sql.conftest import POLICY, write_visits
 from support.askers import ask
 from support.forking import FORKING, forked
@@ -256,6 +259,33 @@ def test_the_registry_is_its_owner_s_and_is_not_guessed_at(
     monkeypatch.setenv("LAPWING_STATE", "/proc/nowhere")  # a user without a folder
     with pytest.raises(LapwingError):
         asked(spent)
+
+
+def test_a_new_file_in_the_inode_of_a_deleted_one_is_another_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it has the same time of change: a copy of the same data in a fresh folder."""
+    first, second = tmp_path / "one.parquet", tmp_path / "two.parquet"
+    write_visits(tmp_path, range(9), "one")
+    made, about = birth_time(first), first.stat()
+    if made is None:
+        pytest.skip("this file system does not know when a file was made")
+    noted = registry_names(Source("duckdb", str(first), "", "parquet"))
+    first.rename(second)
+    os.utime(second, ns=(0, about.st_mtime_ns))
+    source = Source("duckdb", str(second), "", "parquet")
+    assert birth_time(second) == made
+    assert len(registry_names(source) & noted) == 1
+    earlier = f"inode:{about.st_dev}:{about.st_ino}:{about.st_mtime_ns}"  # as earlier versions noted it
+    assert earlier in registry_names(source, earlier=True) - noted
+    later = tmp_path / "later.parquet"
+    time.sleep(0.02)  # the clock of a file system has steps
+    shutil.copy2(second, later)
+    other = birth_time(later)
+    assert other is not None
+    assert other > made
+    monkeypatch.setattr(source_location, "birth_time", lambda _: other)  # this inode, given again
+    assert not registry_names(source) & noted
 
 
 def test_a_server_has_one_name() -> None:

@@ -48,7 +48,8 @@ def init(
         list[str] | None,
         Option(
             help="Public facts about a column, from what you know: amount=0..500/0.01 (low, high, step), "
-            "city=Oslo,Bergen, note=text or paid=bool. Give it once for each column."
+            "city=Oslo,Bergen, day=2026-01-01..2026-12-31, note=text or paid=bool; or date, time, whole or "
+            "number, with bounds to fill in. Give it once for each column."
         ),
     ] = None,
     output: Annotated[

@@ -239,11 +239,13 @@ step = "second"  # or "minute", "hour", "day"
 }
 
 
+WORDS = {"date": DAY, "time": MOMENT, "whole": WHOLE, "number": REAL}  # types whose bounds are left to say
 RANGE = re.compile(r"(?P<low>[^/]+?)\.\.(?P<high>[^/]+?)(?:/(?P<step>[^/]+))?")
 NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d+)?(e[+-]?\d+)?", re.IGNORECASE)
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)?)?")
 COLUMN_HOW = (
-    "Write amount=0..500/0.01, city=Oslo,Bergen, day=2026-01-01..2026-12-31, note=text or paid=bool"
+    "Write amount=0..500/0.01, city=Oslo,Bergen, day=2026-01-01..2026-12-31, note=text or paid=bool; or "
+    "date, time, whole or number, and fill in the bounds"
 )
 
 
@@ -252,7 +254,7 @@ class KnownFacts:
     """Public facts that the curator gives beforehand, so that less is left to fill in.
 
     `columns` has texts such as "0..500/0.01" (low, high and step), "Oslo,Bergen" (all values), "text" and
-    "bool", by the column's name in the source.
+    "bool", by the column's name in the source. "date", "time", "whole" and "number" leave bounds open.
     """
 
     unit: str | None = None
@@ -269,7 +271,8 @@ class KnownFacts:
     @property
     def complete(self) -> bool:
         """True if a policy that is drafted with them can be loaded."""
-        return None not in (self.unit, self.rows_per_unit, self.epsilon, self.delta)
+        has_bounds = not any(fact in WORDS for fact in self.columns.values())
+        return has_bounds and None not in (self.unit, self.rows_per_unit, self.epsilon, self.delta)
 
 
 def read_column_facts(given: Sequence[str], schema: SourceSchema) -> dict[str, str]:
@@ -437,6 +440,8 @@ def _column(table: str, source: str, name: str, kind: str, fact: str | None) -> 
 def _fact_lines(column: str, kind: str, fact: str) -> list[str]:
     if fact in ("text", "bool"):
         return [f"type = {quoted(fact)}"]
+    if fact in WORDS:
+        return HOW[WORDS[fact]].strip().splitlines()
     bounds = RANGE.fullmatch(fact)
     if bounds is None:
         values = [value.strip() for value in fact.split(",")]

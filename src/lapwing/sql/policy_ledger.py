@@ -133,14 +133,15 @@ def row_key(ledger: Ledger) -> bytes:
     return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
 
 
-def _sources(policy: Policy) -> list[str]:
+def _sources(policy: Policy, *, earlier: bool = True) -> list[str]:
     private = (table.source for table in policy.tables.values() if not table.is_public)
-    return sorted({name for source in private for name in registry_names(source)})
+    return sorted({name for source in private for name in registry_names(source, earlier=earlier)})
 
 
 def _note(known: OpenRegistry, policy: Policy, ledger: Ledger) -> None:
     account = account_label(policy) if policy.protects == "row" else ""  # people are known by their ids
-    known.note(_sources(policy), ledger=ledger.id, place=ledger.location, account=account)
+    sources = _sources(policy, earlier=False)
+    known.note(sources, ledger=ledger.id, place=ledger.location, account=account)
 
 
 def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:

@@ -17,6 +17,7 @@ from lapwing.config.values import NAME_PATTERN, POSTGRES_SCHEMES
 from lapwing.errors import BadParameter
 from lapwing.ledger.registry import source_of_file
 from lapwing.sql.policy import Source
+from lapwing.storage.birth_time import birth_time
 
 SPARK = "spark:"
 FRAME = "frame"  # the rows that a program gave
@@ -76,12 +77,14 @@ def files_in(source: Source) -> list[str]:
     return [path for path in sorted(map(os.path.abspath, paths)) if os.path.isfile(path)]
 
 
-def registry_names(source: Source) -> set[str]:
+def registry_names(source: Source, *, earlier: bool = False) -> set[str]:
     """Return the names of a source in the registry, which are the same for every policy.
 
-    A file has two names: its path without links, and its inode with its time of change. A renamed file
-    keeps the second one, and a later file in the same inode has another. A server's name is its address,
-    without users. DuckDB and Spark ignore the case of table names.
+    A file has two names: its path without links, and its inode with the times at which it was changed and
+    made. A renamed file keeps the second one, and a later file in the same inode has another. A server's
+    name is its address, without users. DuckDB and Spark ignore the case of table names.
+
+    With `earlier`, the names that earlier versions noted are among them: those without the time of making.
     """
     if source.form == "spark-parquet" and source.table.startswith("file:///"):
         source = replace(source, table=source.table.removeprefix("file://"))
@@ -89,11 +92,13 @@ def registry_names(source: Source) -> set[str]:
     table = f"#{_full(source.table.lower(), 'main')}" if source.form == "duckdb" else ""
     names = set()
     for path in paths:
-        about = os.stat(path)
+        about, made = os.stat(path), birth_time(path)
+        inode = f"inode:{about.st_dev}:{about.st_ino}:{about.st_mtime_ns}"
         names |= {
             f"{source_of_file(path)}{table}",
-            f"inode:{about.st_dev}:{about.st_ino}:{about.st_mtime_ns}{table}",
+            f"{inode}{table}" if made is None else f"{inode}:{made}{table}",
         }
+        names |= {f"{inode}{table}"} if earlier else set()
     if source.form == "postgres":
         names.add(f"postgres:{_server(source.location)}#{_full(source.table, 'public')}")
     elif source.form == "spark":

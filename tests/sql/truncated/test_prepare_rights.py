@@ -49,7 +49,7 @@ def name() -> Iterator[str]:
         pytest.skip("this server does not let the role in")
     run(
         f"CREATE SCHEMA {name}",
-        f"CREATE TABLE {name}.visits AS SELECT n % 40 AS who, n % 10 AS stay FROM generate_series(1, 99) AS n",
+        f"CREATE TABLE {name}.visits AS SELECT n % 40 AS who, n % 10 AS stay FROM generate_series(1, 99) n",
         f"CREATE ROLE {name} LOGIN",
         f"GRANT USAGE ON SCHEMA {name} TO {name}",
         f"GRANT SELECT ON {name}.visits TO {name}",

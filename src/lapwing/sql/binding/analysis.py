@@ -36,7 +36,7 @@ Because  a relation has at most `contribution_bound` rows of a unit, a row takes
          that are counted for it, and one that leaves the engine counts `STEPS_OF_A_RESULT`. Filters count
          as if they removed no row, and some of the joined tables have at most as many rows as all of them.
 Test     tests/sql/binding/test_analysis_unit_work.py, tests/faults/test_time_oracle.py;
-         docs/arguments/time.md
+         docs/arguments/work.md
 """
 
 from __future__ import annotations
@@ -183,6 +183,52 @@ def _allowed(test: Apply, kind: Kind, others: Sequence[Expression]) -> Codes | N
             }.get(op)  # fmt: skip
             return None if ends is None else range(max(first, ends[0]), min(last, ends[1]) + 1)
     return None
+
+
+def require_possible(query: BoundQuery) -> None:
+    """Refuse a query whose rows are known, from declared values and bounds, to be none.
+
+    Claim    the answer of such a query is public, and it need not be sold.
+    Because  a code is one of its column's kind, or NULL, and NULL meets no comparison. Rows that meet no
+             condition stay none in joins, unions and sub-queries.
+    Test     tests/sql/binding/test_analysis_possible.py
+    """
+    if _is_empty(query.source):
+        why = (
+            "no row can meet WHERE, by the values and bounds that the policy declares: the answer is known"
+        )
+        raise Refused(why, "Nothing is charged for that. Ask about declared values")
+
+
+def _is_empty(relation: Relation) -> bool:
+    match relation:
+        case Filter(source, predicate):
+            return _is_never_true(predicate) or _is_empty(source)
+        case Project(source) | PerUnit(source):
+            return _is_empty(source)
+        case Join(left, right, keeps_left=keeps_left):
+            return _is_empty(left) or (not keeps_left and _is_empty(right))
+        case UnionAll(sources):
+            return all(map(_is_empty, sources))
+        case Scan(where=predicate):
+            return predicate is not None and _is_never_true(predicate)
+        case _:
+            return False
+
+
+def _is_never_true(predicate: Expression) -> bool:
+    match predicate:
+        case Constant(value):
+            return not value
+        case Apply(Op.AND, args):
+            return any(map(_is_never_true, args))
+        case Apply(Op.OR, args):
+            return all(map(_is_never_true, args))
+        case Apply(_, (first, *others)):
+            codes = _allowed(predicate, first.kind, others)
+            return codes is not None and not codes
+        case _:
+            return False
 
 
 def _narrowed(relation: Relation, column: Reference, codes: Codes, blocks: BlockRule) -> Relation:

@@ -200,7 +200,7 @@ def test_dry_runs_pictures_and_fresh_answers(shell: Shell, policy: Path) -> None
     assert picture.stat().st_size > 5_000
     assert shell("ask", policy, BY_WARD, "--epsilon", "0.1", "--plot", "a.doc").code == 2
     shell("ask", policy, COUNT, "--epsilon", "0.1")
-    assert "combines 2 releases" in shell("ask", policy, COUNT, "--epsilon", "0.1", "--fresh").out
+    assert "narrowest of 2 releases" in shell("ask", policy, COUNT, "--epsilon", "0.1", "--fresh").out
 
 
 def test_a_failed_question_waits_for_the_curator(

@@ -118,15 +118,8 @@ def test_all_means_together_miss_with_what_is_said() -> None:
 
 
 def test_runs_are_formed_by_scales_in_the_order_of_releases() -> None:
-    made: list[Laplace | Gaussian] = [
-        laplace(100),
-        laplace(100),
-        gaussian(9),
-        laplace(10),
-        laplace(90),
-        laplace(12),
-        gaussian(9),
-    ]
+    made: list[Laplace | Gaussian] = [laplace(100), laplace(100), gaussian(9), laplace(10), laplace(90)]
+    made += [laplace(12), gaussian(9)]
     assert [run.members for run in runs_of(made)] == [[0, 1], [2, 6], [3, 5]]
     for known in range(1, len(made)):  # what comes later changes nothing
         for run, later in zip(runs_of(made[:known]), runs_of(made), strict=False):

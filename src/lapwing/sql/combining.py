@@ -39,7 +39,7 @@ from lapwing.sql.intervals import half_width, noise_scale
 from lapwing.sql.noising import BudgetShares, NoisyGrouping, has_declared_keys
 
 MEANS_SHARE = 2  # all means together may miss with this many times η
-_TRIED = 6  # means whose width is computed: those that would be narrowest if noises were normal
+_TRIED = 20  # means whose width is computed: those that would be narrowest if noises were normal
 
 
 def can_combine(question: BoundQuery) -> bool:

@@ -148,7 +148,8 @@ class Dataset:
         Args:
             question: SQL, or an object that can be turned into SQL.
             epsilon: The price in ε.
-            within: The largest half-width of every interval, in the unit of its column. ε follows.
+            within: The largest half-width of every interval, in the unit of its column. ε follows: the
+                least that reaches it, together with what was released before.
             confidence: The probability with which each interval holds.
             delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
             noise: "auto", "laplace" or "gaussian".

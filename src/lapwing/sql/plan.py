@@ -269,10 +269,15 @@ def plan_question(
     policy, level, why = session.curator.policy, checked_confidence(confidence), ""
     delta = policy.delta_per_query if delta is None else delta
     n = accuracy.declared_size(policy, question) if n is None else checked_count(n, "n")
-    before = () if alone or sampling else session.released_before(question, name, rows)
+
+    def released() -> tuple[BudgetShares, ...]:
+        return () if alone or sampling else session.released_before(question, name, rows)
+
     if epsilon is not None and within is None:
         shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
+        before = released()
     elif within is not None and epsilon is None:
+        before = released()
         shares = accuracy.shares_for_width(
             question, within=within, confidence=level, delta=delta, noise=noise, n=n, before=before
         )

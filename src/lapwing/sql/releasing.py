@@ -86,7 +86,7 @@ class ReleaseSession:
                     f'was made for other data than "{here.policy.name}" as it is declared here: plan the '
                     "question in this session",
                 )
-        return replace(plan, session=self)
+        return plan if plan.session == self else replace(plan, session=self)
 
     def released_before(
         self, question: BoundQuery, name: str, rows: int | None
@@ -168,8 +168,7 @@ class ReleaseSession:
             answer = replace(answer, notes=(*answer.notes, SLOW_NOTE))
         readable = readable_answers(question, earlier)
         if combining.can_combine(question) and not plan.sampling:
-            newest = EarlierAnswer(request, noisy, done.receipt)
-            return self._combined(plan, answer, [*readable, (plan.shares, newest)])
+            return self._combined(plan, answer, readable, (plan.shares, noisy[0]))
         beside = [
             self._answer(replace(plan, shares=shares), one.noisy, one.receipt, is_replay=True)
             for shares, one in readable
@@ -181,11 +180,17 @@ class ReleaseSession:
             self.curator.ledger, self.curator.policy, self.analyst, besides=position
         )
 
-    def _combined(self, plan: Plan, answer: Answer, readable: list[ReadableAnswer]) -> Answer:
+    def _combined(
+        self,
+        plan: Plan,
+        answer: Answer,
+        readable: list[ReadableAnswer],
+        *newest: tuple[BudgetShares, NoisyGrouping],
+    ) -> Answer:
         """Return an answer with the narrowest intervals that all releases give, if they can be combined."""
-        if len(readable) < 2 or plan.sampling or not combining.can_combine(plan.question):
+        if len(readable) + len(newest) < 2 or plan.sampling or not combining.can_combine(plan.question):
             return answer
-        releases = [(shares, one.noisy[0]) for shares, one in readable]
+        releases = [*((shares, one.noisy[0]) for shares, one in readable), *newest]
         rows = combining.combine_releases(releases, answer.rows, plan.confidence)
         return replace(answer, rows=rows, of=len(releases))
 

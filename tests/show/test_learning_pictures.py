@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ def drawn(figure: Any) -> dict[str, tuple[list[float], list[float]]]:
     }
 
 
-@pytest.mark.parametrize("picture", [sage.needed_picture, sage.release_picture])
+@pytest.mark.parametrize("picture", [sage.needed_picture, partial(sage.release_picture, within=200)])
 def test_series_are_drawn_as_they_are(picture: Any) -> None:
     found = drawn(picture(SERIES))
     assert found["one"] == ([0.1, 1.0], [1.0, 20.0])

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from lapwing.show.release_load import LEAST, WAYS, BlocksNeeded, SharedBlocks, mean_wait, release_times
+from lapwing.show.release_load import (
+    LEAST,
+    WAYS,
+    BlocksNeeded,
+    ReleaseWaits,
+    SharedBlocks,
+    release_times,
+    simulated_waits,
+)
 
 NEED = BlocksNeeded(2.0, 0.5)
 
@@ -50,7 +60,36 @@ def test_one_pipeline_alone_spares_its_blocks() -> None:
 
 
 def test_nobody_waits_if_nobody_comes() -> None:
-    assert mean_wait("conserve", 0.0, NEED, hours=10, seed=1) == 0.0
+    assert simulated_waits("conserve", 0.0, NEED, hours=10, seed=1) == []
+    assert (ReleaseWaits((), 5).median, ReleaseWaits((), 5).not_released) == (0.0, 0.0)
+
+
+def test_who_never_releases_has_no_hours_however_long_it_is_simulated() -> None:
+    """With one ε for all data, most wait in vain: the former mean was half of the simulated hours."""
+    shares = []
+    for hours in (100, 200, 400):
+        waits = ReleaseWaits(
+            tuple(
+                wait
+                for seed in range(4)
+                for wait in simulated_waits("whole data", 0.4, NEED, hours=hours, seed=seed)
+            ),
+            hours // 2,
+        )
+        assert waits.median == math.inf
+        assert all(wait <= hours / 2 or wait == math.inf for wait in waits.hours)
+        shares.append(waits.not_released)
+    assert max(shares) - min(shares) < 0.15
+
+
+def test_only_pipelines_that_are_followed_to_the_end_count() -> None:
+    """One arrives each hour, and none can ever be accepted: those of the last half are not counted."""
+    never = BlocksNeeded(1e9, 1e9)
+    waits = simulated_waits("streaming", 3.0, never, hours=40, seed=3)
+    everybody = simulated_waits("conserve", 3.0, BlocksNeeded(0.0, 0.0), hours=40, seed=3)
+    assert len(waits) == len(everybody)
+    assert set(waits) == {math.inf}
+    assert set(everybody) == {1}
 
 
 def test_all_ways_and_loads_are_told() -> None:

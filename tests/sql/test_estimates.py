@@ -110,7 +110,7 @@ def test_quantiles_are_decoded_and_told_in_ranks() -> None:
         8 / 2 * 12.9, rel=0.01
     )  # 4/ε · ln(20001 · 20) at ε = ½
     assert median_column.note.startswith("rank within ±")
-    assert top_column.note.startswith("a value that about 104 rows reach")
+    assert top_column.note.startswith("a value that about 78 rows reach")
 
 
 def test_computed_columns_carry_intervals() -> None:

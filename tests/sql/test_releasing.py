@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -265,3 +266,22 @@ def test_R1_a_forked_child_is_told_so(opened: Open) -> None:
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert spent(dataset) == 1
+
+
+def test_an_answer_with_the_first_form_of_max_comes_again_for_nothing(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made with equal slopes, and its note is about the rank that was aimed at then."""
+    dataset, sql = opened(), "SELECT MAX(stay) AS top FROM visits"
+    with monkeypatch.context() as older:
+        older.setattr("lapwing.sql.plan.divide_budget", partial(divide_budget, steepness=1))
+        first = dataset.ask(sql, epsilon=1)
+    again = dataset.ask(sql, epsilon=1)
+    assert again.is_replay
+    assert again.receipt == first.receipt
+    assert again.columns[0].values.tolist() == first.columns[0].values.tolist()
+    assert again.columns[0].note == first.columns[0].note
+    fresh = dataset.plan(sql, epsilon=1).release(fresh=True)
+    assert not fresh.is_replay
+    assert fresh.columns[0].note != first.columns[0].note
+    assert dataset.ask(sql, epsilon=1).columns[0].note == fresh.columns[0].note

@@ -98,8 +98,8 @@ class _RankChoice(ABC):
 
     @property
     @abstractmethod
-    def sensitivity(self) -> Fraction | int:
-        """The most that one unit moves a score, in ranks."""
+    def rate(self) -> Fraction:
+        """The exponent of one rank (of the less steep side)."""
 
     @property
     def loss(self) -> BoundedRange:
@@ -124,7 +124,7 @@ class _RankChoice(ABC):
         If no grid point holds the wanted rank, the distance is from the nearest rank that one holds.
         """
         candidates = self.last - self.first + 1
-        return score_gap(self.epsilon / (2 * self.sensitivity), candidates, confidence)
+        return score_gap(self.rate, candidates, confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +187,11 @@ class Quantile(_RankChoice):
         f = self.fraction
         return self.rows * (Fraction(1) if self.relation is Relation.REPLACE else max(f, 1 - f))
 
+    @property
+    def rate(self) -> Fraction:
+        """The exponent of one rank: ε / 2Δ."""
+        return self.epsilon / (2 * self.sensitivity)
+
     @observed
     def sample_counts(self, points: ArrayLike, counts: ArrayLike) -> int:
         """Return a grid point for values that are already counted: counts[i] rows have points[i]."""
@@ -195,10 +200,11 @@ class Quantile(_RankChoice):
         g = all_ - f
         below, equal, above = runs.below, runs.equal, runs.above
         miss = np.maximum(g * below - f * (equal + above), f * above - g * (below + equal))
-        return runs.choose(-np.maximum(miss, 0), self.epsilon / (2 * self.sensitivity * all_))
+        return runs.choose(-np.maximum(miss, 0), self.rate / all_)
 
 
 MISS = Fraction(1, 20)
+STEEPNESS = 2  # a rank too far out costs as much score as this many ranks too far in
 
 
 @lru_cache(maxsize=1024)
@@ -213,13 +219,15 @@ class Extreme(_RankChoice):
 
     Claim    pure loss ε (with the exponential mechanism's tighter curve) for units of at most `rows`
              rows, whether a unit is added, removed or replaced.
-    Because  y's score is minus the distance from m = `rank` to the ranks that y holds,
-             [#{x > y}, #{x >= y}] (for MIN the other way round). m is public, and a row that is added,
-             removed or replaced moves either end by at most 1. Then it is an exponential choice.
+    Because  y holds the ranks [G, G + E], G = #{x > y}, E = #{x = y} (for MIN the other way round). Its
+             score is -max(0, s (m - G - E), G - m) with public m = `rank` and s = `steepness`. A row that
+             is added or removed moves all scores by between -1 and s, or all by between -s and 1; a
+             replaced row does so, too. K rows: a range of K (s + 1), which weights of e^(ε / K (s + 1))
+             a score turn into ε.
     Test     claims/test_extreme.py::test_every_answer_is_within_the_claimed_ratio
 
-    With m = (2 rows / ε) ln(grid / miss), rounded up, points beyond all values together weigh at most
-    `miss` times a point that holds rank m. So the answer is seldom one that no row reaches.
+    With m = (rows (s + 1) / s ε) ln(grid / miss), rounded up, points beyond all values together weigh at
+    most `miss` times a point that holds rank m. So the answer is seldom one that no row reaches.
 
     Args:
         epsilon: The pure loss ε, in [1e-9, 1000].
@@ -228,6 +236,7 @@ class Extreme(_RankChoice):
         last: The greatest grid point.
         rows: The contribution bound: the most rows of one unit, at least 1.
         miss: The odds that the answer lies beyond all values, strictly between 0 and 1.
+        steepness: The score of a rank too far out, beside 1 for a rank too far in; at least 1.
 
     Raises:
         BadParameter: If a parameter is out of range.
@@ -243,13 +252,15 @@ class Extreme(_RankChoice):
     last: int
     rows: int
     miss: Fraction = MISS
+    steepness: int = STEEPNESS
 
     def __post_init__(self) -> None:
         self._check_terms()
         set_fields(self, miss=inside_unit(self.miss, "miss"))
+        set_fields(self, steepness=whole(self.steepness, "steepness", at_least=1))
         if not isinstance(self.greatest, bool):
             raise BadParameter("greatest", "must be true (MAX) or false (MIN)")
-        if self.rank > LARGEST_SCORE:
+        if self.steepness * self.rank > LARGEST_SCORE:
             raise BadParameter("epsilon", "is so small that the rank would not fit 64-bit integers")
 
     @classmethod
@@ -259,15 +270,26 @@ class Extreme(_RankChoice):
         """Return the mechanism that is ε-private for the greatest (or least) value among first..last."""
         return cls(checked_epsilon(epsilon), greatest, first, last, rows, exact(miss, "miss"))
 
+    def __repr__(self) -> str:
+        """Return the terms, as stored digests have them. At first there was no steepness: it was 1."""
+        names = ["epsilon", "greatest", "first", "last", "rows", "miss", "steepness"]
+        shown = names[:-1] if self.steepness == 1 else names
+        return f"Extreme({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
     @property
     def sensitivity(self) -> int:
-        """The most that one unit moves a score, in ranks."""
+        """The most that one unit moves a rank."""
         return self.rows
+
+    @property
+    def rate(self) -> Fraction:
+        """The exponent of a rank too far in: ε over the range by which one unit moves scores."""
+        return self.epsilon / (self.rows * (self.steepness + 1))
 
     @property
     def rank(self) -> int:
         """The wanted rank m: about m rows reach the answer, if there are that many."""
-        return _rank(2 * self.rows / self.epsilon, (self.last - self.first + 1) / self.miss)
+        return _rank(1 / (self.steepness * self.rate), (self.last - self.first + 1) / self.miss)
 
     @observed
     def sample_counts(self, points: ArrayLike, counts: ArrayLike) -> int:
@@ -275,5 +297,5 @@ class Extreme(_RankChoice):
         runs = RankRuns.of(points, counts, self.first, self.last)
         beyond = runs.above if self.greatest else runs.below
         rank = self.rank
-        miss = np.maximum(beyond - rank, rank - beyond - runs.equal)
-        return runs.choose(-np.maximum(miss, 0), self.epsilon / (2 * self.sensitivity))
+        miss = np.maximum(beyond - rank, self.steepness * (rank - beyond - runs.equal))
+        return runs.choose(-np.maximum(miss, 0), self.rate)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lapwing.core.budget import PrivacyFilter, Terms
-from lapwing.core.conversions import best_renyi_epsilon
 from lapwing.core.exact import short
-from lapwing.core.losses import Loss, Repeated
+from lapwing.core.losses import Loss
 from lapwing.core.noise import uniform_int
 from lapwing.errors import OverBudget
 from lapwing.mechanisms import Laplace
@@ -35,6 +37,27 @@ def least_lifetime(loss: Loss, answers: int, delta: Fraction) -> float:
     while high - low > 1e-3 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def fixed_epsilon(price: Fraction, answers: int, delta: Fraction) -> float:
+    """Return the exact ε at δ of this many answers with Laplace noise, if all prices are fixed.
+
+    One answer's loss is +price or -price: the law of their sum is binomial, and
+    δ(ε) = Σ C(k, i) p^i (1 - p)^(k - i) (1 - e^(ε - (2i - k) price)) over the terms above 0.
+    """
+    each, k = float(price), answers
+    heads = np.arange(k + 1)
+    ways = np.array(
+        [math.lgamma(k + 1) - math.lgamma(i + 1) - math.lgamma(k - i + 1) for i in heads.tolist()]
+    )
+    chances = np.exp(ways - heads * math.log1p(math.exp(-each)) - (k - heads) * math.log1p(math.exp(each)))
+    losses = (2 * heads - k) * each
+    low, high = 0.0, k * each
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = -np.expm1(np.minimum(middle - losses, 0.0))
+        low, high = (low, middle) if float((chances * above).sum()) <= float(delta) else (middle, high)
     return high
 
 
@@ -83,7 +106,7 @@ def show_adaptive(values: Mapping[str, Fraction], full: bool, progress: Progress
     lines = []
     for done, k in enumerate(counts):
         progress(done, len(counts))
-        fixed = min(float(k * price), float(best_renyi_epsilon(Repeated(loss, k), delta)))
+        fixed = fixed_epsilon(price, k, delta)
         lines.append((k, float(k * price), least_lifetime(loss, k, delta), fixed))
     many = max(admitted, 1)
     deltas = [

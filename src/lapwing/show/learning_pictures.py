@@ -18,7 +18,7 @@ Series = Mapping[str, Sequence[tuple[float, float]]]  # points of each line
 
 ONLY_OURS = "Only validation that allows for its own noise keeps bad models out"
 NEEDS_MORE = "A tighter target or a smaller ε needs more data before a model can be accepted"
-SOONEST = "Counting loss per block, and sparing it, releases models soonest under load"
+SOONEST = "Counting loss per block, and sparing it, releases the most models under load"
 
 
 def violations_picture(
@@ -56,14 +56,15 @@ def needed_picture(needed: Series, *, title: str = NEEDS_MORE) -> Figure:
     )
 
 
-def release_picture(times: Series, *, title: str = SOONEST) -> Figure:
-    """Draw the mean time until a pipeline releases its model, against arrivals, for each accounting."""
+def release_picture(shares: Series, *, within: int, title: str = SOONEST) -> Figure:
+    """Draw the share of pipelines that do not release their model in time, for each accounting."""
     return _curves_picture(
         title,
-        "Mean time from a pipeline's arrival to its release, in hours (simulated; one block an hour).",
-        times,
+        f"Share of pipelines that are not released within {within} hours of their arrival (simulated; one "
+        "block an hour).",
+        shares,
         x=_Axis("pipelines that arrive each hour"),
-        y=_Axis("hours to release", "log"),
+        y=_Axis(f"not released within {within} hours"),
         right=0.74,
     )
 

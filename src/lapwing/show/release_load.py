@@ -14,6 +14,7 @@ whole data  one ε for everything, ever: every attempt is charged to all data
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -130,18 +131,42 @@ class SharedBlocks:
         return self.hours, epsilon
 
 
-def mean_wait(
+@dataclass(frozen=True, slots=True)
+class ReleaseWaits:
+    """The waits of pipelines that were each followed for `within` hours; infinite if not released by then.
+
+    Those that never release have no hours to release: so there is no mean.
+    """
+
+    hours: tuple[float, ...]
+    within: int
+
+    @property
+    def median(self) -> float:
+        """The hours in which half of the pipelines release; infinite if fewer do, 0 if there is none."""
+        return sorted(self.hours)[len(self.hours) // 2] if self.hours else 0.0
+
+    @property
+    def not_released(self) -> float:
+        """The share of the pipelines that were not released within that time."""
+        return sum(map(math.isinf, self.hours)) / max(len(self.hours), 1)
+
+
+def simulated_waits(
     way: str, rate: float, need: BlocksNeeded, *, hours: int, seed: int, epsilon: float = EPSILON
-) -> float:
-    """Return the mean hours from arrival to release. One that never releases counts until the end."""
-    draw = HashedNumbers(seed)
+) -> list[float]:
+    """Return the waits of pipelines of the first half, each followed for half of the hours."""
+    draw, within = HashedNumbers(seed), hours // 2
     stream = SharedBlocks(way, need, epsilon)
-    times: list[int] = []
+    waits: list[float] = []
     for _ in range(hours):
         # Many small pipelines, few large ones.
         shares = np.clip(draw.uniform(draw.poisson(rate)) ** (-1 / 1.5) / 3, 1 / 3, 20)
-        times += stream.hour(shares.tolist())
-    return float(np.mean([*times, *(hours - one.arrived for one in stream.waiting)] or [0]))
+        done = stream.hour(shares.tolist())
+        waits += [
+            wait if wait <= within else math.inf for wait in done if stream.hours - wait < hours - within
+        ]
+    return waits + [math.inf for one in stream.waiting if one.arrived < hours - within]
 
 
 def release_times(
@@ -152,8 +177,8 @@ def release_times(
     runs: int,
     epsilon: float = EPSILON,
     tell: Callable[[int, int], None] = lambda _, __: None,
-) -> dict[str, list[float]]:
-    """Return for each way the mean hours to release at each rate of arrivals.
+) -> dict[str, list[ReleaseWaits]]:
+    """Return for each way the hours to release at each rate of arrivals, over all simulations.
 
     Args:
         need: The blocks that a pipeline of share 1 needs.
@@ -163,15 +188,15 @@ def release_times(
         epsilon: The ε of a block, or of the whole.
         tell: Is called with the numbers of finished and of all points.
     """
-    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    found: dict[str, list[ReleaseWaits]] = {way: [] for way in WAYS}
     done = 0
     for way in WAYS:
         for rate in rates:
             tell(done, len(WAYS) * len(rates))
-            waits = [
-                mean_wait(way, rate, need, hours=hours, seed=seed, epsilon=epsilon) for seed in range(runs)
-            ]
-            found[way].append(float(np.mean(waits)))
+            waits: list[float] = []
+            for seed in range(runs):
+                waits += simulated_waits(way, rate, need, hours=hours, seed=seed, epsilon=epsilon)
+            found[way].append(ReleaseWaits(tuple(waits), hours // 2))
             done += 1
     tell(done, done)
     return found

@@ -28,6 +28,10 @@ class Parameter:
     is_whole: bool = False
 
 
+class Year(int):
+    """A year: a number that is shown without a separator."""
+
+
 @dataclass(frozen=True, slots=True)
 class NumberTable:
     """A table of computed numbers. Cells are numbers or texts; the commands decide how they look.
@@ -130,8 +134,8 @@ def argument_page(topic: Topic) -> str:
 
 def cell_text(value: Cell) -> str:
     """Return a cell as people read it: four digits, thousands apart, and – for none."""
-    if value is None or isinstance(value, str):
-        return "–" if value is None else value
+    if value is None or isinstance(value, str | Year):
+        return "–" if value is None else str(value)
     if not isinstance(value, float):  # also a whole number of numpy
         return f"{int(value):,}"
     if not math.isfinite(value):

@@ -35,7 +35,7 @@ from lapwing.core.gaussian import Gaussian, SummedGaussian
 from lapwing.core.laplace import Laplace, SummedLaplace
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import Loss, Relation, SequentialComposition, checked_delta, checked_epsilon
-from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.core.order_statistics import STEEPNESS, Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.errors import BadParameter, BadValue
 from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum
@@ -139,12 +139,11 @@ class BudgetShares:
 
 
 def divide_budget(
-    question: BoundQuery, *, epsilon: Number, delta: Number, noise: str, miss: Fraction = Fraction(1, 20)
+    question: BoundQuery, *, epsilon: Number, delta: Number, noise: str, steepness: int = STEEPNESS
 ) -> BudgetShares:
     """Divide ε and δ so that the sum of squared errors, relative to each column's range, is smallest.
 
-    `noise` is "auto", "laplace" or "gaussian". `miss` is the probability that a released minimum or maximum
-    lies beyond all rows.
+    `noise` is "auto", "laplace" or "gaussian". `steepness` is that of MIN and MAX (see `Extreme`).
     """
     asked, allowed = checked_epsilon(epsilon), checked_delta(delta)
     if noise not in NOISE_NAMES:
@@ -175,7 +174,7 @@ def divide_budget(
     elif question.parts:
         reason = "Laplace: " + ("as asked" if noise == "laplace" else "Gaussian noise needs δ")
     chosen = tuple(
-        ChosenCode(s, want, _choice(question, want, choice, miss))
+        ChosenCode(s, want, _choice(question, want, choice, steepness))
         for s in range(len(question.sets))
         for want in wanted
     )
@@ -262,13 +261,14 @@ def _too_much_noise(part: NoisySum) -> BadParameter:
 
 
 def _choice(
-    question: BoundQuery, want: WantedCode, epsilon: Fraction, miss: Fraction
+    question: BoundQuery, want: WantedCode, epsilon: Fraction, steepness: int
 ) -> Quantile | Extreme:
     spectrum = question.spectra[want.spectrum]
     first, last = code_range(question, want.spectrum)
     last = max(last, first + 1)  # if there is one code only, `add_noise` clips to it
     if want.function != "quantile":
-        return Extreme(epsilon, want.function == "max", first, last, spectrum.rows, miss)
+        is_max = want.function == "max"
+        return Extreme(epsilon, is_max, first, last, spectrum.rows, steepness=steepness)
     assert want.fraction is not None
     return Quantile(epsilon, want.fraction, first, last, spectrum.rows, Relation.ADD_REMOVE)
 

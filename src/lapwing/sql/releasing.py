@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from lapwing.core.order_statistics import STEEPNESS
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState
@@ -68,11 +69,15 @@ class ReleaseSession:
             data = self.curator.data(plan.question)
             request = request_about(self, plan.question, plan.request, data)
             earlier, key = find_earlier(self, request)
+            asked = request.price[:3]  # an answer of older code has the mechanisms of its time
             for stored in (earlier, answers_of_other_ranks(self, plan, data)):
-                same = [one for one in stored if one.request.price == request.price]
+                readable = readable_answers(plan.question, stored)
+                same = [one for one in readable if one[1].request.price[:3] == asked]
                 if same and not fresh:
-                    answer = self._answer(plan, same[-1].noisy, same[-1].receipt, is_replay=True)
-                    return self._combined(plan, answer, readable_answers(plan.question, stored))
+                    shares, last = same[-1]
+                    own = replace(plan, shares=shares)
+                    answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
+                    return self._combined(plan, answer, readable)
             return self._new_answer(plan, request, key, earlier)
 
     def own_plan(self, plan: Plan) -> Plan:
@@ -359,11 +364,13 @@ def _stored(
 
 
 def readable_answers(question: BoundQuery, earlier: list[EarlierAnswer]) -> list[ReadableAnswer]:
-    """Return the earlier answers whose mechanisms this code would choose again, with these mechanisms."""
+    """Return the earlier answers whose mechanisms this code knows, with these mechanisms."""
     readable = []
     for one in earlier:
         epsilon, delta, noise, mechanisms = one.request.price
-        shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
-        if shares.digest == mechanisms:
-            readable.append((shares, one))
+        for steepness in (STEEPNESS, 1):  # MIN and MAX once had 1
+            shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise, steepness=steepness)
+            if shares.digest == mechanisms:
+                readable.append((shares, one))
+                break
     return readable

@@ -8,12 +8,15 @@ from itertools import product
 
 import pytest
 
+from lapwing.audit.attacks.attack_result import SuccessCount
 from lapwing.audit.laws import SLACK, dec, independent, laplace, log_ratio
 from lapwing.core.budget import PrivacyFilter, Terms
-from lapwing.core.losses import Pure
+from lapwing.core.conversions import best_renyi_epsilon
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import Pure, Repeated
 from lapwing.errors import OverBudget
 from lapwing.mechanisms import Laplace
-from lapwing.show.adaptive_answers import ask_adaptively, least_lifetime
+from lapwing.show.adaptive_answers import ask_adaptively, fixed_epsilon, least_lifetime
 from lapwing.show.guessing import best_guess, counts_up_to
 from lapwing.show.personal_losses import spend_by_person
 from support.shown import TopicRun
@@ -91,6 +94,17 @@ def test_the_least_lifetime_agrees_with_a_ledger_that_is_asked_one_by_one() -> N
     assert least_lifetime(loss, 5, delta) == pytest.approx(0.5, rel=2e-3), "adding up is the least here"
 
 
+@pytest.mark.parametrize(("price", "answers"), [("0.1", 1), ("0.1", 12), ("0.5", 7), ("0.02", 400)])
+def test_prices_that_are_fixed_beforehand_have_the_exact_epsilon(price: str, answers: int) -> None:
+    """Beside the second accountant's distribution, which is pessimistic by its grid (1e-4 of a step)."""
+    delta = Fraction(1, 10**6)
+    loss = Laplace.for_epsilon(price, l1=1).loss
+    found = fixed_epsilon(Fraction(price), answers, delta)
+    run = FixedRun.of((loss, answers), delta=delta)
+    assert found <= float(run._pair[0]) <= found * 1.003 + 1e-4
+    assert found <= float(best_renyi_epsilon(Repeated(loss, answers), delta)) * (1 + 1e-9)
+
+
 def test_the_ledger_is_between_the_fixed_prices_and_the_sum() -> None:
     run = TopicRun.of("adaptive")
     for answers, added, ledger, fixed in run.table(0):
@@ -151,7 +165,13 @@ def test_trials_without_a_budget_expose_everybody() -> None:
     run = TopicRun.of("trials", n="10", epsilon="0.5")
     assert run.table(0)[-1][0] == 10_000
     assert run.table(0)[-1][2] == 1, "wrong with a probability of about 2e-3 for one of ten people"
-    assert run.table(0)[0][4] == pytest.approx(math.exp(0.5) / (1 + math.exp(0.5)))
+    assert run.table(0)[0][5] == pytest.approx(math.exp(0.5) / (1 + math.exp(0.5)))
+    _, people, _, rate, interval, _ = run.table(0)[-1]
+    measured = SuccessCount(round(people * rate), people)
+    assert interval == f"{100 * measured.low:.1f} to {100 * measured.high:.1f} %"
+    assert f"{100 * rate:.1f} % (95 % interval {interval})" in run.text, (
+        "it may lie above the limit by chance"
+    )
     assert "broke" not in run.text
     assert run.reported == [(0, 10), (10, 10)]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.show.topic import Shown
+from lapwing.show.topic import Shown, Year, cell_text
 from support.shown import rows_of, shown, small
 
 DISTRICTS, BLOCKS, SEXES, LIVES = 4, 16, 2, 3
@@ -92,3 +92,10 @@ def test_the_picture_has_the_chosen_point_in_each_panel() -> None:
 def test_a_fact_of_a_record_is_two_steps_away(found: Shown) -> None:
     assert "the odds grow at most 20.1-fold" in found.sentences[2]
     assert "e^2ε = 404" in found.sentences[2]
+
+
+def test_years_are_shown_as_years_and_stay_numbers(found: Shown) -> None:
+    assert cell_text(Year(2020)) == "2020"
+    (table,) = [one for one in found.tables if "year" in one.heads]
+    years = [row[table.heads.index("year")] for row in table.rows]
+    assert all(isinstance(year, int) and cell_text(year) == f"{year:d}" for year in years)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from lapwing.show import learning_pictures as pictures
-from lapwing.show.release_load import WAYS, BlocksNeeded, release_times
+from lapwing.show.release_load import WAYS, BlocksNeeded, ReleaseWaits, release_times
 from lapwing.show.topic import NumberTable, Progress, Shown
 
 if TYPE_CHECKING:
@@ -211,11 +212,13 @@ def release_time(values: Mapping[str, Fraction], full: bool, progress: Progress)
     rates = [float(values["load"]) * k / 5 for k in range(1, 6)]
     hours, epsilon = int(values["hours"]), float(values["epsilon"])
     times = release_times(need, rates, hours=hours, runs=20 if full else 12, epsilon=epsilon, tell=progress)
-    means = {way: sum(times[way]) / len(rates) for way in WAYS}
-    first, last = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    within, full_load = hours // 2, {way: times[way][-1] for way in WAYS}
+    left = {way: sum(one.not_released for one in times[way]) / len(rates) for way in WAYS}
+    first, last = min(left, key=left.__getitem__), max(left, key=left.__getitem__)
     return Shown(
-        headline=f"{_WAYS[first][0].upper()}{_WAYS[first][1:]}: {means[first]:.1f} hours to release; "
-        f"{_WAYS[last]}: {means[last]:.1f} (mean over loads)",
+        headline=f"{_WAYS[first][0].upper()}{_WAYS[first][1:]}: {_share(full_load[first].not_released)} of "
+        f"the pipelines are not released within {within} hours; {_WAYS[last]}: "
+        f"{_share(full_load[last].not_released)} (at {rates[-1]:.3g} pipelines an hour)",
         sentences=(
             f"One block of new rows comes in each hour, and each block may lose ε {epsilon:g} in its life. "
             "Pipelines arrive at random, and wait until an attempt of theirs is accepted. This is a "
@@ -227,18 +230,37 @@ def release_time(values: Mapping[str, Fraction], full: bool, progress: Progress)
             "If each row is used once, blocks are divided among those who wait.",
             "If loss is counted for each block, new blocks bring new budget, and a block can serve several "
             "pipelines. Spending as little ε of each block as will do leaves the most for others.",
+            f"Every pipeline of the first {hours - within} hours is followed for {within} hours. One that "
+            "is not released by then may never be: it is counted as such, and in no mean.",
             "No block ever loses more than its ε: this compares ways to share one promise, not different "
             "promises.",
         ),
         tables=(
             NumberTable(
-                f"Mean hours from arrival to release, over {hours} hours",
+                f"Share of pipelines not released within {within} hours",
                 ("pipelines an hour", *(_WAYS[way] for way in WAYS)),
-                tuple((rate, *(times[way][k] for way in WAYS)) for k, rate in enumerate(rates)),
+                tuple(
+                    (rate, *(times[way][k].not_released for way in WAYS)) for k, rate in enumerate(rates)
+                ),
+            ),
+            NumberTable(
+                f"Hours in which half of the pipelines release (–: not within {within})",
+                ("pipelines an hour", *(_WAYS[way] for way in WAYS)),
+                tuple(
+                    (rate, *(_finite(times[way][k].median) for way in WAYS)) for k, rate in enumerate(rates)
+                ),
             ),
         ),
-        picture=lambda: _release_picture(times, rates, is_first=first == WAYS[0]),
+        picture=lambda: _release_picture(times, rates, within, is_first=first == WAYS[0]),
     )
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _finite(hours: float) -> float | None:
+    return hours if math.isfinite(hours) else None
 
 
 _WAYS = {
@@ -257,12 +279,16 @@ def _measured_need(progress: Progress) -> BlocksNeeded:
     return measured_need(data, found.needed)
 
 
-def _release_picture(times: Mapping[str, list[float]], rates: list[float], *, is_first: bool) -> Figure:
-    title = pictures.SOONEST if is_first else "Hours to release under load, by the way that loss is counted"
-    return pictures.release_picture(
-        {
-            _WAYS[way].replace(", ", ",\n"): list(zip(rates, found, strict=True))
-            for way, found in times.items()
-        },
-        title=title,
+def _release_picture(
+    times: Mapping[str, list[ReleaseWaits]], rates: list[float], within: int, *, is_first: bool
+) -> Figure:
+    title = (
+        pictures.SOONEST if is_first else "Models not released under load, by the way that loss is counted"
     )
+    shares = {
+        _WAYS[way].replace(", ", ",\n"): [
+            (rate, one.not_released) for rate, one in zip(rates, found, strict=True)
+        ]
+        for way, found in times.items()
+    }
+    return pictures.release_picture(shares, within=within, title=title)

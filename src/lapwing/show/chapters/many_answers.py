@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from lapwing.audit.attacks import AttackResult, AttackSettings
+from lapwing.audit.attacks.attack_result import SuccessCount
 from lapwing.audit.attacks.averaging import PARTS, PRICE_WITHOUT_BUDGET, averaging
 from lapwing.audit.attacks.averaging import RUNS as PEOPLE
 from lapwing.audit.attacks.refill import EACH_DAY, refill
@@ -49,7 +50,8 @@ def adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) ->
         return answers, float(total), float(bounds.factor), limit, float(best_guess(truth, answers))
 
     drawn = [row(answers) for answers in counts_up_to(k, _POINTS)]
-    last, measured = drawn[-1], guessed_right(epsilon, k, _GUESSES)
+    last = drawn[-1]
+    measured = SuccessCount(round(_GUESSES * guessed_right(epsilon, k, _GUESSES)), _GUESSES)
     total, alone = k * epsilon, row(1)[3]
     progress(1, 1)
     return Shown(
@@ -62,7 +64,7 @@ def adding_up(values: Mapping[str, Fraction], full: bool, progress: Progress) ->
             f"From even odds, a guess from all {k} answers whether you are in the data can be right in "
             f"{_at_most(last[3])}. With one answer the limit is {percent_up(alone)}.",
             f"The best guess from these counts is right in {percent(Fraction(best_guess(truth, k)))} of "
-            f"the cases. In {_GUESSES:,} runs now, it was right in {percent(Fraction(measured))}.",
+            f"the cases. In {_GUESSES:,} runs now, it was right in {_measured(measured)}.",
             "So ε is no allowance for each question, each analyst or each study. What counts is the sum "
             "of everything that was ever asked about you.",
         ),
@@ -134,8 +136,8 @@ def trials(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
             f"{float(PRICE_WITHOUT_BUDGET * last):,.0f}, and at such an ε the promise is empty.",
             f"Lapwing's ledger gives {PARTS} new answers, each for a tenth of ε "
             f"{short(float(result.epsilon))}, and refuses all others. Then {safe.right:,} of "
-            f"{safe.trials:,} guesses are right. In the long run, no attacker is right in more than "
-            f"{percent_up(result.limit_up)} of the cases.",
+            f"{safe.trials:,} guesses are right: {_measured(safe)}. In the long run, no attacker is right "
+            f"in more than {percent_up(result.limit_up)} of the cases.",
             *((f"The gate broke a rule: {result.broken}.",) if result.broken else ()),
         ),
         (_over_time("Right guesses after each number of trials", "trials", result),),
@@ -143,22 +145,35 @@ def trials(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
     )
 
 
+def _measured(success: SuccessCount) -> str:
+    """Return a measured share with its interval: chance alone may put a share above its limit."""
+    return f"{100 * success.rate:.1f} % (95 % interval {_interval(success)})"
+
+
+def _interval(success: SuccessCount) -> str:
+    return f"{100 * success.low:.1f} to {100 * success.high:.1f} %"
+
+
 def _over_time(title: str, steps: str, result: AttackResult) -> NumberTable:
     """Return the success of an attack over time, as a table."""
     return NumberTable(
         title,
-        (steps, "people", "without a lifetime budget", "against Lapwing", "against Lapwing, limit"),
+        (
+            steps, "people", "without a lifetime budget", "against Lapwing", "95 % interval",
+            "against Lapwing, limit",
+        ),
         tuple(
             (
                 point.after,
                 point.protected.trials,
                 point.unprotected.rate,
                 point.protected.rate,
+                _interval(point.protected),
                 result.limit_up,
             )
             for point in result.over_time
         ),
-    )
+    )  # fmt: skip
 
 
 # A budget that resets every day
@@ -191,7 +206,7 @@ def daily_reset(values: Mapping[str, Fraction], full: bool, progress: Progress) 
             f"is right in more than {percent_up(float(life))} of the cases.",
             f"Measured now with {point.protected.trials} devices and {point.after} surveys: "
             f"{point.unprotected.right} right guesses with the daily budget, {point.protected.right} with "
-            "the budget for life.",
+            f"the budget for life: {_measured(point.protected)}.",
             "So an ε without its period means little. ε for each day is not ε for a life.",
             *((f"A device broke a rule: {result.broken}.",) if result.broken else ()),
         ),
@@ -218,14 +233,18 @@ def _draw_daily_reset(
     figure, (axes,) = new_figure(
         "A budget that is full again every day exposes the person; a budget for life sets a limit",
         "How often the best guess about one person is right, from all reports of the device. Lines: "
-        f"exact. Points: measured on {result.protected.trials} devices.",
+        f"exact. Points: measured on {result.protected.trials} devices, with intervals of 95 %.",
         right=0.72,
     )
     axes.plot(days, [100 * row[2] for row in rows], color=ORANGE)
     axes.plot(days, [100 * row[4] for row in rows], color=BLUE)
     at = [point.after for point in measured]
-    axes.plot(at, [100 * point.unprotected.rate for point in measured], color=ORANGE, **DOTS)
-    axes.plot(at, [100 * point.protected.rate for point in measured], color=BLUE, **DOTS)
+    for colour, found in (
+        (ORANGE, [point.unprotected for point in measured]),
+        (BLUE, [point.protected for point in measured]),
+    ):
+        axes.plot(at, [100 * one.rate for one in found], color=colour, **DOTS)
+        axes.vlines(at, [100 * one.low for one in found], [100 * one.high for one in found], color=colour)
     axes.axhline(50, color=GREY, linewidth=1.3, linestyle=":")
     axes.set(xscale="log", xlim=(0.9, 1.05 * max(days[-1], at[-1])), ylim=(0, 104))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -18,7 +18,7 @@ from lapwing.plots import style as plot
 from lapwing.publish.census.census_release import expected_errors
 from lapwing.publish.publication import Publication
 from lapwing.show.deployments import DAILY, MONTHLY, ONCE, PUBLISHED, SIX_HOURLY
-from lapwing.show.topic import NumberTable, Progress, Shown
+from lapwing.show.topic import NumberTable, Progress, Shown, Year
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +100,7 @@ def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
                 ),
                 tuple(
                     (
-                        one.who, one.release, one.year, one.shown, one.delta, one.unit, one.period,
+                        one.who, one.release, Year(one.year), one.shown, one.delta, one.unit, one.period,
                         one.in_a_year, one.source,
                     )
                     for one in PUBLISHED

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from lapwing.audit.signed_audit import signed_run
 from lapwing.examples.town import TOWN_CENSUS
 from lapwing.examples.visits import _DIAGNOSES as DIAGNOSES
+from lapwing.ledger.keys import LedgerKeys
 from lapwing.reporting.sections import SECTIONS
 from lapwing.reporting.writing import make_report
 from support.published import copied_bundle, town
@@ -159,23 +161,50 @@ def test_the_officer_answers_in_a_file_beside_the_policy(shell: Shell, policy: P
 
 
 def test_audits_are_told_with_date_and_version(shell: Shell, policy: Path) -> None:
-    audit = shell.good("audit", "mechanism", "noisy max", "--quick", "--exact-only", "--json")
+    exact = ("audit", "mechanism", "noisy max", "--quick", "--exact-only", "--json")
+    audit = shell.good(*exact, "--sign", policy)
     Path("audit.json").write_text(audit.out)
     found = written(shell, policy, "--audit", "audit.json")
     started = audit.json["started"][:16].replace("T", " ")
     assert f"audit.json: begun {started} UTC, Lapwing {audit.json['version']}." in found["r.md"]
     assert "| noisy max |" in found["r.md"]
     assert "error" not in audit.json  # under this name `--json` tells that a command failed
+    assert "Signed by the ledger's key. No violation found." in found["r.md"]
     told = dict(audit.json)
     earlier = {**told, "format": 1, "error": told.pop("error_probability")}
-    Path("audit.json").write_text(json.dumps(earlier))
-    assert "| noisy max |" in written(shell, policy, "--audit", "audit.json")["r.md"]
+    praised = {**audit.json, "verdict": "Proven private by NIST."}
+    for edited in (earlier, praised, shell.good(*exact).json):
+        Path("audit.json").write_text(json.dumps(edited))
+        done = shell("report", policy, "--audit", "audit.json")
+        assert (done.code, "is not signed by the key of this report's ledger" in done.error) == (2, True)
     texts = ("{}", "[1]", "no JSON", '{"lapwing": "audit", "format": 99}', json.dumps(told))
     for text in texts:
         Path("audit.json").write_text(text)
         done = shell("report", policy, "--audit", "audit.json")
         assert (done.code, "is no audit run" in done.error) == (2, True)
     assert shell("report", policy, "--audit", "nowhere.json").code == 2
+
+
+def test_a_failed_audit_stands_at_the_top(shell: Shell, policy: Path) -> None:
+    """Failure case C19."""
+    audit = shell.good("audit", "mechanism", "noisy max", "--quick", "--exact-only", "--json").json
+    audit["cases"][0]["stages"][0]["witness"] = {"pair": "two inputs", "event": "an event"}
+    keys = LedgerKeys.load(policy.with_name("lapwing.ledger.keys"))
+    Path("audit.json").write_text(json.dumps(signed_run(audit, keys.signing)))  # it still says "passed"
+    text = written(shell, policy, "--audit", "audit.json")["r.md"]
+    first = text.partition("## In short\n")[2].strip().splitlines()[0]
+    assert "AN AUDIT DID NOT PASS (audit.json): Violation found: noisy max" in first
+    assert "No violation found" not in text
+
+
+def test_only_json_is_signed_and_only_by_a_ledger(shell: Shell, policy: Path) -> None:
+    exact = ("audit", "mechanism", "noisy max", "--quick", "--exact-only")
+    for more, why in (
+        (("--sign", policy), "Add --json"),
+        (("--json", "--sign", "nowhere.ledger"), "there is no ledger at nowhere.ledger"),
+    ):
+        done = shell(*exact, *more)
+        assert (done.code, why in done.error) == (2, True)
 
 
 def test_two_policies_in_one_ledger_and_one_under_two_names(shell: Shell, policy: Path) -> None:

@@ -74,7 +74,7 @@ def test_sixteen_processes_spend_exactly_what_there_is(
         for k, diary in enumerate(diaries)
     ]
     for client in clients:
-        assert {"finished": True} in client.wait(600)
+        assert client.last("finished", 600)
     ledger = home.open()
     judge = Judge(ledger, diaries)
     assert judge.judge() == []
@@ -88,6 +88,21 @@ def test_sixteen_processes_spend_exactly_what_there_is(
         assert seen[what, "done"] > 0, what
     assert not any(outcome in ("unknown", "cut") for _, outcome in seen)
     use_up(ledger, judge)
+
+
+def test_a_client_that_dies_says_how(file_home: Home) -> None:
+    """A run once failed because a client had ended, and nobody could say why."""
+    prepare(file_home).close()
+    place = Place.of(file_home)
+    client = nursery().start("spenders:crash", place, what="release", at="charge committed")
+    with pytest.raises(AssertionError, match="signal SIGKILL"):
+        client.last("finished")
+    client = nursery().start("spenders:spend", place, name="a", diary="/nowhere/diary", count=1, keys=1)
+    with pytest.raises(AssertionError, match="a client broke: (?s:.*)FileNotFoundError"):
+        client.last("finished")
+    client = nursery().start("spenders:ended_by_a_signal", place)
+    with pytest.raises(AssertionError, match="signal SIGSEGV\nFatal Python error(?s:.*)ended_by_a_signal"):
+        client.last("finished")
 
 
 class TestTheJudge:
@@ -165,7 +180,7 @@ class TestL1:
         for client in clients:
             assert client.says() == {"ready": True}
         start.touch()
-        admitted = [client.wait()[-1]["admitted"] for client in clients]
+        admitted = [client.last("admitted") for client in clients]
         assert sum(admitted) == 2
         assert ledger.blocks("visits")[0].spent[1] == 10**9
 
@@ -248,7 +263,7 @@ class TestL12:
         for client in clients:
             assert client.says() == {"ready": True}
         start.touch()
-        assert sum(client.wait()[-1]["admitted"] for client in clients) == 6
+        assert sum(client.last("admitted") for client in clients) == 6
         assert ledger.blocks("visits")[0].spent[1] == 900_000_000
         assert ledger.verify().findings == ()
 

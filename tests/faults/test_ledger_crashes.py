@@ -198,7 +198,7 @@ class Crowd:
         """Let all who are left finish, which they can only if nobody blocks them."""
         self._stop.touch()
         for client in self.clients:
-            assert {"finished": True} in client.wait(NOT_BLOCKED + 30)
+            assert client.last("finished", NOT_BLOCKED + 30)
 
     def judge(self) -> Counter[tuple[str, str]]:
         """All diaries against the ledger. How often what was told."""

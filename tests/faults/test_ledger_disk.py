@@ -84,7 +84,7 @@ class TestSqlite:
         client = nursery().start(
             "spenders:squeezed", Place.of(home), name="client 0", diary=str(diary), how=how, **more
         )
-        assert client.wait() == [{"finished": True}]
+        assert client.last("finished")
         told = judged(home, [diary])
         assert told["unknown"] >= 5
         assert told["done"] >= 20
@@ -218,7 +218,7 @@ class TestPostgres:
         time.sleep(0.5)
         stop.touch()
         for client in clients:
-            assert {"finished": True} in client.wait()
+            assert client.last("finished")
         told = judged(home, diaries)
         assert told["done"] > 0
         assert told["unknown"] > 0

@@ -1,11 +1,13 @@
 """Client processes for fault tests: real ones, which can be killed at any moment.
 
 A nursery process imports everything once, opens nothing, and forks a client whenever it is asked. So a
-client starts within milliseconds, and inherits no ledger, no connection and no lock from anybody.
+client starts within milliseconds, and inherits no ledger, no connection and no lock from anybody. The
+nursery has one thread. It waits for its children, and says of each how it ended, with its stderr.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import select
@@ -13,10 +15,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -54,6 +57,7 @@ class Client:
         self._process = process  # a file that stands for the process: its number could be used again
         self._output = output
         self._said = b""
+        self.end = "it has not ended"
 
     def kill(self) -> None:
         """End it as a crash would: it can do nothing about it."""
@@ -74,6 +78,9 @@ class Client:
         said: dict[str, Any] = json.loads(line)
         if "broke" in said:
             raise AssertionError(f"a client broke: {said['broke']}")
+        if "ended" in said:
+            self.end = said["ended"]
+            return None
         return said
 
     def wait(self, patience: float = PATIENCE) -> list[dict[str, Any]]:
@@ -87,6 +94,13 @@ class Client:
         for file in (self._process, self._output):
             os.close(file)
         return said
+
+    def last(self, word: str, patience: float = PATIENCE) -> Any:
+        """Wait for it, and return what it said last, which is this word's. A client that died says how."""
+        said = self.wait(patience)
+        assert said, f"a client said nothing: {self.end}"
+        assert word in said[-1], f"a client ended after {said[-1]}: {self.end}"
+        return said[-1][word]
 
 
 class Nursery:
@@ -117,35 +131,82 @@ def nursery() -> Nursery:
     return Nursery()
 
 
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A client as the nursery knows it: its process id, the end of its pipe, and its stderr."""
+
+    number: int
+    output: int
+    stderr: int
+
+    def bury(self) -> None:
+        """Say how it ended, as the last words of its pipe."""
+        _, status = os.waitpid(self.number, 0)
+        code = os.waitstatus_to_exitcode(status)
+        how = f"exit status {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        wrote = os.pread(self.stderr, 1 << 14, 0).decode(errors="replace")
+        os.set_blocking(self.output, False)  # nobody may be reading
+        with suppress(BrokenPipeError, BlockingIOError):
+            Voice(self.output).say(ended=f"{how}\n{wrote}" if wrote else how)
+        self.forget()
+
+    def forget(self) -> None:
+        os.close(self.output)
+        os.close(self.stderr)
+
+
 def nurse(number: int) -> None:
-    """What the nursery does: fork a client for each order."""
+    """What the nursery does: fork a client for each order, and bury those that end."""
     import lapwing.ledger.postgres_store  # noqa: F401, PLC0415
     import support.spenders  # noqa: F401, PLC0415
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
-    with socket.socket(fileno=number) as orders, orders.makefile("r") as lines:
-        for line in lines:
-            output, input_ = os.pipe()
-            child = os.fork()
-            if child == 0:
-                _live(orders, json.loads(line), input_)
-            process = os.pidfd_open(child)
-            socket.send_fds(orders, [b"born"], [process, output])
-            for file in (process, output, input_):
-                os.close(file)
+    assert threading.active_count() == 1  # a fork of several threads could inherit a lock that is held
+    children: dict[int, _Child] = {}
+    rest = b""
+    with socket.socket(fileno=number) as orders:
+        while True:
+            waiting: list[Any] = [orders, *children]
+            ready, _, _ = select.select(waiting, [], [])
+            for process in [one for one in children if one in ready]:
+                children.pop(process).bury()
+                os.close(process)
+            if orders not in ready:
+                continue
+            piece = orders.recv(1 << 16)
+            if not piece:
+                return
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                output, input_ = os.pipe()
+                stderr = os.memfd_create("stderr")
+                child = os.fork()
+                if child == 0:
+                    for process, other in children.items():
+                        os.close(process)
+                        other.forget()
+                    os.close(output)
+                    _live(orders, json.loads(line), input_, stderr)
+                process = os.pidfd_open(child)
+                children[process] = _Child(child, input_, stderr)
+                socket.send_fds(orders, [b"born"], [process, output])
+                os.close(output)
 
 
-def _live(orders: socket.socket, order: dict[str, Any], output: int) -> NoReturn:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def _live(orders: socket.socket, order: dict[str, Any], output: int, stderr: int) -> NoReturn:
+    status = 1
     try:
         os.close(orders.detach())  # or the nursery would seem alive as long as we are
+        os.dup2(stderr, 2)
+        faulthandler.enable(2)
         module, _, name = order.pop("task").partition(":")
         task = getattr(sys.modules[f"support.{module}"], name)
         task(Place(*order.pop("place")), Voice(output), **order)
+        status = 0
     except BaseException:
+        traceback.print_exc(file=open(2, "w", closefd=False))  # noqa: SIM115
         Voice(output).say(broke=traceback.format_exc())
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
 class Voice:

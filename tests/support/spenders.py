@@ -213,6 +213,12 @@ def spend(
     voice.say(finished=True)
 
 
+def ended_by_a_signal(_: Place, voice: Voice) -> None:
+    """Die as code outside of Python can make a process die."""
+    voice.say(ready=True)
+    signal.raise_signal(signal.SIGSEGV)
+
+
 def charge_once(place: Place, voice: Voice, *, principal: str, loss: str, start: str) -> None:
     """Open the ledger, wait for the file `start`, and charge everybody at the same moment as others."""
     with place.open() as ledger:

@@ -99,6 +99,36 @@ def _stage_json(one: StageResult) -> dict[str, Any]:
     }
 
 
+PASSED = "No violation found. That is no proof: see what each stage could have shown."
+
+
+def audit_failure(
+    is_caught: Mapping[str, bool], violations: Sequence[str], incomplete: Sequence[str],
+    uncovered: Sequence[str],
+) -> str:  # fmt: skip
+    """Return why an audit did not pass, in one sentence; nothing if it passed. Privacy reports ask it, too.
+
+    Args:
+        is_caught: For each planted bug of the self-check, whether it was caught.
+        violations: The names of the claims that are false.
+        incomplete: The names of the claims with a stage that could not run.
+        uncovered: What the registry lacks, in words.
+    """
+    missed = [name for name, caught in is_caught.items() if not caught]
+    if not is_caught:
+        return "The audit has no planted bugs to check itself with. Do not rely on it."
+    if missed:
+        return f"The audit failed its self-check: it did not catch {', '.join(missed)}. Do not rely on it."
+    if violations:
+        return f"Violation found: {', '.join(violations)}."
+    if uncovered:
+        return f"Not passed: {'; '.join(uncovered)}. No violation was found in the others."
+    if incomplete:
+        names = ", ".join(incomplete)
+        return f"Not passed: some stages could not run ({names}). No violation was found by the others."
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditReport:
     """The results of an audit, with the self-check that shows that its stages can catch anything.
@@ -143,26 +173,21 @@ class AuditReport:
     @property
     def passed(self) -> bool:
         """True if everything ran, no violation was found, and the self-check caught every planted bug."""
-        has_run = bool(self.cases) and bool(self.self_check)
-        return has_run and not (self.violations or self.incomplete or self.missed or self.uncovered)
+        return bool(self.cases) and not self._failure
 
     @property
     def verdict(self) -> str:
         """The result in one sentence."""
-        if not self.self_check:
-            return "The audit has no planted bugs to check itself with. Do not rely on it."
-        if self.missed:
-            names = ", ".join(one.name for one in self.missed)
-            return f"The audit failed its self-check: it did not catch {names}. Do not rely on it."
-        if self.violations:
-            names = ", ".join(one.case.name for one in self.violations)
-            return f"Violation found: {names}."
-        if self.uncovered:
-            return f"Not passed: {'; '.join(self.uncovered)}. No violation was found in the others."
-        if self.incomplete:
-            names = ", ".join(one.case.name for one in self.incomplete)
-            return f"Not passed: some stages could not run ({names}). No violation was found by the others."
-        return "No violation found. That is no proof: see what each stage could have shown."
+        return self._failure or PASSED
+
+    @property
+    def _failure(self) -> str:
+        return audit_failure(
+            {one.name: one.is_caught for one in self.self_check},
+            [one.case.name for one in self.violations],
+            [one.case.name for one in self.incomplete],
+            self.uncovered,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""

@@ -23,6 +23,7 @@ from lapwing.errors import BadParameter
 if TYPE_CHECKING:
     from lapwing.audit.audit_run import AuditReport
     from lapwing.audit.case import AuditCase
+    from lapwing.ledger.keys import SigningKey
 
 app = console.Commands(help="Try to break a privacy claim. Nothing is charged, and no private row is read.")
 NOT_PASSED = 1
@@ -44,6 +45,14 @@ class AuditOptions:
         Path | None, Option("--html", help="Write a report without scripts into this new file.")
     ] = None
     as_json: console.AsJson = False
+    sign: Annotated[
+        str | None,
+        Option(
+            metavar="LEDGER",
+            help="With --json: sign the run with the key of this ledger, or of the ledger of this policy, "
+            "survey, pipeline or release file. Its reports show signed runs only.",
+        ),
+    ] = None
 
     def check(self) -> None:
         """Raise BadParameter before the audit if its time is none, or its report could not be written."""
@@ -51,6 +60,8 @@ class AuditOptions:
             raise BadParameter(
                 "seconds", f"{self.seconds:g} is no time: give a number above 0, such as --seconds 60"
             )
+        if self.sign is not None and not self.as_json:
+            raise BadParameter("--sign", "signs the JSON of a run. Add --json")
         path = self.html
         if path is not None and (path.exists() or not path.parent.is_dir()):
             why = "exists: nothing is written over" if path.exists() else "is in a folder that is not there"
@@ -67,6 +78,7 @@ def _run(
     from lapwing.audit.case import StageBudget
 
     options.check()
+    key = None if options.sign is None else _signing_key(options.sign)
     budget = StageBudget(seconds=options.seconds, is_thorough=not options.quick)
     if command:
         command = f"{command} --seconds {options.seconds:g}{' --quick' * options.quick}"
@@ -79,7 +91,12 @@ def _run(
             uncovered=uncovered,
             progress=lambda done, of, _: progress(done, of),
         )
-    console.print_result(report, show_report, as_json=options.as_json)
+    if key is None:
+        console.print_result(report, show_report, as_json=options.as_json)
+    else:
+        from lapwing.audit.signed_audit import signed_run
+
+        console.print_json(signed_run(report.to_json(), key))
     if options.html is not None:
         from lapwing.audit.report import html_report
 
@@ -87,6 +104,18 @@ def _run(
             file.write(html_report(report))
     if not report.passed:
         raise Exit(NOT_PASSED)
+
+
+def _signing_key(where: str) -> SigningKey:
+    """Return the key of a ledger, before the audit begins."""
+    from lapwing.ledger.keys import LedgerKeys
+    from lapwing.ledger.ledger_place import LedgerPlace
+
+    named = console.LedgerFiles().of(where)
+    named.require()
+    place = LedgerPlace.of(named.where, keys=named.keys, anchor=named.anchor)
+    with console.os_errors_told():
+        return LedgerKeys.load(place.keys).signing
 
 
 def show_report(report: AuditReport) -> None:

@@ -37,7 +37,8 @@ def report(
         Path | None, Option(help="Write a record for the public registry of deployments, as YAML.")
     ] = None,
     audit: Annotated[
-        list[Path] | None, Option(help="What `lapwing audit … --json` printed; can be given again.")
+        list[Path] | None,
+        Option(help="What `lapwing audit … --json --sign WHAT` printed; can be given again."),
     ] = None,
     since: Annotated[int | None, Option(min=1, help="Tell what changed since this receipt.")] = None,
     analysts: Annotated[bool, Option("--analysts", help="Name the analysts.")] = False,

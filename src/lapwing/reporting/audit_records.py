@@ -3,46 +3,61 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lapwing.audit.audit_run import AUDIT_FORMAT
+from lapwing.audit.audit_run import AUDIT_FORMAT, PASSED, audit_failure
+from lapwing.audit.signed_audit import is_signed_by
 from lapwing.errors import BadParameter
 
 LARGEST_AUDIT = 1 << 26
 _FIELDS: dict[str, type | tuple[type, ...]] = {
-    "passed": bool, "verdict": str, "started": str, "version": str, "cases": list,
+    "passed": bool, "started": str, "version": str, "cases": list, "self_check": list, "uncovered": list,
 }  # fmt: skip
 _ERROR = {1: "error", AUDIT_FORMAT: "error_probability"}  # the field of the error, by format
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One audit run, as a report tells it."""
+    """One audit run, as a report tells it. The verdict follows from its rows, never from its own words."""
 
     file: str
+    digest: str  # SHA-256 of the file
     started: str
     version: str
-    passed: bool
-    verdict: str
+    failure: str  # why it did not pass; empty if it passed
     rows: tuple[tuple[str, ...], ...]  # claim, stage, claimed ε, found ε, result
+    is_signed: bool
 
     @classmethod
-    def read(cls, path: Path) -> AuditRecord:
-        """Read the JSON of an audit run. Raises BadParameter if the file is none."""
+    def read(cls, path: Path, key: bytes | None) -> AuditRecord:
+        """Read the JSON of an audit run.
+
+        Args:
+            path: The file.
+            key: The public key of the ledger that signs the report; None for a report that nobody signs.
+
+        Returns:
+            The run.
+
+        Raises:
+            BadParameter: If the file is no audit run, or if the ledger's key did not sign it.
+        """
         wrong = BadParameter(
             "audit",
-            f"{path} is no audit run of format {AUDIT_FORMAT}. Make one: lapwing audit … --json > "
+            f"{path} is no audit run of format {AUDIT_FORMAT}. Make one: lapwing audit … --json --sign … > "
             f"{path.name}",
         )
         if not path.is_file():
             raise BadParameter("audit", f"there is no file {path}")
         if path.stat().st_size > LARGEST_AUDIT:
             raise wrong
+        content = path.read_bytes()
         try:
-            found = json.loads(path.read_bytes())
+            found = json.loads(content)
             json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # every text can be shown
             if found["lapwing"] != "audit":
                 raise wrong
@@ -50,10 +65,45 @@ class AuditRecord:
             if any(not isinstance(found[name], kind) for name, kind in fields.items()):
                 raise wrong
             rows = tuple(row for case in found["cases"] for row in _rows(case))
-        except (ValueError, LookupError, TypeError, RecursionError):
+            failure = _failure(found)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise wrong from None
+        is_signed = key is not None and is_signed_by(found, key)
+        if key is not None and not is_signed:
+            raise BadParameter(
+                "audit",
+                f"{path} is not signed by the key of this report's ledger, or was edited. Run the audit "
+                "again, with --json --sign and the file that this report is about",
+            )
         name = path.name.encode("utf-8", "replace").decode()  # without letters that no text file can hold
-        return cls(name, found["started"], found["version"], found["passed"], found["verdict"], rows)
+        return cls(
+            name, sha256(content).hexdigest(), found["started"], found["version"], failure, rows, is_signed
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The result in one sentence."""
+        return self.failure or PASSED
+
+
+def _failure(found: Mapping[str, Any]) -> str:
+    """Return why a run did not pass, from its rows; nothing if it passed."""
+    cases = found["cases"]
+    broken = [case for case in cases if any(stage["witness"] is not None for stage in case["stages"])]
+    unable = [
+        case
+        for case in cases
+        if case not in broken and (not case["stages"] or any(stage["unable"] for stage in case["stages"]))
+    ]
+    why = audit_failure(
+        {str(bug["name"]): bug["caught"] is True for bug in found["self_check"]},
+        [str(case["name"]) for case in broken],
+        [str(case["name"]) for case in unable],
+        [str(what) for what in found["uncovered"]],
+    )
+    if not why and not cases:
+        return "Not passed: the run has no claims."
+    return why if why or found["passed"] else "Not passed, by the run's own account."
 
 
 def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:

@@ -158,6 +158,11 @@ def _total(found: ReportInputs) -> tuple[Fraction, Fraction]:
 
 
 def _summary(found: ReportInputs) -> Made:
+    failed: list[ReportFact | ReportTable | str] = [
+        ReportFact(f"AN AUDIT DID NOT PASS ({run.file}): {run.failure}", AUDIT, {"passed": False})
+        for run in found.audits
+        if run.failure
+    ]
     made: list[ReportFact | ReportTable | str] = [
         _known(
             found,
@@ -177,7 +182,7 @@ def _summary(found: ReportInputs) -> Made:
         text = f"The numbers are those of the ledger up to {last}."
         made.append(_known(found, text, "", "last_entry", "last_time"))
     told = f"{len(found.answers):,} of {len(QUESTIONS):,}"
-    return [*made, ReportFact(f"The officer has answered {told} questions.", OFFICER)]
+    return [*failed, *made, ReportFact(f"The officer has answered {told} questions.", OFFICER)]
 
 
 def _since(found: ReportInputs) -> Made:
@@ -383,8 +388,11 @@ def _audits(found: ReportInputs) -> Made:
     made: list[ReportFact | ReportTable | str] = []
     codes = {code for _, _, one in _accounts(found) for each in one["mechanisms"] for code in each["code"]}
     for run in found.audits:
-        values = {"started": run.started, "version": run.version, "passed": run.passed}
-        text = f"{run.file}: begun {_minute(run.started)}, Lapwing {run.version}. {run.verdict}"
+        values = {
+            "started": run.started, "version": run.version, "passed": not run.failure, "sha256": run.digest,
+        }  # fmt: skip
+        origin = "Signed by the ledger's key." if run.is_signed else "NOT SIGNED: it may be edited."
+        text = f"{run.file}: begun {_minute(run.started)}, Lapwing {run.version}. {origin} {run.verdict}"
         heads = ("claim", "stage", "claimed ε", "found ε", "result")
         made += [ReportFact(text, AUDIT, values), ReportTable(heads, run.rows, AUDIT)]
         if codes and run.version not in codes:

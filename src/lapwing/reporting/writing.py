@@ -67,7 +67,7 @@ def make_report(
     Args:
         path: The file, or the folder of a bundle.
         date: The day that the report bears.
-        audits: Files that `lapwing audit … --json` printed.
+        audits: Files that `lapwing audit … --json --sign` printed, signed by the ledger's key.
         since: A receipt; the report tells what changed since.
         analysts: Whether to name analysts.
         draw: Whether to draw pictures. Without the extra `plots` there are none.
@@ -82,17 +82,18 @@ def make_report(
     """
     subject = subject_of(Path(path))
     answers = read_officer(officer_path(Path(path)))
-    runs = [AuditRecord.read(one) for one in audits]
-    inputs = ReportInputs(subject, date, version("lapwing"), answers, runs)
+    inputs = ReportInputs(subject, date, version("lapwing"), answers)
     address = subject.ledger
     if address is None or not address.is_there:
         if since is not None:
             raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
-        return MadeReport(build_report(inputs), subject, answers, None, {})
+        runs = [AuditRecord.read(one, None) for one in audits]
+        return MadeReport(build_report(replace(inputs, audits=runs)), subject, answers, None, {})
     keys = Path(address.keys) if address.keys else None
     with Ledger.open(
         address.where, keys=keys, anchor=address.anchor or None, registry=address.registry
     ) as ledger:
+        runs = [AuditRecord.read(one, ledger.keys.signing.public) for one in audits]
         labels = _accounts(ledger, subject)
         roots = [ledger.account(label) for label in labels]
         statement = _statement(ledger)
@@ -103,6 +104,7 @@ def make_report(
         others = [label for label in adding_accounts(ledger) if label not in labels]
         inputs = replace(
             inputs,
+            audits=runs,
             numbers=numbers,
             ledger_id=ledger.id,
             key=ledger.keys.signing.public.hex(),

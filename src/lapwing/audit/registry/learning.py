@@ -17,7 +17,7 @@ from lapwing.audit.case import AuditCase, Family, RunStage, Stage
 from lapwing.audit.registry.pipelines import pipeline_cases
 from lapwing.audit.registry.preliminary import column_search_cases
 from lapwing.audit.registry.searching import selection_cases
-from lapwing.audit.registry.step_laws import step_stage
+from lapwing.audit.registry.step_laws import regression_samples, step_stage
 from lapwing.audit.registry.validating import validator_cases
 from lapwing.audit.stages.canaries import Included, Train, canary_stage
 from lapwing.audit.stages.replay import replay_stage
@@ -272,6 +272,7 @@ def trainer_cases() -> tuple[AuditCase, ...]:
         trainer_case(
             "logistic regression on samples", (f"{_TRAINERS}.LogisticRegression",),
             _trainer("LogisticRegression", real, classes=(0, 1), size=9, steps=4, rate="1/2"), quick=4,
+            sampled=lambda: regression_samples,
         ),
     )  # fmt: skip
 

@@ -426,12 +426,26 @@ def _repeated(data: _Data, rows: int) -> _Data:
     return tuple(value for value in data for _ in range(rows))
 
 
+def _at_the_rank(fraction: Fraction, rows: int) -> Iterator[tuple[_Data, _Data]]:
+    """Yield rows whose first value holds the wanted rank just so, and a unit that moves all scores most.
+
+    Then that value gets worse by the whole sensitivity, and nearly all others get better by as much.
+    """
+    f, g = fraction.numerator, fraction.denominator - fraction.numerator
+    if f >= g > 0:
+        data = (_FIRST,) * (f * rows) + (_FIRST + 1,) * (g * rows)
+        yield data, data + (_LAST,) * rows
+    elif f > 0:
+        data = (_LAST - 1,) * (f * rows) + (_LAST,) * (g * rows)
+        yield data, (_FIRST,) * rows + data
+
+
 def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterator[ExactPair]:
     epsilon, fraction, rows, relation = setting
     mechanism = _forced(order_statistics).Quantile.for_epsilon(
         epsilon, fraction=fraction, first=_FIRST, last=_LAST, rows=rows, relation=relation
     )
-    for one, other in _neighbours(rows, relation):
+    for one, other in (*_neighbours(rows, relation), *_at_the_rank(fraction, rows)):
         first, second = _forced_law(mechanism, one), _forced_law(mechanism, other)
         name = f"quantile {fraction}, ε = {epsilon}, {relation.value}, {rows} rows: {one} and {other}"
         yield ExactPair(name, first, second, mechanism.loss, epsilon)
@@ -490,7 +504,8 @@ def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
     mechanism = _forced(partition_selection).PartitionSelection.for_budget(epsilon, delta, keys=keys)
 
     def law(counts: Sequence[int]) -> laws.Law:
-        return _FORCED.law(lambda: tuple(np.flatnonzero(mechanism.decide(counts)).tolist()))
+        held = {place: count for place, count in enumerate(counts) if count}  # others do not exist
+        return _FORCED.law(lambda: tuple(mechanism.sample(held)) if held else ())
 
     # The probability rises in another way from about one half on, and is 1 in the end.
     half, full, end = (mechanism.spread(level) for level in ("0.5", "0.9", "0.999999999999"))
@@ -503,6 +518,8 @@ def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
 
 
 def _kept(mechanism: PartitionSelection, count: int) -> Draw:
+    if not count:  # there is no such key
+        return lambda size: np.zeros(size, dtype=np.int64)
     return lambda size: mechanism.decide(np.full(size, count)).astype(np.int64)
 
 

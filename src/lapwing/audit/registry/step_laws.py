@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.audit.case import RunStage
+from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.forced_draws import copy_of
 from lapwing.audit.stages.known_law import KnownEvent, KnownLaw, gaussian_events, with_known_laws
 from lapwing.audit.training_runs import LabelledRows, charged_loss, watching
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import GaussianNoise, SampledGaussian
+from lapwing.core.noise import bernoulli
 from lapwing.learn.payer import Payer, PublicData
 
 if TYPE_CHECKING:
@@ -122,3 +124,42 @@ def _sample_laws(made: type[Any]) -> list[KnownLaw]:
         lambda each: (each[:, ::2] & each[:, 1::2]).reshape(-1), rate**2,
     )  # fmt: skip
     return [KnownLaw("the samples of DP-SGD", taken, (once, twice, beside))]
+
+
+def regression_samples(budget: StageBudget) -> StageResult:
+    """Compare the coins of logistic regression on samples, one a unit and step, with the charged rate."""
+    from lapwing.learn import trainers  # noqa: PLC0415 (an extra)
+    from lapwing.learn.trainers import linear_models  # noqa: PLC0415 (an extra)
+
+    del budget  # nothing here is by chance
+    units, drawn = 50, []
+
+    def recorded(rate: Fraction, size: int) -> NDArray[np.bool_]:
+        drawn.append((Fraction(rate), size))
+        return bernoulli(rate, size)
+
+    copied = copy_of(linear_models, {"bernoulli": recorded}).LogisticRegression
+
+    def fit(rows: LabelledRows, payer: Payer) -> None:
+        model = copied(
+            epsilon=EPSILON, delta=DELTA, columns=(trainers.Real(-1, 1),), classes=(0, 1), size=9,
+            steps=_STEPS, rate=_RATE, payer=payer,
+        )  # fmt: skip
+        model.fit(rows.rows, rows.target, units=np.array(rows.units))
+
+    base = LabelledRows([[k / units] for k in range(units)], [k % 2 for k in range(units)])
+    loss = charged_loss(fit, base)
+    assert isinstance(loss, FixedRun)
+    charged = [(step.rate, units) for step, count in loss.steps if isinstance(step, SampledGaussian)
+               for _ in range(count)]  # fmt: skip
+    drawn.clear()
+    fit(base, PublicData())
+    witness = None
+    if drawn != charged or not charged:
+        witness = Witness(
+            f"{units} units, {_STEPS} steps", "units are not sampled at the rate that is charged",
+            {"charged": str(charged[:2]), "drawn": str(drawn[:2])},
+        )  # fmt: skip
+    return StageResult(
+        Stage.SAMPLED, len(charged), float(EPSILON), could_show=float(EPSILON), witness=witness
+    )

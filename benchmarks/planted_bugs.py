@@ -2,9 +2,10 @@
 
     .venv/bin/python -m benchmarks.planted_bugs [--only words] [--seconds 5]
 
-`benchmarks/mutations.py` changes numbers and operators one by one. Here are mistakes that a person might make: a
-coin too many, a clamp that is lost in one type, a charge that comes too late. Each is planted in a copy of
-the package, and a fresh process runs the quick stages of the cases that are named, until one does not hold.
+`benchmarks/mutations.py` changes numbers and operators one by one. Here are mistakes that a person might
+make: a coin too many, a clamp that is lost in one type, a charge that comes too late. Each is planted in a
+copy of the package, and a fresh process runs the quick stages of the cases that are named, until one does
+not hold.
 """
 
 from __future__ import annotations
@@ -69,12 +70,14 @@ BUGS = (
             ("survey: hybrid",)),
     Planted("coins of five bytes", "survey/randomize.py", "_ODDS_BYTES = 6", "_ODDS_BYTES = 5",
             ("survey: two coins",)),
-    Planted("page: words lose fewer letters", _PAGE, "const LETTER_BITS = 5n", "const LETTER_BITS = 4n", _SCRIPT),
+    Planted("page: words lose fewer letters", _PAGE, "const LETTER_BITS = 5n", "const LETTER_BITS = 4n",
+            _SCRIPT),
     Planted("page: two options share a bit", _PAGE, "1 << (option & 7)", "1 << (option & 6)", _SCRIPT),
     Planted("page: a list that lacks the answer is shorter", _PAGE,
             "const wanted = recipe.chosen - (told ? 1 : 0);", "const wanted = recipe.chosen - 1;", _SCRIPT),
     Planted("page: numbers begin at the wrong end", _PAGE,
-            "bytes[at] = Number(number & 255n);", "bytes[count - 1 - at] = Number(number & 255n);", _SCRIPT),
+            "bytes[at] = Number(number & 255n);", "bytes[count - 1 - at] = Number(number & 255n);",
+            _SCRIPT),
     Planted("texts are clamped at twice their bound", "engines/dialect.py",
             "self.float_steps(self.cast(text, self.float_type), step, first, last)",
             "self.float_steps(self.cast(text, self.float_type), step, first, 2 * last)", ("SUM",)),
@@ -94,7 +97,8 @@ BUGS = (
             "np.argmax(checked + discrete_laplace(self.scale, len(checked)))",
             "np.argmax(checked + discrete_laplace(self.scale / 2, len(checked)))", ("oisy max",)),
     Planted("Gaussian: less noise from ε = 10 on", "core/gaussian.py", "return cls(sigma, squared, dims)",
-            "return cls(sigma * Fraction(9, 10) if epsilon >= 10 else sigma, squared, dims)", ("Gaussian",)),
+            "return cls(sigma * Fraction(9, 10) if epsilon >= 10 else sigma, squared, dims)",
+            ("Gaussian",)),
     Planted("Gaussian: the first half of the coordinates again", "core/gaussian.py",
             "return checked + discrete_gaussian(self.sigma, len(checked))",
             "half = discrete_gaussian(self.sigma, -(-len(checked) // 2))\n"
@@ -105,7 +109,8 @@ BUGS = (
             "        return self.rows_of(np.flatnonzero(self._kept), unit_rows)", ("DP-SGD",)),
     Planted("DP-SGD: every second coordinate without noise", "learn/sgd/randomness.py",
             "part[:] = np.add(drawn, round_to_grid(part, grid), out=drawn)",
-            "drawn[::2] = 0\n        part[:] = np.add(drawn, round_to_grid(part, grid), out=drawn)", ("DP-SGD",)),
+            "drawn[::2] = 0\n        part[:] = np.add(drawn, round_to_grid(part, grid), out=drawn)",
+            ("DP-SGD",)),
     Planted("DP-SGD: units are clipped at one and a half", "learn/sgd/clipping.py",
             "factors = (self._clip / norms).clamp_(max=1.0)",
             "factors = (1.5 * self._clip / norms).clamp_(max=1.0)", ("DP-SGD",)),
@@ -117,7 +122,8 @@ BUGS = (
     Planted("filter: a Rényi order admits one charge more", "core/budget.py",
             "            if sums[k] <= caps[k]:", "            if spent[k] <= caps[k]:", ("ledger",)),
     Planted("gate: a key is not kept", "ledger/gate.py",
-            "chosen = _fresh_key() if key is None else key", "chosen = _fresh_key()", ("ledger",)),
+            "chosen = _fresh_key() if key is None else key\n            receipt",
+            "chosen = _fresh_key()\n            receipt", ("ledger",)),
     Planted("charged read: rows are read first", "ledger/gate.py", "            found = read()\n", "",
             ("ledger",)),
     Planted("device: the report is not written", "survey/respondent.py",
@@ -129,15 +135,15 @@ BUGS = (
             "return setting.members - setting.coalition - setting.losses + (setting.members > 3)",
             ("protocol",)),
     Planted("parties: a polynomial of a lower degree", "parties/protocols/secret_sharing.py",
-            "drawn = coins.elements(self.modulus, (threshold - 1) * length).reshape(threshold - 1, length)",
-            "drawn = coins.elements(self.modulus, (threshold - 1) * length).reshape(threshold - 1, length)\n"
-            "        drawn[1:] = 0", ("protocol",)),
+            "(threshold - 1) * length).reshape(threshold - 1, length)",
+            "(threshold - 1) * length).reshape(threshold - 1, length)\n        drawn[1:] = 0",
+            ("protocol",)),
     Planted("Laplace shares: for one member more", "core/laplace.py",
             "polya_share(self.scale, len(checked), parties=self.of)",
             "polya_share(self.scale, len(checked), parties=self.of + 1)", ("Laplace shares",)),
     Planted("randomized response: the answer among the others", "core/randomized_response.py",
-            "others = uniform_int(1, self.options, len(true))", "others = uniform_int(0, self.options, len(true))",
-            ("andomized response",)),
+            "others = uniform_int(1, self.options, len(true))",
+            "others = uniform_int(0, self.options, len(true))", ("andomized response",)),
 )  # fmt: skip
 
 
@@ -157,8 +163,9 @@ def tried(bug: Planted, folder: Path, seconds: float) -> str:
             )
         file.write_text(planted)
         done = subprocess.run(
-            [sys.executable, "-c", WORKER, json.dumps(bug.cases), str(seconds)], capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}, check=False,
+            [sys.executable, "-c", WORKER, json.dumps(bug.cases), str(seconds)], capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"},
+            text=True, check=False,
         )  # fmt: skip
         if done.returncode:
             return f"the audit ended: {done.stderr.strip().splitlines()[-1][:150]}"

@@ -6,9 +6,10 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import pytest
 
 from lapwing.audit import laws
-from lapwing.audit.forced_draws import ForcedDraws, Scales
+from lapwing.audit.forced_draws import ForcedDraws, RealDraw, Scales
 from lapwing.core import laplace, order_statistics, randomized_response, selection
 from lapwing.core.losses import Relation
 from support import exact_laws
@@ -60,3 +61,18 @@ def test_scales_are_those_that_reach_the_noise_and_the_module_is_not_touched() -
     assert scales.of_vector(lambda: shares.sample([0])) == ([Fraction(1)], 3, [0])
     noisy = laplace.Laplace.for_epsilon("0.001", l1=1).sample([0] * 100)
     assert np.count_nonzero(noisy) > 50
+
+
+def test_real_randomness_inside_an_exact_law_is_refused() -> None:
+    copy = ForcedDraws().in_copy(laplace)
+    with pytest.raises(RealDraw, match="discrete_laplace"):
+        copy.Laplace.for_epsilon(1, l1=1).sample([0])
+    with pytest.raises(RealDraw, match="bernoulli_exp"):
+        Scales().in_copy(selection).bernoulli_exp([1])
+
+
+def test_a_path_that_leads_to_two_outcomes_is_refused() -> None:
+    draws = ForcedDraws()
+    counter = iter(range(100))
+    with pytest.raises(RealDraw, match="another outcome"):
+        draws.law(lambda: (int(draws.uniform_int(0, 2, 1)[0]), next(counter)))

@@ -31,6 +31,7 @@ class Family(Enum):
     VALIDATOR = "validator"
     SELECTION = "selection"
     PUBLISHING = "publishing method"
+    LEDGER = "ledger"
     FUNCTION = "function of somebody else's"
 
 

@@ -6,7 +6,8 @@ are stand-ins. The module itself, which may release answers in the same process,
 Claim    `ForcedDraws.law` is the law of a computation, if the primitives follow theirs; and `Scales` has
          the scales that a computation hands to noise that has infinitely many values.
 Because  each stand-in returns one of its outcomes and multiplies the probability of the path by that of
-         the outcome. The computation runs once for each path of positive probability.
+         the outcome. The computation runs once for each path of positive probability. A primitive without
+         a stand-in raises `RealDraw`: a law with real draws in it would itself be random.
 Test     tests/audit/test_forced_draws.py
 
 So a rate, count, coin or scale that is wrong inside `sample` shows in exact laws. Mistakes inside of the
@@ -15,6 +16,7 @@ primitives do not: those show in draws.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -29,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit.laws import Law, certain, dec, exp, precise
+from lapwing.core import noise
 from lapwing.core.exact import Number, Real, exact
 from lapwing.errors import BadParameter
 
@@ -36,14 +39,54 @@ BITS = 256
 MOST_PATHS = 100_000
 
 
+_FIXED = {"exp_neg"}  # functions of `lapwing.core.noise` that draw nothing
+_RUN_TWICE = 64  # paths that are run again: the same path must give the same
+
+
+class RealDraw(Exception):
+    """Real randomness inside of a computation whose law is enumerated."""
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    def refused(*_given: Any, **_named: Any) -> Any:
+        raise RealDraw(f"`{name}` has no stand-in here, so that an exact law would be random")
+
+    return refused
+
+
+class _Refusing(ModuleType):
+    """A stand-in for the module of primitives itself."""
+
+    def __init__(self, replaced: dict[str, Callable[..., Any]]) -> None:
+        super().__init__(noise.__name__)
+        vars(self).update(_without_draws(replaced))
+
+
+def _without_draws(replaced: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return all names of the primitives: with their stand-ins, or refused."""
+    return {
+        name: replaced.get(name, _refusing(name))
+        if inspect.isfunction(one := getattr(noise, name)) and name not in _FIXED
+        else one
+        for name in noise.__all__
+    }
+
+
 def copy_of(module: ModuleType, replaced: dict[str, Callable[..., Any]]) -> Any:
-    """Return a fresh copy of a module, in which the names that it has of `replaced` have other values."""
+    """Return a fresh copy of a module, in which primitives are stand-ins. Those without one are refused."""
     spec = find_spec(module.__name__)
     if spec is None or spec.loader is None:
         raise BadParameter("module", f"{module.__name__} has no source to copy")
     copy = module_from_spec(spec)
     spec.loader.exec_module(copy)
-    vars(copy).update({name: value for name, value in replaced.items() if hasattr(copy, name)})
+    primitives = _without_draws(replaced)
+    for name, value in list(vars(copy).items()):
+        if value is noise:
+            setattr(copy, name, _Refusing(replaced))
+        elif name in primitives and value is getattr(noise, name):
+            setattr(copy, name, primitives[name])
+        elif inspect.isfunction(value) and value.__module__ == noise.__name__:  # under another name
+            setattr(copy, name, primitives.get(value.__name__, _refusing(name)))
     return copy
 
 
@@ -61,15 +104,25 @@ class ForcedDraws:
         """Return the law of what `run` returns. It must be the same on the same path."""
         found: dict[Hashable, Decimal] = {}
         self._planned = []
-        for _ in range(MOST_PATHS):
+        for number in range(MOST_PATHS):
             self._left, self._taken, self._probability = [], [], Decimal(1)
             outcome = run()
+            if number < _RUN_TWICE:
+                self._again(run, outcome)
             found[outcome] = found.get(outcome, Decimal(0)) + self._probability
             places = [place for place, left in enumerate(self._left) if left]
             if not places:
                 return found
             self._planned = [*self._taken[: places[-1]], self._taken[places[-1]] + 1]
         raise BadParameter("run", f"has more than {MOST_PATHS:,} paths: too many to enumerate")
+
+    def _again(self, run: Callable[[], Hashable], outcome: Hashable) -> None:
+        """Run the same path again. Raise `RealDraw` if anything is another than before."""
+        before = self._taken, self._left, self._probability
+        self._planned = list(self._taken)
+        self._left, self._taken, self._probability = [], [], Decimal(1)
+        if run() != outcome or (self._taken, self._left, self._probability) != before:
+            raise RealDraw("the same draws lead to another outcome: something else is random, too")
 
     @precise
     def _one_of(self, weights: Sequence[tuple[Any, Decimal]]) -> Any:

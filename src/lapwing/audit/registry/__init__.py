@@ -22,6 +22,7 @@ def cases() -> list[AuditCase]:
     """
     from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
     from lapwing.audit.registry.composed_losses import loss_cases  # noqa: PLC0415
+    from lapwing.audit.registry.gate import gate_cases  # noqa: PLC0415
     from lapwing.audit.registry.joint_noise_cases import joint_noise_cases  # noqa: PLC0415
     from lapwing.audit.registry.learning import learning_cases  # noqa: PLC0415
     from lapwing.audit.registry.mechanisms import mechanism_cases  # noqa: PLC0415
@@ -44,4 +45,5 @@ def cases() -> list[AuditCase]:
         *joint_noise_cases(),
         *learning_cases(),
         *publishing_cases(),
+        *gate_cases(),
     ]

@@ -17,6 +17,7 @@ from lapwing.audit.case import AuditCase, Family, RunStage, Stage
 from lapwing.audit.registry.pipelines import pipeline_cases
 from lapwing.audit.registry.preliminary import column_search_cases
 from lapwing.audit.registry.searching import selection_cases
+from lapwing.audit.registry.step_laws import regression_samples, step_stage
 from lapwing.audit.registry.validating import validator_cases
 from lapwing.audit.stages.canaries import Included, Train, canary_stage
 from lapwing.audit.stages.replay import replay_stage
@@ -63,8 +64,9 @@ def trainer_case(
     delta: Fraction = DELTA,
     quick: int | None = None,
     canaries: Callable[[], RunStage] | None = None,
+    sampled: Callable[[], RunStage] | None = None,
 ) -> AuditCase:
-    """Return the case of a trainer: replay on neighbours, and canaries if there are any.
+    """Return the case of a trainer: replay on neighbours, and laws of steps and canaries if there are any.
 
     Args:
         name: The name of the case.
@@ -76,6 +78,7 @@ def trainer_case(
         delta: The claimed δ.
         quick: The number of units that a quick replay tries; None for all.
         canaries: Makes the stage of canaries; None for none.
+        sampled: Makes the stage that compares the laws of steps; None for none.
     """
 
     def replay() -> RunStage:
@@ -87,6 +90,8 @@ def trainer_case(
         return participation_stage(stage, trained, base, added[0], charged)
 
     stages = {Stage.REPLAY: with_extra(Stage.REPLAY, float(epsilon), replay)}
+    if sampled is not None:
+        stages[Stage.SAMPLED] = with_extra(Stage.SAMPLED, float(epsilon), sampled)
     if canaries is not None:
         stages[Stage.CANARIES] = with_extra(Stage.CANARIES, float(epsilon), canaries)
     return AuditCase(name, Family.TRAINER, tuple(covers), epsilon, delta, stages)
@@ -257,7 +262,7 @@ def trainer_cases() -> tuple[AuditCase, ...]:
         ),
         trainer_case(
             "DP-SGD", (network,), private_trainer_fit, base=NETWORK_BASE, added=NETWORK_ADDED, quick=4,
-            canaries=_canary_stage(network_canaries),
+            canaries=_canary_stage(network_canaries), sampled=step_stage,
         ),
         trainer_case(
             "DP-SGD, two rows of a unit", (network,),
@@ -267,6 +272,7 @@ def trainer_cases() -> tuple[AuditCase, ...]:
         trainer_case(
             "logistic regression on samples", (f"{_TRAINERS}.LogisticRegression",),
             _trainer("LogisticRegression", real, classes=(0, 1), size=9, steps=4, rate="1/2"), quick=4,
+            sampled=lambda: regression_samples,
         ),
     )  # fmt: skip
 

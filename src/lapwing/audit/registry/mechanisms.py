@@ -23,6 +23,7 @@ from lapwing.audit import laws
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
 from lapwing.audit.forced_draws import ForcedDraws, Scales
 from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.audit.stages.known_law import DRAWS, KnownLaw, gaussian_events, with_known_laws
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.core import (
     Pure,
@@ -219,12 +220,27 @@ def _gaussian() -> AuditCase:
     millionth = Fraction(1, 10**6)
     budgets = [(ONE, DELTA), (ONE, millionth), (Fraction(4), millionth), (Fraction(1, 4), DELTA)]
     budgets.append((Fraction(8), Fraction(1, 10**12)))
+    budgets += [(Fraction(9), millionth), (Fraction(12), Fraction(1, 10**9)), (Fraction(20), millionth)]
     shapes = [(Fraction(squared), dim) for squared, dim in ((1, 1), (4, 1), (2, 2), (3, 3))]
     shapes.append((Fraction(9, 4), 1))
     settings = [(e, d, squared, dim) for squared, dim in shapes for e, d in budgets]
     mechanism = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
     draws = [_sampled("a count of 0 or 1", _gaussian_draw, mechanism, 0, 1)]
-    return _case("Gaussian", Gaussian, settings, _gaussian_pairs, draws, delta=DELTA)
+    case = _case("Gaussian", Gaussian, settings, _gaussian_pairs, draws, delta=DELTA)
+    drawn = with_known_laws(case.stages[Stage.SAMPLED], lambda: _gaussian_laws(budgets), 1.0)
+    return replace(case, stages={**case.stages, Stage.SAMPLED: drawn})
+
+
+def _gaussian_laws(budgets: Sequence[tuple[Fraction, Fraction]]) -> list[KnownLaw]:
+    """Return draws of the noise of each budget, small and wide, beside the law that is charged."""
+
+    def known(epsilon: Fraction, delta: Fraction) -> KnownLaw:
+        mechanism = Gaussian.for_budget(epsilon, delta, l2_squared=1, dimension=DRAWS)
+        zeros = np.zeros(DRAWS, dtype=np.int64)
+        name = f"Gaussian noise, ε = {epsilon}, δ = {float(delta):g}"
+        return KnownLaw(name, lambda: mechanism.sample(zeros), gaussian_events(mechanism.loss.sigma))
+
+    return [known(*budget) for budget in budgets]
 
 
 def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
@@ -249,6 +265,7 @@ def _gaussian_shares() -> AuditCase:
     millionth = Fraction(1, 10**6)
     budgets = [(ONE, DELTA), (ONE, millionth), (Fraction(3), millionth), (Fraction(1, 2), DELTA)]
     budgets.append((Fraction(1, 2), millionth))  # wide noise, whose δ is that of the continuous law
+    budgets += [(Fraction(9), millionth), (Fraction(12), Fraction(1, 10**9)), (Fraction(20), millionth)]
     settings = [(e, d, of) for of in (2, 1, 3, 5) for e, d in budgets]
     shares = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
     draws = [_sampled("opened sums of 0 and 1", _opened, shares, 0, 1)]
@@ -409,12 +426,26 @@ def _repeated(data: _Data, rows: int) -> _Data:
     return tuple(value for value in data for _ in range(rows))
 
 
+def _at_the_rank(fraction: Fraction, rows: int) -> Iterator[tuple[_Data, _Data]]:
+    """Yield rows whose first value holds the wanted rank just so, and a unit that moves all scores most.
+
+    Then that value gets worse by the whole sensitivity, and nearly all others get better by as much.
+    """
+    f, g = fraction.numerator, fraction.denominator - fraction.numerator
+    if f >= g > 0:
+        data = (_FIRST,) * (f * rows) + (_FIRST + 1,) * (g * rows)
+        yield data, data + (_LAST,) * rows
+    elif f > 0:
+        data = (_LAST - 1,) * (f * rows) + (_LAST,) * (g * rows)
+        yield data, (_FIRST,) * rows + data
+
+
 def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterator[ExactPair]:
     epsilon, fraction, rows, relation = setting
     mechanism = _forced(order_statistics).Quantile.for_epsilon(
         epsilon, fraction=fraction, first=_FIRST, last=_LAST, rows=rows, relation=relation
     )
-    for one, other in _neighbours(rows, relation):
+    for one, other in (*_neighbours(rows, relation), *_at_the_rank(fraction, rows)):
         first, second = _forced_law(mechanism, one), _forced_law(mechanism, other)
         name = f"quantile {fraction}, ε = {epsilon}, {relation.value}, {rows} rows: {one} and {other}"
         yield ExactPair(name, first, second, mechanism.loss, epsilon)
@@ -473,7 +504,8 @@ def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
     mechanism = _forced(partition_selection).PartitionSelection.for_budget(epsilon, delta, keys=keys)
 
     def law(counts: Sequence[int]) -> laws.Law:
-        return _FORCED.law(lambda: tuple(np.flatnonzero(mechanism.decide(counts)).tolist()))
+        held = {place: count for place, count in enumerate(counts) if count}  # others do not exist
+        return _FORCED.law(lambda: tuple(mechanism.sample(held)) if held else ())
 
     # The probability rises in another way from about one half on, and is 1 in the end.
     half, full, end = (mechanism.spread(level) for level in ("0.5", "0.9", "0.999999999999"))
@@ -486,6 +518,8 @@ def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
 
 
 def _kept(mechanism: PartitionSelection, count: int) -> Draw:
+    if not count:  # there is no such key
+        return lambda size: np.zeros(size, dtype=np.int64)
     return lambda size: mechanism.decide(np.full(size, count)).astype(np.int64)
 
 

@@ -24,11 +24,11 @@ from lapwing.parties.simulation import run_in_memory
 
 # Members, t, losses and modulus: quick ones, and those of a thorough audit besides.
 _QUICK = {
-    "A": [(2, 1, 0, 3), (3, 1, 1, 5)],
-    "B": [(2, 1, 0, 3), (3, 1, 0, 5)],
+    "A": [(2, 1, 0, 3), (3, 1, 1, 5), (4, 2, 0, 5)],
+    "B": [(2, 1, 0, 3), (3, 1, 0, 5), (4, 2, 0, 5)],
     "C": [(3, 1, 0, 5)],
-    "D": [(2, 1, 0, 3)],
-    "L": [(2, 1, 0, 3)],
+    "D": [(2, 1, 0, 3), (4, 2, 0, 5)],
+    "L": [(2, 1, 0, 3), (4, 2, 1, 5)],
 }
 _MORE = {
     "A": [(3, 2, 0, 5), (4, 3, 0, 5)],

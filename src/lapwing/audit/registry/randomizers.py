@@ -146,7 +146,7 @@ def _on_the_page(budget: StageBudget) -> list[Named]:
 
 def _of_every_kind(epsilon: Fraction) -> list[Randomizer]:
     return [
-        *(KaryResponse.for_epsilon(epsilon, options=k) for k in (2, 3, 9)),
+        *(KaryResponse.for_epsilon(epsilon, options=k) for k in (2, 3, 9, 300)),  # also two bytes
         *(SubsetSelection.for_epsilon(epsilon, options=k) for k in (3, 9)),
         *(UnaryEncoding.for_epsilon(epsilon, options=k) for k in (2, 5)),
         *(HadamardResponse.for_epsilon(epsilon, options=k) for k in (3, 20)),
@@ -165,7 +165,7 @@ def randomizer_cases() -> list[AuditCase]:
     drawn_words = SampledPair("words 0 and 1023", _words(words, 0), _words(words, 1023))
     return [
         _sent("survey: two coins", _none, KaryResponse.two_coins(), 0, 1),
-        _sized("survey: one of several", KaryResponse, (2, 3, 20), 5, 3),
+        _sized("survey: one of several", KaryResponse, (2, 3, 20, 300), 5, 3),
         _sized("survey: subset", SubsetSelection, (3, 9, 40), 6, 5),
         _sized("survey: unary", UnaryEncoding, (2, 6, 50), 4, 3),
         _sized("survey: Hadamard", HadamardResponse, (3, 20, 1000), 7, 6),

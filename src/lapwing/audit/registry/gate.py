@@ -1,0 +1,289 @@
+"""The cases of what is charged: the gate and its filters, questions through it, and a device's account.
+
+Claim    in each course that was tried: rows were read only after their charge could be read by somebody
+         else; no account took a charge that does not fit; a repeated request gave the stored bytes and
+         cost nothing; a failed one stayed charged; and a device kept its report and its price.
+Because  `run` and the reader of rows look at the database through a connection of their own. The number of
+         charges that fit follows from whole numbers here, and every admitted charge is checked again by
+         the second accountant, whose code and formulas are its own.
+Test     tests/audit/registry/test_gate.py
+
+All of it happens in a temporary folder, with ledgers and devices of its own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from lapwing.audit.attacks.devices import OneQuestion
+from lapwing.audit.attacks.temporary_gate import new_folder, temporary_folder, write_world
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
+from lapwing.core.losses import GaussianNoise, Loss, Pure, Relation
+from lapwing.errors import LapwingError, OverBudget, WorkEnded
+from lapwing.ledger.accounts import Unit
+from lapwing.ledger.gate import ChargedRead, ChargedRelease, Gate
+from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.spending import Spending, Target
+from lapwing.sql.curator import Curator
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy_file import load_policy
+from lapwing.survey.respondent import Respondent
+
+EPSILON = Fraction(1)
+_PERSON: dict[str, Any] = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
+_ACCOUNT = "people"
+_MOST_CHARGES = 40
+# A cap of (ε, δ), the charges in turn, and how many fit: None where the second accountant alone decides.
+_MILLIONTH = Fraction(1, 10**6)
+_GAUSSIAN = GaussianNoise(Fraction(20), Fraction(1), 1)
+_COURSES: tuple[tuple[Fraction, Fraction, tuple[Loss, ...], int | None], ...] = (
+    (Fraction(1), Fraction(0), (Pure(Fraction(1, 10)),), 10),
+    (Fraction(1), Fraction(0), (Pure(Fraction(3, 10)),), 3),
+    (Fraction(1), Fraction(0), (Pure(Fraction(1)),), 1),
+    (Fraction(1), Fraction(0), (Pure(Fraction(1, 2)), Pure(Fraction(1, 4))), 2),
+    (Fraction(3), _MILLIONTH, (Pure(Fraction(1, 2)),), None),
+    (Fraction(1), _MILLIONTH, (_GAUSSIAN,), None),
+    (Fraction(1), _MILLIONTH, (_GAUSSIAN, Pure(Fraction(1, 20))), None),
+)
+Check = Callable[[Path], str | None]
+
+
+def gate_cases() -> list[AuditCase]:
+    """Return the cases of the gate, of questions through it, and of a device's account."""
+    return [
+        _case("ledger: the gate", (Gate, ChargedRead), {
+            "a release": charged_before_run, "the same request again": replayed,
+            "a failed release": kept_charge,
+            **{_words(*course): _filled(*course) for course in _COURSES},
+        }),
+        _case("ledger: questions", (Dataset,), {"a question": charged_before_read}),
+        _case("survey: a device's account", (Respondent,), {
+            "one survey": kept_report, "more surveys than fit": kept_lifetime,
+        }),
+    ]  # fmt: skip
+
+
+def _case(name: str, covers: tuple[type, ...], checks: dict[str, Check]) -> AuditCase:
+    def run(_budget: StageBudget) -> StageResult:
+        done = 0
+        for words, check in checks.items():
+            with temporary_folder() as folder:
+                found = check(new_folder(folder))
+            done += 1
+            if found is not None:
+                return StageResult(Stage.REPLAY, done, float(EPSILON), witness=Witness(words, found, {}))
+        return StageResult(Stage.REPLAY, done, float(EPSILON), could_show=float(EPSILON))
+
+    return AuditCase(name, Family.LEDGER, covers, EPSILON, Fraction(0), {Stage.REPLAY: run})
+
+
+# The gate
+
+
+@contextmanager
+def _ledger(folder: Path, epsilon: Fraction = EPSILON, delta: Fraction = Fraction(0)) -> Iterator[Ledger]:
+    with Ledger.create(folder / "audited.ledger") as ledger:
+        ledger.open_account(_ACCOUNT, epsilon=epsilon, delta=delta, **_PERSON)
+        yield ledger
+
+
+def _entries(path: Path) -> int:
+    """Return the number of entries that somebody else can read now; 0 if there is no ledger yet."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as other:
+        return int(other.execute("SELECT COUNT(*) FROM entries").fetchone()[0])
+
+
+def _price(loss: Loss, request: bytes) -> Spending:
+    return Spending(
+        targets=[Target(_ACCOUNT)], loss=loss, **_PERSON, mechanism="audit", parameters={}, request=request
+    )
+
+
+def charged_before_run(folder: Path) -> str | None:
+    """Return what is wrong if `run` begins before its charge is stored, or an answer is not stored."""
+    path = folder / "audited.ledger"
+    with _ledger(folder) as ledger:
+        gate = Gate(ledger, principal="auditor")
+        for way in ("release", "charged read", "reservation"):
+            before, seen = _entries(path), []
+
+            def run() -> bytes:
+                seen.append(_entries(path))  # noqa: B023 (called in this turn)
+                return b"42"
+
+            price = _price(Pure(Fraction(1, 10)), way.encode())
+            if way == "release":
+                gate.release(ChargedRelease(price, run))
+            elif way == "charged read":
+                ChargedRead(gate=gate, spending=price).release(run, lambda found: found)
+            else:
+                work = gate.reserve(price)
+                work.step(price.loss)
+                work.finish(run)
+            if seen != [seen[0]] or seen[0] <= before:
+                return f"{way}: the work began before its charge was stored"
+            if _entries(path) <= seen[0]:
+                return f"{way}: the answer left before it was stored"
+    return None
+
+
+def replayed(folder: Path) -> str | None:
+    """Return what is wrong if the same request is run or charged again."""
+    with _ledger(folder) as ledger:
+        gate, runs = Gate(ledger, principal="auditor"), []
+
+        def run() -> bytes:
+            runs.append(1)
+            return str(len(runs)).encode()
+
+        price = _price(Pure(Fraction(1, 4)), b"again")
+        answers = [gate.release(ChargedRelease(price, run), key="key").answer for _ in range(6)]
+        if len(runs) != 1 or set(answers) != {b"1"}:
+            return "the same request was run again, and gave another answer"
+        fitting = _admitted(gate, lambda place: _price(Pure(Fraction(1, 4)), b"%d" % place))
+        return None if fitting == 3 else f"after one charge of ε 1/4, {fitting} more fit into ε 1"
+
+
+def kept_charge(folder: Path) -> str | None:
+    """Return what is wrong if a release that failed is given back."""
+
+    def failing() -> bytes:
+        raise ValueError("a failure")
+
+    with _ledger(folder) as ledger:
+        gate = Gate(ledger, principal="auditor")
+        try:
+            gate.release(ChargedRelease(_price(Pure(Fraction(3, 4)), b"failing"), failing))
+        except WorkEnded:
+            fitting = _admitted(gate, lambda place: _price(Pure(Fraction(1, 4)), b"%d" % place))
+            return None if fitting == 1 else f"after a failed charge of ε 3/4, {fitting} of 1/4 fit into 1"
+    return "a release that failed gave an answer"
+
+
+def _admitted(gate: Gate, price: Callable[[int], Spending]) -> int:
+    """Return the number of charges that fit, up to `_MOST_CHARGES`."""
+    for place in range(_MOST_CHARGES):
+        try:
+            gate.release(ChargedRelease(price(place), lambda: b"42"))
+        except OverBudget:
+            return place
+    return _MOST_CHARGES
+
+
+def _words(epsilon: Fraction, delta: Fraction, losses: tuple[Loss, ...], _fits: int | None) -> str:
+    return f"an account of ε {epsilon} and δ {float(delta):g}, filled with {', '.join(map(str, losses))}"
+
+
+def _filled(epsilon: Fraction, delta: Fraction, losses: tuple[Loss, ...], fits: int | None) -> Check:
+    def check(folder: Path) -> str | None:
+        with _ledger(folder, epsilon, delta) as ledger:
+            gate = Gate(ledger, principal="auditor")
+            found = _admitted(gate, lambda place: _price(losses[place % len(losses)], b"%d" % place))
+            if fits is not None and found != fits:
+                return f"{found} charges were admitted, and {fits} fit"
+            if found == _MOST_CHARGES:
+                return f"{found} charges were admitted, and no end was reached"
+            try:
+                findings = ledger.verify().findings
+            except LapwingError as error:
+                return f"the second accountant: {error}"
+            return f"the second accountant: {'; '.join(findings)}" if findings else None
+
+    return check
+
+
+# Questions
+
+
+class _WatchedReader:
+    """A reader that notes how many entries the ledger had when rows were read."""
+
+    def __init__(self, reader: Any, seen: list[int], path: Path) -> None:
+        self._reader, self._seen, self._path = reader, seen, path
+
+    def exact(self, question: Any) -> Any:
+        """Read the exact numbers of a question, as the reader does."""
+        self._seen.append(_entries(self._path))
+        return self._reader.exact(question)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+
+class _WatchedCurator(Curator):
+    """A curator whose readers are watched."""
+
+    seen: list[int]
+
+    @contextmanager
+    def reading(self, question: Any = None) -> Iterator[Any]:
+        """Lend a watched reader."""
+        with super().reading(question) as reader:
+            yield _WatchedReader(reader, self.seen, Path(self.policy.ledger))
+
+
+def charged_before_read(folder: Path) -> str | None:
+    """Return what is wrong if a question reads rows before its charge is stored."""
+    rows: dict[str, list[Any]] = {"person": [f"P{k}" for k in range(9)], "stay": list(range(9))}
+    path = write_world(folder, "visits", rows, {"stay": "low = 0, high = 9, step = 1"}, epsilon=EPSILON)
+    policy = load_policy(path)
+    curator = _WatchedCurator(policy)
+    curator.seen = []
+    with Dataset(curator, analyst="auditor", closes=True) as dataset:
+        dataset.tell = lambda _: None  # no remarks about a temporary ledger
+        for sql in ("SELECT COUNT(*) FROM visits", "SELECT SUM(stay) FROM visits"):
+            plan = dataset.plan(sql, epsilon=Fraction(1, 4))
+            before = _entries(Path(policy.ledger))
+            curator.seen.clear()
+            plan.release()
+            if not curator.seen:
+                return "no row was read by the reader that is watched"
+            if min(curator.seen) <= before:
+                return f"{sql}: rows were read before the charge was stored"
+    return None
+
+
+# Devices
+
+
+def _survey(folder: Path, name: str) -> dict[str, Any]:
+    labels = [f"option {k}" for k in range(40)]  # so many that a new report would be another one
+    return OneQuestion.written(folder, name, "Which one?", labels, Fraction(1, 2)).public
+
+
+def kept_report(folder: Path) -> str | None:
+    """Return what is wrong if a device forgets its report, or charges nothing for it."""
+    public, device = _survey(folder, "one"), folder / "device"
+    answers: dict[str, object] = {"answer": "option 3"}
+    reports = {Respondent(device, lifetime=1).answer(public, answers) for _ in range(8)}
+    if len(reports) != 1 or Respondent(device).answered(public) not in reports:
+        return "the device drew a new report: it forgot the one that it had sent"
+    found = Respondent(device)
+    if {found.answer(public, {"answer": f"option {k}"}) for k in range(4)} != reports:
+        return "another answer to the same survey made another report"
+    if found.spent <= 0 or found.spent > Fraction(1, 2):
+        return f"the device counts ε {float(found.spent)} for a report of ε 0.5"
+    return None
+
+
+def kept_lifetime(folder: Path) -> str | None:
+    """Return what is wrong if a device answers more surveys than its lifetime allows."""
+    device = folder / "device"
+    Respondent(device, lifetime=1)
+    spent = []
+    for place in range(5):
+        try:
+            Respondent(device).answer(_survey(folder, f"survey {place}"), {"answer": "option 1"})
+        except OverBudget:
+            break
+        spent.append(Respondent(device).spent)
+    if len(spent) != 2:
+        return f"a device with a lifetime of ε 1 sent {len(spent)} reports of ε 0.5"
+    return None if spent[1] == 2 * spent[0] and spent[1] <= 1 else "the prices of two reports do not add up"

@@ -1,0 +1,91 @@
+"""A gate that reads too early, admits too much or forgets is found; Lapwing's own holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult
+from lapwing.audit.registry.gate import gate_cases
+from lapwing.errors import OverBudget
+from lapwing.ledger import charging
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.survey import respondent
+
+CASES = {case.name: case for case in gate_cases()}
+GATE, QUESTIONS, DEVICE = (
+    CASES[name] for name in ("ledger: the gate", "ledger: questions", "survey: a device's account")
+)
+
+
+def result(case: AuditCase) -> StageResult:
+    return case.stages[Stage.REPLAY](StageBudget(is_thorough=False))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_lapwing_holds(case: AuditCase) -> None:
+    assert result(case).holds
+
+
+@pytest.mark.parametrize("case", [GATE, QUESTIONS])
+def test_work_that_begins_before_its_charge_is_found(
+    monkeypatch: pytest.MonkeyPatch, case: AuditCase
+) -> None:
+    release = Gate.release
+
+    def early(self: Gate, planned: ChargedRelease, **options: Any) -> Any:
+        found = planned.run()
+        return release(self, ChargedRelease(planned.spending, lambda: found), **options)
+
+    monkeypatch.setattr(Gate, "release", early)
+    witness = result(case).witness
+    assert witness is not None
+    assert "before" in witness.event
+
+
+def test_a_filter_that_admits_one_charge_too_many_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, spared = Gate.release, set[int]()
+
+    def generous(self: Gate, planned: ChargedRelease, **options: Any) -> Any:
+        try:
+            return release(self, planned, **options)
+        except OverBudget:
+            if id(self) in spared:
+                raise
+            spared.add(id(self))
+
+    monkeypatch.setattr(Gate, "release", generous)
+    witness = result(GATE).witness
+    assert witness is not None
+    assert "fit" in witness.event
+
+
+def _forgets_the_report(state: Any) -> None:
+    for memo in state.memos.values():
+        memo.pop("report", None)
+
+
+def _forgets_the_price(state: Any) -> None:
+    for memo in state.memos.values():
+        memo["price"] = 0
+
+
+@pytest.mark.parametrize("forget", [_forgets_the_report, _forgets_the_price])
+def test_a_device_that_forgets_is_found(
+    monkeypatch: pytest.MonkeyPatch, forget: Callable[[Any], None]
+) -> None:
+    store = respondent.DeviceState.store
+
+    def forgetful(self: Any) -> None:
+        forget(self)
+        store(self)
+
+    monkeypatch.setattr(respondent.DeviceState, "store", forgetful)
+    assert result(DEVICE).witness is not None
+
+
+def test_an_answer_that_is_not_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charging, "store_answer", lambda _ledger, receipt, _answer: receipt)
+    assert result(GATE).witness is not None

@@ -1,4 +1,4 @@
-"""C14: times and places of entries do not tell that one person has very many rows."""
+"""Case C14: times and places of entries do not tell that one person has very many rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def written(folder: Path, rows: int, more: str = "") -> Path:
     return folder
 
 
-def test_a_bundle_does_not_tell_who_has_many_rows(tmp_path: Path, padding_clock: PaddingClock) -> None:
+def test_C14_a_bundle_does_not_tell_who_has_many_rows(tmp_path: Path, padding_clock: PaddingClock) -> None:
     for rows in (0, MANY):
         folder = written(tmp_path / str(rows), rows)
         with Publication.open(folder / "r.toml", analyst="ann") as publication:

@@ -396,9 +396,11 @@ class Curator:
         """
         if not self.prepares or prepare.has_blocks_by_arrival(self.policy):
             return False
-        is_known = policy_ledger.find_data_set(self.ledger, self.policy) is not None
-        if is_known and not self.reads_source():
-            return True
+        if policy_ledger.find_data_set(self.ledger, self.policy) is not None:
+            if not self.reads_source():
+                return True
+            if not self._untouched_version(policy_ledger.row_key(self.ledger)):
+                return False
         try:
             with self._ladder():
                 self._prepare(is_first=True)

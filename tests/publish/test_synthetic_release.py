@@ -224,6 +224,7 @@ def test_a_run_that_was_killed_at_any_charge_finishes_within_its_price(
     """Through a real ledger, with a check. For all methods: test_methods.py."""
     monkeypatch.setattr(methods, "STEPS_AT_THE_END", 10)
     for charges in range(1, 11):  # three columns, two choices, two pairs, three checked pairs
+        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / f"{charges}-state"))  # each time the same people
         folder = filled(tmp_path / f"{charges}")
         file = killed_after(folder, charges, monkeypatch)
         assert file.rho is not None

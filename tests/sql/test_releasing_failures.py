@@ -125,7 +125,7 @@ def test_the_outcome_of_what_was_under_way_is_not_told(
     dataset.ask(COUNT, epsilon="0.1")
 
     def late(self: Reader, question: Any) -> Any:
-        monkeypatch.undo()
+        monkeypatch.setattr(Reader, "exact", exact)
         failed.extend(fail(other, below(n)) for n in range(3))
         if not succeeds:
             raise ValueError

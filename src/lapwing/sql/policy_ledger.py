@@ -2,9 +2,9 @@
 
 Claim    every session of a policy spends from the same account. The terms of the account are those of the
          policy when it was first used. A policy with other terms is refused, and so is a policy whose data
-         another ledger of this user knows.
+         or people another ledger of the registry knows.
 Because  the ledger never changes an account, and the account is compared with the policy here. Sources are
-         looked up in the user's registry before a ledger is made or used.
+         looked up in the registry before a ledger is made or used, and people when data is registered.
 Test     tests/sql/test_policy_ledger.py, tests/sql/test_policy_ledger_registry.py
 
 A failure of a charged question may depend on one person's rows, and no price covers that. So failures are

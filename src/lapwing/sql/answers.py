@@ -211,7 +211,7 @@ class Answer:
             >>> print(*answer.footer(), sep="; ")
         """
         kinds = ["intervals"] if any(column.low is not None for column in self.columns) else []
-        kinds += ["ranks"] if any(map(_is_by_rank, self.columns)) else []
+        kinds += ["ranks"] if any(column.rank_error is not None for column in self.columns) else []
         sure = f"{' and '.join(kinds).capitalize()} hold with {self.confidence:.4g} confidence each"
         sure = sure if kinds else "No column has an interval"
         price = "released before, nothing was charged" if self.is_replay else f"charged {self.cost}"

@@ -39,12 +39,21 @@ from lapwing.core.exact import Number
 from lapwing.core.order_statistics import Extreme
 from lapwing.core.spread import checked_confidence
 from lapwing.sql import computed_values, group_statistics, noising
-from lapwing.sql.bound_query import BoundQuery, Computed, KeyValue, NoisyAggregate, Order, Plain, Released
+from lapwing.sql.bound_query import (
+    BoundQuery,
+    Computed,
+    KeyValue,
+    NoisyAggregate,
+    Order,
+    Plain,
+    Released,
+    Sum,
+)
 from lapwing.sql.computed_values import Anything, Ends, PartRatio, WeightedSum, objects_of
 from lapwing.sql.expression import Kind, Numeric, Person, Text, Truth
 from lapwing.sql.group_statistics import Estimate, NoisyParts, in_steps
-from lapwing.sql.intervals import Floats, NoiseFamily
-from lapwing.sql.noising import CHOICE_FUNCTIONS, NoisyGrouping, PartMechanisms
+from lapwing.sql.intervals import Floats, NoiseFamily, half_width
+from lapwing.sql.noising import CHOICE_FUNCTIONS, NoisyGrouping, PartMechanisms, WantedCode
 from lapwing.sql.weighted_noise import weighted_width
 
 Keys = frozenset[int]
@@ -435,10 +444,43 @@ class _Release:
             about = f"a value that about {mechanism.rank} rows reach; "
         note = f"{about}rank within ±{ranks:.4g}"
         if isinstance(kind, Numeric):
-            return Estimate(in_steps(codes, kind.step), note=note, rank_error=ranks)
+            found = Estimate(in_steps(codes, kind.step), note=note, rank_error=ranks)
+            ends = self._between(grouping, wanted, codes)
+            if ends is None:
+                return found
+            return replace(found, low=in_steps(ends[0], kind.step), high=in_steps(ends[1], kind.step))
         distinct, inverse = np.unique(codes, return_inverse=True)
         values = objects_of([decode_key(kind, int(code)) for code in distinct])[inverse]
         return Estimate(values, note=note, rank_error=ranks)
+
+    def _between(self, grouping: int, wanted: WantedCode, codes: Anything) -> Ends | None:
+        """Return an interval of codes for a quantile, from others that are released with it, or None.
+
+        A quantile at a fraction so far below that its own band of ranks ends before the wanted rank is a
+        lower end; likewise above. The number of rows must be released, too. Each of the three may miss with
+        a third of β. Where no fraction is far enough, the end is the declared bound.
+        """
+        question, noisy = self.question, self.noisy[grouping]
+        part = size_part(question, wanted.spectrum)
+        if wanted.fraction is None or part is None or self.sampling:
+            return None
+        level = 1 - (1 - self.level) / 3
+        size = noisy.parts[part] - half_width(self.shares.mechanism(grouping, part), level)
+        first, last = noising.code_range(question, wanted.spectrum)
+        low, high = np.full(len(codes), first), np.full(len(codes), last)
+        known = [(one.fraction, one) for one in noisy.codes if one.spectrum == wanted.spectrum]
+        apart_of = {one: fraction - wanted.fraction for fraction, one in known if fraction is not None}
+        # The nearest of those that are far enough comes last. Which one it is depends on the size alone.
+        for other, apart in sorted(apart_of.items(), key=lambda item: -abs(item[1])):
+            band = self.shares.choice(grouping, other).spread(level)
+            is_far = float(abs(apart)) * size >= float(band) * (1 + 1e-12)
+            if apart < 0:
+                low = np.where(is_far, noisy.codes[other], low)
+            elif apart > 0:
+                high = np.where(is_far, noisy.codes[other], high)
+        if np.all((low == first) & (high == last)):
+            return None
+        return np.minimum(low, codes), np.maximum(high, codes)
 
     def _additive(self, grouping: int, statistic: NoisyAggregate) -> Estimate:
         (part,) = statistic.parts
@@ -464,6 +506,15 @@ class _Release:
             noisy = {s: self.noisy[s].parts[part] for s in self.agreed}
             self._agreed[part] = make_consistent(self.shares, part, noisy, self.level)
         return self._agreed[part]
+
+
+def size_part(question: BoundQuery, spectrum: int) -> int | None:
+    """Return the part that counts the rows of a spectrum (those whose value is known), or None."""
+    counted = Sum("count", question.spectra[spectrum].expression)
+    for place, part in enumerate(question.parts):
+        if [(factor, question.sums[at]) for factor, at in part.combination] == [(1, counted)]:
+            return place
+    return None
 
 
 def weighted_half(shares: PartMechanisms, tree: WeightedSum, level: Fraction) -> Fraction | None:

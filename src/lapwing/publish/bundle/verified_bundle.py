@@ -4,7 +4,8 @@ Claim    a bundle that passes was signed by the holder of the ledger's key. Its 
          and its areas are those of the ledger's stored answer to a request for which ρ was reserved or
          charged, and that ρ covers every σ and ε in them. Tables add up and keep the public facts; census
          tables are those that follow from the measurements (whole numbers but for ties, which processors
-         decide differently).
+         decide differently), and invented rows fit the measured marginals within a stated bound. The pages
+         privacy.md, dictionary.md and README.md follow from the other files.
 Because  the proofs show both entries in the sealed ledger; ρ is derived again from σ, ε and K; estimates,
          intervals, sums and whole numbers are computed again, without the program that wrote them.
 Test     tests/publish/bundle/test_verified_bundle.py

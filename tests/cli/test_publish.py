@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.published import copied_bundle, town
+from support.published import BUNDLES, copied_bundle, town
 from support.shell import Shell
 
 
@@ -75,3 +75,9 @@ def test_a_changed_bundle_ends_with_code_1(folder: Path, shell: Shell) -> None:
 
 def test_a_bundle_without_a_key_is_warned_about(shell: Shell) -> None:
     assert "no --key was given" in shell("publish", "verify", str(town() / "census")).out
+    for name in BUNDLES:
+        bundle = town() / name
+        key = json.loads((bundle / "bundle.json").read_text())["key"]
+        assert key not in (bundle / "README.md").read_text()  # who takes it from there checks nothing
+        for more, code in (((), 3), (("--json",), 3), (("--key", key), 0), (("--key", "00" * 32), 1)):
+            assert shell("publish", "verify", str(bundle), *more).code == code

@@ -98,10 +98,10 @@ def test_a_client_that_dies_says_how(file_home: Home) -> None:
     with pytest.raises(AssertionError, match="signal SIGKILL"):
         client.last("finished")
     client = nursery().start("spenders:spend", place, name="a", diary="/nowhere/diary", count=1, keys=1)
-    with pytest.raises(AssertionError, match="a client broke: (?s:.*)FileNotFoundError"):
+    with pytest.raises(AssertionError, match=r"a client broke: (?s:.*)FileNotFoundError"):
         client.last("finished")
     client = nursery().start("spenders:ended_by_a_signal", place)
-    with pytest.raises(AssertionError, match="signal SIGSEGV\nFatal Python error(?s:.*)ended_by_a_signal"):
+    with pytest.raises(AssertionError, match=r"signal SIGSEGV\nFatal Python error(?s:.*)ended_by_a_signal"):
         client.last("finished")
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lapwing.publish.publication import Publication, PublicationPlan
 
 app = console.Commands(help="Publish synthetic tables and census tables.")
+NO_KEY_GIVEN = 3
 ReleaseFile = Annotated[Path, Argument(metavar="RELEASE", help="The release file, such as town-rows.toml.")]
 Everything = Annotated[
     bool, Option("--everything", help="Spend all of the budget that is left, instead of the file's ε.")
@@ -150,6 +151,7 @@ def run(
             f"Read {out / 'report.html'}: how good the numbers are, and what they are not good for.",
             f"Read {out / 'privacy.md'}: who is protected, and what is not.",
             f"Anybody can check it: lapwing publish verify {out} --key {manifest['key']}",
+            "Publish this key elsewhere: who takes the key from the bundle itself checks nothing.",
         )
 
 
@@ -182,7 +184,10 @@ def verify(
     key: console.KnownKey = None,
     as_json: console.AsJson = False,
 ) -> None:
-    """Check a bundle without the data and the ledger. Exit code 1 if it is not what was released."""
+    """Check a bundle without the data and the ledger.
+
+    Exit code 1: it is not what was released. Exit code 3: no --key was given, so anybody may have made it.
+    """
     from lapwing.publish import verify_bundle
 
     with console.os_errors_told():
@@ -196,6 +201,8 @@ def verify(
         show_verified_bundle(found)
     if found.findings:
         raise Exit(1)
+    if not found.key_was_given:
+        raise Exit(NO_KEY_GIVEN)
 
 
 def show_verified_bundle(found: BundleReport) -> None:

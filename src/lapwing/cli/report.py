@@ -161,6 +161,8 @@ def verify(
         console.print_json(told if "kind" in told else {"kind": "bundle", **told})
         if found.findings:
             raise Exit(1)
+        if isinstance(found, BundleReport) and not found.key_was_given:
+            raise Exit(publish.NO_KEY_GIVEN)
         return
     if isinstance(found, VerifiedFile):
         if found.findings:
@@ -172,6 +174,8 @@ def verify(
         raise Exit(1)
     elif isinstance(found, BundleReport):
         publish.show_verified_bundle(found)
+        if not found.key_was_given:
+            raise Exit(publish.NO_KEY_GIVEN)
     else:
         _show_report(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from hashlib import sha256
@@ -16,12 +17,12 @@ import pytest
 
 from lapwing.core.exact import short_up
 from lapwing.errors import BadParameter
-from lapwing.examples.town import TOWN_CENSUS, write_town
+from lapwing.examples.town import TOWN_CENSUS, TOWN_ROWS, write_town
 from lapwing.ledger.keys import LedgerKeys
 from lapwing.publish import Publication, verify_bundle
 from lapwing.publish.bundle import bundle_contents, verified_bundle
 from lapwing.publish.bundle.bundle_contents import files_of
-from lapwing.publish.bundle.manifest import MANIFEST, signed_message
+from lapwing.publish.bundle.manifest import MANIFEST, OLD_FORM, signed_message
 from lapwing.publish.measured.private_marginals import exact_text
 from lapwing.publish.release_file import load_release
 from support.published import BUNDLES, copied_bundle, town
@@ -341,3 +342,129 @@ def test_the_manifest_has_one_spelling(tmp_path: Path) -> None:
     assert "other fields" in verify_bundle(bundle).findings[0]
     write(good)
     assert verify_bundle(bundle).findings == ()
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_pages_that_say_other_things_than_the_checked_files_are_refused(name: str, tmp_path: Path) -> None:
+    for page in ("privacy.md", "dictionary.md", "README.md"):
+        bundle = copied_bundle(name, tmp_path / page)
+        path = bundle / page
+        path.write_text(path.read_text().replace("a", "e", 1))
+        signed_again(bundle)
+        assert findings(bundle) == f"{page} does not say what the other files of the bundle say"
+
+
+def test_a_bundle_of_the_first_form_passes_with_pages_of_its_time(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    (bundle / "privacy.md").write_text("older words")
+
+    def old(manifest: dict[str, Any]) -> None:
+        manifest["form"] = OLD_FORM
+        del manifest["notes"]
+
+    signed_again(bundle, old)
+    assert findings(bundle) == ""
+
+
+# Rows and measurements
+
+
+def _write_rows(bundle: Path, table: pa.Table) -> None:
+    for file, content in files_of("rows", table).items():
+        (bundle / file).write_bytes(content)
+    signed_again(bundle)
+
+
+def test_a_table_that_repeats_one_row_is_refused(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    table = pyarrow.parquet.read_table(bundle / "rows.parquet")
+    _write_rows(bundle, table.take([7] * table.num_rows))
+    assert findings(bundle) == "the rows do not fit the measurements that they should be made of"
+    shifted = table.set_column(0, "sex", pa.array(["f"] * table.num_rows))
+    _write_rows(bundle, shifted)
+    assert findings(bundle) == "the rows do not fit the measurements that they should be made of"
+    _write_rows(bundle, table.take(list(reversed(range(table.num_rows)))))
+    assert findings(bundle) == ""
+
+
+@pytest.mark.parametrize("method", ["independent", "tree"])
+@pytest.mark.parametrize("epsilon", ["0.02", "1", "20"])
+def test_rows_fit_their_measurements(method: str, epsilon: str, tmp_path: Path) -> None:
+    """Honest rows are far below the bound of 6. False alarms (a chi-square beyond 2 (n + 30)): < 1e-9."""
+    write_town(tmp_path)
+    policy, file = tmp_path / "town.toml", tmp_path / TOWN_ROWS
+    policy.write_text(re.sub(r"(?m)^epsilon = .*", "epsilon = 50", policy.read_text()))
+    text = re.sub(r"(?m)^method = .*", f'method = "{method}"', file.read_text())
+    file.write_text(re.sub(r"(?m)^epsilon = .*", f"epsilon = {epsilon}", text))
+    with Publication.open(file) as release:
+        release.dataset.tell = lambda _: None
+        manifest = release.run(tmp_path / "out")
+    found = verified_bundle._Contents.of(tmp_path / "out")
+    table, _ = found.table("rows")
+    assert verified_bundle._misfit(found, found.coded(table), verified_bundle._marginals(found)) < 2
+    assert verify_bundle(tmp_path / "out", key=manifest["key"]).findings == ()
+
+
+def test_a_report_says_that_it_shows_the_first_values_and_adds_up_the_others(tmp_path: Path) -> None:
+    write_town(tmp_path)
+    file = tmp_path / TOWN_ROWS
+    text = re.sub(r"(?m)^method = .*", 'method = "independent"', file.read_text())
+    file.write_text(re.sub(r"(?m)^bins = \d+", "bins = 50", text))
+    with Publication.open(file) as release:
+        release.dataset.tell = lambda _: None
+        release.run(tmp_path / "out")
+    found = verified_bundle._Contents.of(tmp_path / "out")
+    table, _ = found.table("rows")
+    place = next(k for k, column in enumerate(found.columns) if column.name == "age")
+    ages, size = found.coded(table)[:, place], found.columns[place].size
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert size > 40
+    assert f"The first 40 of {size} values." in page
+    row = re.search(rf"all {size - 40} other values</td>\s*<td[^>]*>([0-9,]+)<", page)
+    assert row is not None
+    assert int(row[1].replace(",", "")) == (ages >= 40).sum()
+
+
+# Parquet files that are small and decode to much
+
+
+def test_a_file_that_decodes_to_much_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    table = pyarrow.parquet.read_table(bundle / "rows.parquet")
+    one, rows = table.slice(0, 1), table.num_rows
+    many = one.take(pa.repeat(0, 5_000_000))
+    texts = pa.DictionaryArray.from_arrays(pa.repeat(0, rows).cast(pa.int32()), ["f" * 100_000])
+    long = table.set_column(0, "sex", texts)
+    nested = table.set_column(0, "sex", pa.array([[1]] * rows))
+
+    def decoded(*_: object, **__: object) -> Any:
+        raise AssertionError("decoded")
+
+    for other, words in ((many, "differ"), (nested, "of a type that no table has")):
+        pyarrow.parquet.write_table(other, bundle / "rows.parquet", compression="zstd")
+        assert (bundle / "rows.parquet").stat().st_size < 100_000
+        signed_again(bundle)
+        with monkeypatch.context() as patched:
+            patched.setattr(pyarrow.parquet, "read_table", decoded)
+            assert words in findings(bundle)
+    # Half a gigabyte of texts, each the same: it stays one text.
+    pyarrow.parquet.write_table(long, bundle / "rows.parquet", compression="zstd", store_schema=False)
+    signed_again(bundle)
+    usual, counting = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(counting)
+    try:
+        assert "rows.csv and rows.parquet differ" in findings(bundle)
+    finally:
+        pa.set_memory_pool(usual)
+    assert 0 < counting.max_memory() < 50_000_000
+
+
+def test_tables_are_not_decoded_if_a_proof_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    other = copied_bundle("census", tmp_path)
+    (bundle / "answer.proof.json").write_bytes((other / "answer.proof.json").read_bytes())
+    signed_again(bundle)
+    monkeypatch.setattr(verified_bundle._Contents, "table", None)
+    assert "the proof of the answer is about another entry" in findings(bundle)

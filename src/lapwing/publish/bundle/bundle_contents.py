@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -31,6 +31,7 @@ from lapwing.publish.census.census_release import ALL, NUMBERS, BoundCensus, Cen
 from lapwing.publish.census.estimate_widths import half_widths
 from lapwing.publish.census.least_squares import Query, Spine, SpineEstimate, Wholes, subsets
 from lapwing.publish.measured import private_marginals, published_column
+from lapwing.publish.release_file import ReleasePlanFile
 from lapwing.publish.synthetic_release import SyntheticTable
 
 DIGITS = 3  # of estimates; intervals are rounded outwards
@@ -175,15 +176,23 @@ def note_lines(bound: BoundRelease) -> list[str]:
     return area_notes(bound.question, census.area)
 
 
+def has_own_time(charge: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """Return whether the proven answer has another time than its charge, as in earlier versions."""
+    return bool(json.loads(charge["body"])["at"] != json.loads(answer["body"])["at"])
+
+
 def privacy_text(
-    bound: BoundRelease, answer: Mapping[str, Any], unit: str, where: Mapping[str, Any], *, is_timed: bool
+    file: ReleasePlanFile, answer: Mapping[str, Any], about: Mapping[str, Any], *, is_timed: bool
 ) -> str:
-    """Return the page in Markdown. `is_timed`: the answer's entry has a time of its own."""
-    rho, rows, delta = Fraction(answer["rho"]), bound.rows_per_unit, bound.file.delta
-    steps, facts = steps_of(answer), bound.file.facts
+    """Return the page in Markdown.
+
+    It follows from the release file, the measurements, the manifest and the proofs (`has_own_time`).
+    """
+    unit, rows, delta = about["privacy"]["unit"], about["privacy"]["rows_per_unit"], file.delta
+    rho, steps, facts = Fraction(answer["rho"]), steps_of(answer), file.facts
     spent = sum((step.rho for step in steps), Fraction(0))
     lines = [
-        f"# Privacy of {bound.file.name}",
+        f"# Privacy of {file.name}",
         "",
         f"- Protected: one {unit} with everything about it in the data. At most {rows:,} of its rows "
         f"{'was' if rows == 1 else 'were'} used.",
@@ -193,8 +202,8 @@ def privacy_text(
         f"{_rho(spent)}.",
         f"- Noise: discrete Gaussian, drawn exactly. K rows of one {unit} (here {rows:,}) move a table "
         "of counts by at most K in L2 norm, so measuring it costs K²/2σ²; choosing a table costs ε²/8.",
-        f"- Charged before the rows were counted: entry {where['charge']} of ledger {where['ledger']}, "
-        f"with the answer in entry {where['answer']}. The proofs are in this folder.",
+        f"- Charged before the rows were counted: entry {about['charge']} of ledger {about['ledger']}, "
+        f"with the answer in entry {about['answer']}. The proofs are in this folder.",
         "- Everything else here is computed from the noisy numbers in measurements.json, and costs "
         "nothing more.",
         f"- {_TIMED.format(unit=unit) if is_timed else _UNTIMED}",
@@ -205,7 +214,7 @@ def privacy_text(
     ]
     if facts:
         lines += ["", "The promise holds between populations that agree on these facts."]
-    if bound.file.census is not None and bound.file.census.totals:
+    if file.census is not None and file.census.totals:
         lines[-1] += (
             f" Where a total is a fact, nobody can be added alone: replacing the rows of one {unit} "
             f"costs at most 2ρ, which is ε {short_up(zcdp_to_epsilon(2 * rho, delta))} at δ "
@@ -219,7 +228,7 @@ def privacy_text(
         f"a {unit} who is not in the data.",
         "- The names, values and bounds of columns, and what the release file says: they are public.",
     ]
-    lines += [f"- {line}." for line in note_lines(bound)]
+    lines += [f"- {line}." for line in about["notes"]]
     lines += ["", "## Steps", "", "| step | noise | ρ | share |", "|---|---|---|---|"]
     lines += [
         f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps
@@ -296,6 +305,7 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
         "key": ledger.keys.signing.public.hex(),
         "charge": charge,
         "answer": answer_position(ledger, charge),
+        "notes": note_lines(bound),
         "privacy": {
             "unit": unit,
             "neighbours": NEIGHBOURS.format(unit=unit),
@@ -310,12 +320,11 @@ def _write(folder: Path, bound: BoundRelease, release: Release, files: dict[str,
     files["dictionary.md"] = published_column.dictionary_text(json.loads(files[DICTIONARY])).encode()
     files[MEASUREMENTS] = release.answer
     proofs = {CHARGE_PROOF: prove_entry(ledger, charge), ANSWER_PROOF: prove_entry(ledger, about["answer"])}
-    times = {json.loads(proof["body"])["at"] for proof in proofs.values()}
-    page = privacy_text(bound, answer, unit, about, is_timed=len(times) > 1)
-    files["privacy.md"] = page.encode()
+    is_timed = has_own_time(proofs[CHARGE_PROOF], proofs[ANSWER_PROOF])
+    files["privacy.md"] = privacy_text(bound.file, answer, about, is_timed=is_timed).encode()
     files[RELEASE_FILE] = bound.file.text
     files |= {name: _json(proof) for name, proof in proofs.items()}
-    files["README.md"] = _readme(about, files).encode()
+    files["README.md"] = readme_text(about["name"], files).encode()
     return write_bundle(folder, files, about, ledger.keys.signing.sign)
 
 
@@ -323,7 +332,8 @@ def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _readme(about: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
+def readme_text(name: str, files: Collection[str]) -> str:
+    """Return the README of a bundle with these files."""
     described = {
         "rows.csv": "invented rows (also rows.parquet)",
         "microdata.csv": "invented rows that add up to the whole numbers exactly",
@@ -337,10 +347,13 @@ def _readme(about: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
         CHARGE_PROOF: "a proof that the ledger was charged",
         ANSWER_PROOF: "a proof that these measurements are the ledger's answer",
     }
-    tables = [name for name in sorted(files) if name.startswith(f"{TABLES}/") and name.endswith(".csv")]
-    lines = [f"# {about['name']}", "", "| file | what it is |", "|---|---|"]
-    lines += [f"| {name} | all tables of this level: estimate, interval, whole number |" for name in tables]
-    lines += [f"| {name} | {what} |" for name, what in described.items() if name in files]
-    key = about["key"]
-    lines += ["", "To check this folder, with the ledger's public key from a source that you trust:", ""]
-    return "\n".join([*lines, f"    lapwing publish verify . --key {key}", ""])
+    tables = [file for file in sorted(files) if file.startswith(f"{TABLES}/") and file.endswith(".csv")]
+    lines = [f"# {name}", "", "| file | what it is |", "|---|---|"]
+    lines += [f"| {file} | all tables of this level: estimate, interval, whole number |" for file in tables]
+    lines += [f"| {file} | {what} |" for file, what in described.items() if file in files]
+    lines += [
+        "", "To check this folder, take the ledger's public key from a source that you trust, such as the",
+        "publisher's own pages. A key in this folder proves nothing: a forger would put theirs here.",
+        "", "    lapwing publish verify . --key KEY", "",
+    ]  # fmt: skip
+    return "\n".join(lines)

@@ -26,13 +26,14 @@ from lapwing.ledger.accountant.forms import is_hex
 from lapwing.ledger.keys import good_signature
 from lapwing.storage.private_file import sync_to_disk
 
-FORM = "lapwing bundle 1"
+FORM = "lapwing bundle 2"
+OLD_FORM = "lapwing bundle 1"  # it has no notes, and its pages are in older words
 MANIFEST = "bundle.json"
 LARGEST_MANIFEST = 1 << 24
 _SIGNED = b"lapwing bundle\x00"
 _FIELDS = {
     "form": str, "name": str, "method": str, "ledger": str, "key": str, "charge": int, "answer": int,
-    "privacy": dict, "files": dict, "signature": str,
+    "notes": list, "privacy": dict, "files": dict, "signature": str,
 }  # fmt: skip
 
 
@@ -116,12 +117,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(text)
     except (ValueError, RecursionError):
         raise BadParameter("folder", f"{path} is not JSON") from None
-    if not isinstance(manifest, dict) or manifest.get("form") != FORM:
+    if not isinstance(manifest, dict) or manifest.get("form") not in (FORM, OLD_FORM):
         raise BadParameter("folder", f"{path} is not of the form {FORM!r}")
-    for name, kind in _FIELDS.items():
+    fields = {
+        name: kind for name, kind in _FIELDS.items() if name != "notes" or manifest["form"] != OLD_FORM
+    }
+    for name, kind in fields.items():
         if type(manifest.get(name)) is not kind:
             raise BadParameter("folder", f"{path}: {name} is {kind_of(manifest.get(name))}")
-    if tuple(manifest) != tuple(_FIELDS) or list(manifest["files"]) != sorted(manifest["files"]):
+    if tuple(manifest) != tuple(fields) or list(manifest["files"]) != sorted(manifest["files"]):
         raise BadParameter("folder", f"{path} has other fields, or another order, than a bundle has")
     if _text(manifest).encode("utf-8", "surrogatepass") != text:
         raise BadParameter(

@@ -184,8 +184,16 @@ def _column(place: int, column: PublishedColumn, table: SyntheticTable) -> str:
             drawn += bar(best.counts[cell] / most, "bar other")
             texts[2] = f"{best.counts[cell]:,.0f} ± {width:,.0f}"
         rows.append((*texts, drawn))
+    rest = range(MOST_CELLS_DRAWN, column.size)
+    if rest:
+        noisy_sum = "" if best is None else f"{best.counts[rest.start :].sum():,.0f}"
+        rows.append((f"all {len(rest):,} other values", f"{counts[rest.start :].sum():,}", noisy_sum, ""))
     heads = ("value", "rows (blue)", "measured (orange)", "")
-    return section(column.name, grid(heads, rows, bars=3))
+    told = note(
+        f"The first {MOST_CELLS_DRAWN} of {column.size:,} values. The others stand in the last line, added "
+        "up. Each one is in the rows and, if it was measured, in measurements.json."
+    )
+    return section(column.name, *([told] if rest else []), grid(heads, rows, bars=3))
 
 
 # Census tables

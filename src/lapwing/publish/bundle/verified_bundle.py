@@ -4,7 +4,8 @@ Claim    a bundle that passes was signed by the holder of the ledger's key. Its 
          and its areas are those of the ledger's stored answer to a request for which ρ was reserved or
          charged, and that ρ covers every σ and ε in them. Tables add up and keep the public facts; census
          tables are those that follow from the measurements (whole numbers but for ties, which processors
-         decide differently).
+         decide differently), and invented rows fit the measured marginals within a stated bound. The pages
+         privacy.md, dictionary.md and README.md follow from the other files.
 Because  the proofs show both entries in the sealed ledger; ρ is derived again from σ, ε and K; estimates,
          intervals, sums and whole numbers are computed again, without the program that wrote them.
 Test     tests/publish/bundle/test_verified_bundle.py
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -34,6 +35,7 @@ from lapwing.ledger.keys import public_key
 from lapwing.ledger.statement import verify_proof
 from lapwing.publish.bundle import bundle_contents as files
 from lapwing.publish.bundle.manifest import (
+    OLD_FORM,
     changed_files,
     privacy_numbers,
     read_manifest,
@@ -44,7 +46,7 @@ from lapwing.publish.census.estimate_widths import sub_gaussian_deviations
 from lapwing.publish.census.least_squares import Spine, SpineEstimate, Wholes, estimate_spine, spine_of
 from lapwing.publish.census.whole_tables import SpineFacts, whole_tables
 from lapwing.publish.measured.private_marginals import exact_text
-from lapwing.publish.measured.published_column import ColumnCells, columns_of
+from lapwing.publish.measured.published_column import ColumnCells, columns_of, dictionary_text
 from lapwing.publish.models.graphical_model import NoisyMarginal, estimated_total, row_count
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
 
@@ -54,6 +56,9 @@ REQUIRED = {
 }  # fmt: skip
 STATED = ("unit", "neighbours", "rows_per_unit", "rho", "epsilon", "delta", "facts")  # in this order
 MOST_TABLE_ROWS = 60_000_000
+LARGEST_HEADERS = 1 << 20  # bytes of a Parquet file beside its values
+MOST_MISFIT = 6.0
+FREE_MISFIT = 30  # so many squares more than there are may be missing: few cells have more chance in them
 TIES = Fraction(2, 1000)  # the share of rows that whole tables may place differently on another processor
 _LEVEL = re.compile(rf"{files.TABLES}/[A-Za-z_][A-Za-z0-9_]*\.(csv|parquet)")
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?(e-?[0-9]{1,2})?")
@@ -122,6 +127,8 @@ def verify_bundle(folder: str | Path, *, key: str | None = None) -> BundleReport
     if not found:  # else nothing in it can be believed
         found += _told("the proofs", lambda: _proofs(place, manifest))
         found += _told("the privacy loss", lambda: _loss(place, manifest))
+        found += _told("the pages", lambda: _pages(place, manifest))
+    if not found:  # tables are decoded only if all that says how large they may be is right
         check = _census if manifest["method"] == CENSUS else _synthetic
         found += _told("the tables", lambda: check(_Contents.of(place), counted))
     return BundleReport(
@@ -148,6 +155,24 @@ def _other_files(manifest: Mapping[str, Any]) -> Iterator[str]:
         allowed.add(files.BOUNDS)
     yield from (f"{name} is missing" for name in sorted(REQUIRED - names))
     yield from (f"{name} does not belong to a bundle" for name in sorted(names - allowed))
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Return whether a value of this type has at most 8 bytes, or is a text."""
+    return bool(pa.types.is_string(type_) or (pa.types.is_primitive(type_) and type_.bit_width <= 64))
+
+
+def _is_same(text: pa.ChunkedArray, found: pa.ChunkedArray) -> bool:
+    """Return whether two columns are equal, where the second one may have each text once."""
+    if not pa.types.is_dictionary(found.type):
+        return bool(text.equals(found))
+    coded = text.dictionary_encode().unify_dictionaries()
+    found = found.unify_dictionaries()
+    mine, theirs = (one.combine_chunks() for one in (coded, found))
+    places = {value: k for k, value in enumerate(theirs.dictionary.to_pylist())}
+    moved = np.array([*(places.get(value, -1) for value in mine.dictionary.to_pylist()), -1], np.int64)
+    known, other = (np.asarray(one.indices.fill_null(-1), np.int64) for one in (mine, theirs))
+    return bool((np.where(known < 0, -2, moved[known]) == np.where(other < 0, -2, other)).all())
 
 
 def _told(what: str, check: Callable[[], Iterator[str]]) -> list[str]:
@@ -212,6 +237,22 @@ def _loss(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         yield "the stated ε is too small for this ρ and δ"
 
 
+def _pages(place: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the pages for people that do not say what the checked files say."""
+    if manifest["form"] == OLD_FORM:  # written in other words, which are signed
+        return
+    file, answer = load_release(place / files.RELEASE_FILE), _json(place, files.MEASUREMENTS)
+    is_timed = files.has_own_time(_json(place, files.CHARGE_PROOF), _json(place, files.ANSWER_PROOF))
+    made = {
+        "privacy.md": files.privacy_text(file, answer, manifest, is_timed=is_timed),
+        "dictionary.md": dictionary_text(_json(place, files.DICTIONARY)),
+        "README.md": files.readme_text(manifest["name"], manifest["files"]),
+    }
+    for name, text in made.items():
+        if (place / name).read_bytes() != text.encode():
+            yield f"{name} does not say what the other files of the bundle say"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Contents:
     """The release file, the measurements and the columns that are in a bundle."""
@@ -236,17 +277,31 @@ class _Contents:
         return (self.place / f"{name}.parquet").exists()
 
     def table(self, name: str) -> tuple[pa.Table, list[str]]:
-        """Return a table, and what is wrong with its CSV file."""
+        """Return a table, and what is wrong with its Parquet file.
+
+        The CSV file is read first: it is as large as its table. A Parquet file of a kilobyte can decode to
+        gigabytes. So it is decoded only if it says that it has the same rows, in plain types and not many
+        more bytes, and repeated texts stay one text.
+        """
         path = self.place / f"{name}.parquet"
-        if pyarrow.parquet.read_metadata(path).num_rows > MOST_TABLE_ROWS:
+        about, schema = pyarrow.parquet.read_metadata(path), pyarrow.parquet.read_schema(path)
+        if about.num_rows > MOST_TABLE_ROWS:
             raise ValueError(f"{name} has more than {MOST_TABLE_ROWS:,} rows")
-        table = pyarrow.parquet.read_table(path)
+        if any(not _is_plain(field.type) for field in schema):
+            raise ValueError(f"{name}.parquet has a column of a type that no table has")
         types = pyarrow.csv.ConvertOptions(
-            column_types=table.schema, strings_can_be_null=True, quoted_strings_can_be_null=False
+            column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False
         )
         lines = pyarrow.csv.ParseOptions(ignore_empty_lines=False)
         text = pyarrow.csv.read_csv(self.place / f"{name}.csv", parse_options=lines, convert_options=types)
-        return table, [] if text.equals(table) else [f"{name}.csv and {name}.parquet differ"]
+        declared = sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
+        most = LARGEST_HEADERS + 2 * text.nbytes
+        if about.num_rows != text.num_rows or text.schema.names != schema.names or declared > most:
+            return text, [f"{name}.csv and {name}.parquet differ"]
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        table = pyarrow.parquet.read_table(path, read_dictionary=texts)
+        same = all(_is_same(text.column(k), table.column(k)) for k in range(text.num_columns))
+        return text, [] if same else [f"{name}.csv and {name}.parquet differ"]
 
     def coded(self, table: pa.Table) -> Wholes:
         return np.column_stack([column.cells(table.column(column.name)) for column in self.columns])
@@ -278,7 +333,15 @@ def _synthetic(found: _Contents, counted: _Counted) -> Iterator[str]:
     counted.rows = len(cells)
     if found.impossible(cells).any():
         yield "some rows are impossible by the release file"
-    measured = [
+    measured = _marginals(found)
+    if len(cells) != row_count(estimated_total(measured), len(names)):
+        yield "the number of rows does not follow from the measurements"
+    elif _misfit(found, cells, measured) > MOST_MISFIT:
+        yield "the rows do not fit the measurements that they should be made of"
+
+
+def _marginals(found: _Contents) -> list[NoisyMarginal]:
+    return [
         NoisyMarginal(
             tuple(one["step"]["measure"]),
             np.array(one["result"]["counts"], float),
@@ -287,8 +350,33 @@ def _synthetic(found: _Contents, counted: _Counted) -> Iterator[str]:
         for one in found.answer["steps"]
         if one["result"] and "measure" in one["step"]
     ]
-    if len(cells) != row_count(estimated_total(measured), len(names)):
-        yield "the number of rows does not follow from the measurements"
+
+
+def _misfit(found: _Contents, cells: Wholes, measured: Sequence[NoisyMarginal]) -> float:
+    """Return the mean square of differences between rows and measurements, in units of their chance.
+
+    Claim    rows that were drawn from a model fitted to the measurements have about 1 or less, far below
+             `MOST_MISFIT`.
+    Because  the fit has the least sum of squares among all tables, so no more than the truth has, whose
+             differences are the noise: 1 on average, if each is divided by σ². Drawing rows adds at most
+             the variance of a count. Marginals with a column of an `impossible` combination are left out:
+             if what was declared is not so, the truth is not among the tables.
+    Test     tests/publish/bundle/test_verified_bundle.py::test_rows_fit_their_measurements
+    """
+    places = {column.name: place for place, column in enumerate(found.columns)}
+    ruled = {name for rule in found.file.impossible for name in rule}
+    scale = estimated_total(measured) / len(cells)  # above 1 if memory limits the rows
+    total, number = 0.0, 0
+    for one in measured:
+        if ruled & set(one.clique):
+            continue
+        sizes = tuple(found.sizes[places[name]] for name in one.clique)
+        flat = np.ravel_multi_index(tuple(cells[:, places[name]] for name in one.clique), sizes)
+        rows = np.bincount(flat, minlength=one.counts.size) * scale
+        chance = one.sigma**2 + scale * np.maximum(rows, scale)
+        total += float(((rows - one.counts.ravel()) ** 2 / chance).sum())
+        number += one.counts.size
+    return total / (number + FREE_MISFIT) if number else 0.0
 
 
 def _census(found: _Contents, counted: _Counted) -> Iterator[str]:

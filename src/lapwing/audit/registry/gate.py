@@ -23,6 +23,8 @@ from typing import Any
 from lapwing.audit.attacks.devices import OneQuestion
 from lapwing.audit.attacks.temporary_gate import new_folder, temporary_folder, write_world
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
+from lapwing.core.budget import DELTA, DELTA0, FIRST_ORDER, Terms
+from lapwing.core.budget import EPSILON as EPSILON_COST
 from lapwing.core.losses import GaussianNoise, Loss, Pure, Relation
 from lapwing.errors import LapwingError, OverBudget, WorkEnded
 from lapwing.ledger.accounts import Unit
@@ -38,6 +40,7 @@ EPSILON = Fraction(1)
 _PERSON: dict[str, Any] = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
 _ACCOUNT = "people"
 _MOST_CHARGES = 40
+_MOST_ADDED = 10_000
 # A cap of (ε, δ), the charges in turn, and how many fit: None where the second accountant alone decides.
 _MILLIONTH = Fraction(1, 10**6)
 _GAUSSIAN = GaussianNoise(Fraction(20), Fraction(1), 1)
@@ -57,6 +60,7 @@ def gate_cases() -> list[AuditCase]:
     """Return the cases of the gate, of questions through it, and of a device's account."""
     return [
         _case("ledger: the gate", (Gate, ChargedRead), {
+            "the filters of accounts": exceeded_filter,
             "a release": charged_before_run, "the same request again": replayed,
             "a failed release": kept_charge,
             **{_words(*course): _filled(*course) for course in _COURSES},
@@ -104,6 +108,32 @@ def _price(loss: Loss, request: bytes) -> Spending:
     return Spending(
         targets=[Target(_ACCOUNT)], loss=loss, **_PERSON, mechanism="audit", parameters={}, request=request
     )
+
+
+def exceeded_filter(_folder: Path) -> str | None:
+    """Return what is wrong if a charge is admitted after which no filter holds. Costs are added up here.
+
+    This comes first: a filter that never ends would keep a ledger busy for long.
+    """
+    for epsilon, delta, losses, _ in _COURSES:
+        terms = Terms.of(epsilon, delta)
+        charges = [terms.price(loss) for loss in losses]
+        spent, sums = terms.nothing_spent, [0] * len(terms.caps)
+        for place in range(_MOST_ADDED):
+            charge = charges[place % len(charges)]
+            after = terms.after(spent, charge)
+            sums = [before + cost for before, cost in zip(sums, charge.costs, strict=True)]
+            held = [total <= cap for total, cap in zip(sums, terms.caps, strict=True)]
+            holds = held[DELTA0] and ((held[EPSILON_COST] and held[DELTA]) or any(held[FIRST_ORDER:]))
+            if (after is not None) != holds:
+                what = (
+                    "admitted, and no filter holds" if after is not None else "refused, and a filter holds"
+                )
+                return f"charge {place + 1} of ε {epsilon}, δ {float(delta):g} is {what}"
+            if after is None:
+                break
+            spent = after
+    return None
 
 
 def charged_before_run(folder: Path) -> str | None:

@@ -388,18 +388,18 @@ class SqlDialect(ABC):
             case _:
                 return self.cast("NULL", "boolean")
 
-    def plain_text(self, column: str, type_name: str) -> str:
+    def plain_text(self, column: str, type_name: str, most: int = TEXT_BYTES) -> str:
         """Return any column as text.
 
         The text is the same on all engines for whole numbers, decimals (without zeros at the end),
         truths, dates and timestamps of the years 1 to 9999, UUIDs, bytes (hexadecimal) and texts. Binary
         floating point: whole numbers up to 2^53 as such; others below 10^9 with at most six decimals;
-        else NULL. Text beyond a million bytes is truncated, so that no concatenation is too long.
+        else NULL. Text of more than `most` bytes is cut, so that no concatenation is too long.
         """
         shape = self.shape(type_name)
         match shape.family:
             case TypeFamily.TEXT:
-                return self._truncated(self.source_text(column))
+                return self.cut_text(self.source_text(column), most)
             case TypeFamily.WHOLE:
                 return self.cast(column, self.text_type)
             case TypeFamily.TRUTH:
@@ -407,7 +407,7 @@ class SqlDialect(ABC):
             case TypeFamily.FLOAT:
                 return self._float_text(self._as_double(column, type_name))
             case _:
-                return self._truncated(self.formatted(column, shape))
+                return self.cut_text(self.formatted(column, shape), most)
 
     def id_text(self, column: str, type_name: str) -> str:
         """Return a column as text that differs for different values.
@@ -448,9 +448,10 @@ class SqlDialect(ABC):
         """
         return f"{self.byte_length}({self.source_text(column)}) > {TEXT_BYTES}"
 
-    def _truncated(self, text: str) -> str:
-        start = f"substring({text}, 1, {TEXT_BYTES // 4})"
-        return f"CASE WHEN {self.byte_length}({text}) <= {TEXT_BYTES} THEN {text} ELSE {start} END"
+    def cut_text(self, text: str, most: int) -> str:
+        """Return a text of at most so many bytes: of a longer one a quarter as many characters."""
+        start = f"substring({text}, 1, {most // 4})"
+        return f"CASE WHEN {self.byte_length}({text}) <= {most} THEN {text} ELSE {start} END"
 
     def _whole_text(self, value: str) -> str:
         return self.cast(self.cast(value, self.big_type), self.text_type)

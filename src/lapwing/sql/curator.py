@@ -416,7 +416,7 @@ class Curator:
         if known is None or not registration.is_untouched(self.policy, known.version):
             return 0
         is_same = copy is None or (
-            copy.digest == prepared_copy.copy_digest(self.policy, key)
+            prepared_copy.has_current_codes(self.policy, key, copy)
             and prepared_copy.has_current_units(self.policy, copy)
         )
         return known.version if is_same else 0

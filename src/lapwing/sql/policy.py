@@ -13,8 +13,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from lapwing.engines.csv_files import DEFAULT_CSV, CsvForm
+from lapwing.engines.dialect import TEXT_BYTES
 from lapwing.engines.engine import DEFAULT_LIMITS, EngineLimits
-from lapwing.sql.expression import MONTHS, SECONDS, Kind, Period, StoredWord
+from lapwing.sql.expression import MONTHS, SECONDS, Kind, Period, StoredWord, Text
+
+READ_BYTES = 1_000  # of a text without `longest`: a query reads no more
+STEPS_PER_UNIT = 100_000  # that the rows of one unit may take in a query
+TEXT_PER_UNIT = 200_000  # bytes of text that the rows of one unit may have in a query
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,7 +63,7 @@ class Column(StoredWord, word="Column", later=("longest", "source", "checks")):
     name: str
     kind: Kind
     missing: int | None = None  # the code of a missing value; None leaves it NULL
-    longest: int | None = None  # characters of a text that are read; None for all
+    longest: int | None = None  # characters of a text that are read; None for `READ_BYTES`
     source: str = ""  # its name in the source, if that is another one
     checks: Kind | None = None  # the kind that cells are checked against; the codes are then `STATES`
 
@@ -71,6 +76,11 @@ class Column(StoredWord, word="Column", later=("longest", "source", "checks")):
         cut = () if self.longest is None else (self.longest,)
         called = ("source", self.source) if self.source else ()
         return (self.kind, self.missing, *cut, *called, *(() if self.checks is None else (self.checks,)))
+
+    @property
+    def most_bytes(self) -> int:
+        """The bytes of the longest text that a query reads. A character has at most four."""
+        return READ_BYTES if self.longest is None else 4 * self.longest
 
     @property
     def in_source(self) -> str:
@@ -117,6 +127,21 @@ class Table:
         """True if the rows belong to no privacy unit."""
         return self.unit is None
 
+    @property
+    def coded_bytes(self) -> int:
+        """The bytes of a text without `longest` that is coded.
+
+        Rows that are their own units are identified by their codes, which must never change: their texts
+        are cut when a query reads them.
+        """
+        return TEXT_BYTES if self.unit is not None and not self.unit.column else READ_BYTES
+
+    @property
+    def open_texts(self) -> list[str]:
+        """The columns of text without `longest`."""
+        found = self.columns.values()
+        return [one.name for one in found if isinstance(one.kind, Text) and one.longest is None]
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BlockRule(StoredWord, word="Blocks"):
@@ -157,6 +182,8 @@ class Policy:
     limits: EngineLimits = DEFAULT_LIMITS  # of the engine's memory, disk and threads
     shares_answers: bool = False  # whether an answer that one analyst paid for is given to all
     least_coalition: int = 0  # the smallest coalition of members that a consortium must tolerate
+    steps_per_unit: int = STEPS_PER_UNIT
+    text_per_unit: int = TEXT_PER_UNIT
 
     @property
     def private_tables(self) -> list[Table]:

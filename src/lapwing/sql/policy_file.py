@@ -58,6 +58,7 @@ QUERIES = 1000  # queries with undeclared keys that share delta, unless delta_pe
 MOST_MEMBERS = 1000
 DAY = 86_400  # seconds
 MOST_FAILURES = 100
+MOST_OF_A_UNIT = 10**9  # steps, or bytes of text
 LEAST_MEMORY, MOST_MEGABYTES, MOST_THREADS = 500, 100_000_000, 1024
 
 
@@ -215,11 +216,13 @@ class EngineTable(FileTable):
     memory: int | None = Field(default=None, ge=LEAST_MEMORY, le=MOST_MEGABYTES)
     temporary: int | None = Field(default=None, ge=1, le=MOST_MEGABYTES)
     threads: int | None = Field(default=None, ge=1, le=MOST_THREADS)
+    steps_per_unit: int | None = Field(default=None, ge=1, le=MOST_OF_A_UNIT)
+    text_per_unit: int | None = Field(default=None, ge=1, le=MOST_OF_A_UNIT)
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of `Policy` that this table gives."""
         memory, temporary = (size and size * MEGABYTE for size in (self.memory, self.temporary))
-        given = {"timeout": self.timeout, "failures": self.failures}
+        given = self.model_dump(include={"timeout", "failures", "steps_per_unit", "text_per_unit"})
         limits = EngineLimits(memory, temporary, self.threads)
         return {"limits": limits, **{name: value for name, value in given.items() if value}}
 

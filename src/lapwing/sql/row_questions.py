@@ -110,7 +110,7 @@ def bind_rows(sql: Any, catalog: Catalog) -> RowQuestion:
     if not outputs or len(outputs) > MOST_COLUMNS:
         raise Refused(f"there must be 1 to {MOST_COLUMNS} columns", "Name what is to be learned from")
     relation = Project(bound.relation, tuple(outputs))
-    require_small_rows(relation)
+    require_small_rows(relation, catalog.policy, catalog.public)
     kinds = {name: expression.kind for name, expression in bound.columns.items()}
     return RowQuestion(normal_form(tree), relation, kinds, contribution_bound(relation))
 

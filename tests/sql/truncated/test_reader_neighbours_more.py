@@ -116,7 +116,7 @@ def found(
     policy: Policy, *, rows: int | None = None, copy: bool = False, who: bool = True
 ) -> list[tuple[BoundQuery, list[ExactGrouping]]]:
     """What reaches the mechanisms, also for what is bought before asking."""
-    catalog = Catalog(policy, {}, rows)
+    catalog = Catalog(replace(policy, text_per_unit=10**6), {}, rows)  # one has 127 rows with texts
     asked = [bind(sql, catalog) for sql in QUESTIONS if who or "who" not in sql]
     asked += [*map(sizes_question, asked), truncated_people_question(policy, "visits")]
     searched = policy_with_searched_column(policy, "visits", "stay", 1)

@@ -26,7 +26,17 @@ Because  the size of each operation follows from those of its arguments, a colum
 Test     tests/sql/binding/test_analysis_extent.py, tests/faults/test_query_resources.py;
          docs/arguments/totality.md
 
-Texts of a row are cut when they are read (lapwing.engines.dialect.TEXT_BYTES), so their length is limited.
+Texts of a row are cut when they are read (`Column.most_bytes`), so their length is limited.
+
+*Work of one unit*: the steps and the bytes of text that the rows of one unit can cause.
+
+Claim    over all statements of a query, the rows of one unit take at most `Policy.steps_per_unit` steps and
+         `Policy.text_per_unit` bytes of text, whoever the unit is.
+Because  a relation has at most `contribution_bound` rows of a unit, a row takes at most the terms and texts
+         that are counted for it, and one that leaves the engine counts `STEPS_OF_A_RESULT`. Filters count
+         as if they removed no row, and some of the joined tables have at most as many rows as all of them.
+Test     tests/sql/binding/test_analysis_unit_work.py, tests/faults/test_time_oracle.py;
+         docs/arguments/time.md
 """
 
 from __future__ import annotations
@@ -35,6 +45,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
 from lapwing.sql import policy as periods
+from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.expression import (
@@ -51,7 +62,18 @@ from lapwing.sql.expression import (
     conjuncts,
 )
 from lapwing.sql.policy import BlockRule, Policy
-from lapwing.sql.relation import BLOCK, Filter, Join, PerUnit, Project, PublicScan, Relation, Scan, UnionAll
+from lapwing.sql.relation import (
+    BLOCK,
+    Filter,
+    Join,
+    PerUnit,
+    Project,
+    PublicScan,
+    Relation,
+    Scan,
+    UnionAll,
+    contribution_bound,
+)
 
 ColumnNames = frozenset[str]
 _COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.IN, Op.LIKE)
@@ -214,6 +236,7 @@ MOST_COPIES_IN_ALL = 300
 MOST_CONDITIONS = 500  # joined by AND in a statement: planners compare each with each
 MOST_COLUMNS = 1_000  # of one relation
 LONGEST_PATTERN = 1_000  # characters of LIKE: engines use stack for each
+STEPS_OF_A_RESULT = 300  # of a group or code that leaves the engine: this process handles it alone
 _TERM = 16  # characters of a constant that count as one term
 _ALTERNATIVES = 10  # members of OR that count as one condition
 _LISTED = 10  # values of a list that count as one term
@@ -236,9 +259,10 @@ class ExpressionSize:
     """The greatest size of an expression, or of several together.
 
     `made` (bytes of public text) and `copies` (texts of the row) are of its own text; `made_in_all` and
-    `copies_in_all` are of all texts that are computed for it. `conditions` counts the members of AND, and a
+    `copies_in_all` are of all texts that are computed for it. `length` is its own text's, in bytes.
+    `conditions` counts the members of AND, and a
     tenth of those of OR; for a relation, those of its filters. `if_negated` are the conditions under NOT: a
-    planner writes NOT of OR as AND.
+    planner writes NOT of OR as AND. `unit_steps` and `unit_text` are of all rows of one unit.
     """
 
     terms: int = 1
@@ -246,8 +270,11 @@ class ExpressionSize:
     copies: int = 0
     made_in_all: int = 0
     copies_in_all: int = 0
+    length: int = 0
     conditions: int = 0
     if_negated: int = 0
+    unit_steps: int = 0
+    unit_text: int = 0
 
     def times(self, count: int) -> ExpressionSize:
         """Return the size of that many copies."""
@@ -257,30 +284,36 @@ class ExpressionSize:
 ColumnSizes = Mapping[str, ExpressionSize]
 
 
-def require_small_query(query: BoundQuery) -> None:
+def require_small_query(query: BoundQuery, policy: Policy, public: Mapping[str, PublicTable]) -> None:
     """Refuse a query that is too large to plan, or that some rows could make too large for an engine."""
-    columns, source = _relation(query.source)
-    keys = _SizeCounter(columns)
-    whole = 0
+    columns, source = _RelationSizes(policy, public).of(query.source)
+    rows = contribution_bound(query.source)
+    keys = [_computed(columns, [key.expression], rows) for key in query.keys]
+    sums = _computed(columns, [one.expression for one in query.sums if one.expression is not None], rows)
+    spectra = [_computed(columns, [one.expression], rows).times(2) for one in query.spectra]
+    statements = []
     for numbers in query.sets:
-        grouped = [keys.output(query.keys[number].expression) for number in numbers]
-        sums = [keys.output(one.expression) for one in query.sums if one.expression is not None]
-        spectra = [[keys.output(one.expression).times(2)] for one in query.spectra]
-        for asked in [sums, *spectra]:
-            statement = [source, *_unfiltered([*grouped, *asked])]
-            _require_small(statement)
-            whole += _together(statement).terms
-    if whole > MOST_TERMS_IN_ALL:
+        grouped = [source, *(keys[number] for number in numbers)]
+        are_declared = all(query.keys[number].codes is not None for number in numbers)
+        for asked, leaves in [(sums, not are_declared), *((one, True) for one in spectra)]:
+            results = ExpressionSize(0, unit_steps=rows * (STEPS_OF_A_RESULT if leaves else 1))
+            statements.append(_together([*grouped, asked, results]))
+            _require_small(statements[-1])
+    whole = _together(statements)
+    if whole.terms > MOST_TERMS_IN_ALL:
         raise Refused("the query has too many parts", "Ask for fewer groupings or aggregates at once")
+    _require_little_work(whole, policy)
 
 
-def require_small_rows(relation: Relation) -> None:
+def require_small_rows(relation: Relation, policy: Policy, public: Mapping[str, PublicTable]) -> None:
     """Refuse rows that are too large for an engine, where rows are read as they are."""
-    _require_small([_relation(relation)[1]])
+    columns, source = _RelationSizes(policy, public).of(relation)
+    _require_small(source)
+    read = ExpressionSize(0, unit_steps=contribution_bound(relation) * len(columns))
+    _require_little_work(_together([source, read]), policy)
 
 
-def _require_small(parts: Sequence[ExpressionSize]) -> None:
-    whole = _together(parts)
+def _require_small(whole: ExpressionSize) -> None:
     if whole.terms > MOST_TERMS:
         why = "the query has too many parts after its sub-queries are expanded"
         raise Refused(why, "Use each computed column fewer times")
@@ -291,6 +324,24 @@ def _require_small(parts: Sequence[ExpressionSize]) -> None:
         raise Refused(why, "Use IN for lists of values")
 
 
+def _require_little_work(whole: ExpressionSize, policy: Policy) -> None:
+    """Refuse a query that takes longer, so that it can be measured, if one unit is in the data."""
+    if whole.unit_steps > policy.steps_per_unit:
+        raise Refused(
+            f"the rows of one person could take {whole.unit_steps:,} steps, and the limit is "
+            f"{policy.steps_per_unit:,}",
+            "Join fewer tables, group by declared keys, or compute less for each row; the curator can "
+            "write a greater steps_per_unit in [engine]",
+        )
+    if whole.unit_text > policy.text_per_unit:
+        raise Refused(
+            f"the rows of one person could have {whole.unit_text:,} bytes of text, and the limit is "
+            f"{policy.text_per_unit:,}",
+            "Use fewer texts or parts of them: SUBSTRING(x, 1, 100); the curator can declare a smaller "
+            "longest for a column, or write a greater text_per_unit in [engine]",
+        )
+
+
 def _together(parts: Sequence[ExpressionSize]) -> ExpressionSize:
     """Return the size of all parts together, which is the size of no single text."""
     return ExpressionSize(
@@ -299,13 +350,20 @@ def _together(parts: Sequence[ExpressionSize]) -> ExpressionSize:
         copies_in_all=sum(part.copies_in_all for part in parts),
         conditions=sum(part.conditions for part in parts),
         if_negated=sum(part.if_negated for part in parts),
+        unit_steps=sum(part.unit_steps for part in parts),
+        unit_text=sum(part.unit_text for part in parts),
     )
 
 
 class _SizeCounter:
-    """A counter of the sizes of expressions over the columns of one relation."""
+    """A counter of the sizes of expressions over the columns of one relation.
+
+    `text` are the bytes of all texts that were computed, read, stored or compared in one row. A text that
+    several expressions share counts once for each operation that reads it.
+    """
 
     def __init__(self, columns: ColumnSizes) -> None:
+        self.text = 0
         self._columns = columns
         self._known: dict[int, tuple[Expression, ExpressionSize]] = {}
 
@@ -319,6 +377,7 @@ class _SizeCounter:
         """Return the size of an expression that is stored, sorted or compared row by row."""
         found = self.of(expression)
         _require_short(found)
+        self.text += found.length
         is_made = isinstance(expression.kind, Text) and not isinstance(expression, Reference)
         return _with_own(found, found) if is_made else found
 
@@ -328,7 +387,7 @@ class _SizeCounter:
                 return self._columns.get(name, ExpressionSize())
             case Constant(str(value)):
                 size = len(value.encode())
-                return ExpressionSize(1 + size // _TERM, made=size)
+                return ExpressionSize(1 + size // _TERM, made=size, length=size)
             case Constant():
                 return ExpressionSize()
             case Apply():
@@ -344,8 +403,10 @@ class _SizeCounter:
         if isinstance(call.kind, Text):
             own = _text_of(call, args)
             _require_short(own)
+            self.text += own.length
             return _with_own(found, own)
         # A text that is only read is work, too.
+        self.text += sum(arg.length for arg in args)
         return replace(found, copies_in_all=found.copies_in_all + sum(arg.copies for arg in args))
 
 
@@ -367,26 +428,32 @@ def _joined(op: Op, found: ExpressionSize, members: int) -> ExpressionSize:
 
 def _with_own(found: ExpressionSize, own: ExpressionSize) -> ExpressionSize:
     made, copies = found.made_in_all + own.made, found.copies_in_all + own.copies
-    return replace(found, made=own.made, copies=own.copies, made_in_all=made, copies_in_all=copies)
+    return replace(
+        found, made=own.made, copies=own.copies, length=own.length, made_in_all=made, copies_in_all=copies
+    )
 
 
 def _text_of(call: Apply, args: list[ExpressionSize]) -> ExpressionSize:
     """Return the greatest size of a computed text."""
     if call.op is Op.DECODE:
         assert isinstance(call.parameter, tuple)
-        return ExpressionSize(made=max((len(str(value).encode()) for value in call.parameter), default=0))
+        made = max((len(str(value).encode()) for value in call.parameter), default=0)
+        return ExpressionSize(made=made, length=made)
     if call.op in _CHOOSES:
         values = [*args[1:-1:2], args[-1]] if call.op is Op.CASE else args
         return ExpressionSize(
-            made=max(one.made for one in values), copies=max(one.copies for one in values)
+            made=max(one.made for one in values),
+            copies=max(one.copies for one in values),
+            length=max(one.length for one in values),
         )
-    made, copies = sum(one.made for one in args), sum(one.copies for one in args)
+    made, copies, length = (sum(getattr(one, n) for one in args) for n in ("made", "copies", "length"))
     if call.op is Op.SUBSTRING:
         assert isinstance(call.parameter, tuple)
         most = 4 * int(call.parameter[1])  # bytes of that many characters
+        length = min(length, most)
         if most <= MOST_MADE:
-            return ExpressionSize(made=most if copies else min(made, most))
-    return ExpressionSize(made=made, copies=copies)
+            return ExpressionSize(made=most if copies else min(made, most), length=length)
+    return ExpressionSize(made=made, copies=copies, length=length)
 
 
 def _require_short(extent: ExpressionSize) -> None:
@@ -401,50 +468,86 @@ def _listed(parameter: object) -> int:
     return sum(_LISTED + len(str(value)) // _TERM for value in parameter) // _LISTED
 
 
-def _relation(relation: Relation) -> tuple[dict[str, ExpressionSize], ExpressionSize]:
-    """Return the sizes of all columns, and of all that is computed. A column has its expression's size."""
-    if len(relation.columns) > MOST_COLUMNS:
-        raise Refused(f"a sub-query has more than {MOST_COLUMNS:,} columns", "Name those that are used")
-    match relation:
-        case Scan(columns=columns) | PublicScan(columns=columns):
-            known = {name: ExpressionSize(copies=isinstance(kind, Text)) for name, kind in columns}
-            where = relation.where if isinstance(relation, Scan) else None
-            return known, ExpressionSize(0) if where is None else _condition(known, where)
-        case Join(left, right, on):
-            (mine, first), (other, second) = _relation(left), _relation(right)
-            return mine | other, _together([first, second, ExpressionSize(len(on), conditions=len(on))])
-        case UnionAll(sources):
-            sides = [_relation(source) for source in sources]
-            both = zip(sources, sides, strict=True)
-            places = [[found[name] for name, _ in source.columns] for source, (found, _) in both]
-            names = [name for name, _ in relation.columns]
-            united = dict(zip(names, map(_widest, *places), strict=True))
-            return united, _together([whole for _, whole in sides])
-    below, whole = _relation(relation.source)
-    sizes = _SizeCounter(below)
-    match relation:
-        case Filter(_, predicate):
-            return below, _together([whole, _condition(below, predicate)])
-        case Project(_, outputs):
-            found = {name: sizes.output(expression) for name, expression in outputs}
-            computed = [found[name] for name, one in outputs if not isinstance(one, Reference)]
-            return found, _together([whole, *_unfiltered(computed)])
-        case PerUnit(_, keys, aggregates):
-            found = {name: sizes.output(key) for name, key in keys}
-            made = [sizes.output(one).times(2) for _, _, one, _ in aggregates if one is not None]
-            computed = [*found.values(), *made]
-            found |= {name: ExpressionSize() for name, _, _, _ in aggregates}
-            return found, _together([whole, *_unfiltered(computed)])
+@dataclass(frozen=True, slots=True)
+class _RelationSizes:
+    """A counter of the sizes of relations over the tables of a policy."""
+
+    policy: Policy
+    public: Mapping[str, PublicTable]
+
+    def of(self, relation: Relation) -> tuple[dict[str, ExpressionSize], ExpressionSize]:  # noqa: PLR0911
+        """Return the sizes of all columns, and of all that is computed.
+
+        A column has its expression's size.
+        """
+        if len(relation.columns) > MOST_COLUMNS:
+            raise Refused(f"a sub-query has more than {MOST_COLUMNS:,} columns", "Name those that are used")
+        match relation:
+            case Scan(table, columns, rows, where=where):
+                own = self.policy.tables[table].columns
+                known = {
+                    name: _column(kind, own[name].most_bytes if name in own else 0)
+                    for name, kind in columns
+                }
+                read = ExpressionSize(0, unit_steps=rows)
+                return known, read if where is None else _together([read, _condition(known, where, rows)])
+            case PublicScan(table, columns, sources):
+                lengths = map(self.public[table].most_bytes, sources)
+                named = zip(columns, lengths, strict=True)
+                return {name: _column(kind, most) for (name, kind), most in named}, ExpressionSize(0)
+            case Join():
+                return self._join(relation)
+            case UnionAll(unions):
+                sides = [self.of(source) for source in unions]
+                both = zip(unions, sides, strict=True)
+                places = [[found[name] for name, _ in source.columns] for source, (found, _) in both]
+                names = [name for name, _ in relation.columns]
+                united = dict(zip(names, map(_widest, *places), strict=True))
+                return united, _together([whole for _, whole in sides])
+        below, whole = self.of(relation.source)
+        rows = contribution_bound(relation.source)
+        match relation:
+            case Filter(_, predicate):
+                return below, _together([whole, _condition(below, predicate, rows)])
+            case Project(_, outputs):
+                sizes = _SizeCounter(below)
+                found = {name: sizes.output(expression) for name, expression in outputs}
+                made = [one for _, one in outputs if not isinstance(one, Reference)]
+                return found, _together([whole, _computed(below, made, rows)])
+            case PerUnit(_, keys, aggregates):
+                sizes = _SizeCounter(below)
+                found = {name: sizes.output(key) for name, key in keys}
+                found |= {name: ExpressionSize() for name, _, _, _ in aggregates}
+                grouped = _computed(below, [key for _, key in keys], rows)
+                arguments = [one for _, _, one, _ in aggregates if one is not None]
+                return found, _together([whole, grouped, _computed(below, arguments, rows).times(2)])
+
+    def _join(self, join: Join) -> tuple[dict[str, ExpressionSize], ExpressionSize]:
+        (mine, first), (other, second) = self.of(join.left), self.of(join.right)
+        rows, on = contribution_bound(join), len(join.on)
+        text = sum(mine[a].length + other[b].length for a, b in join.on)
+        own = ExpressionSize(on, conditions=on, unit_steps=rows * (1 + on), unit_text=rows * text)
+        return mine | other, _together([first, second, own])
 
 
-def _condition(columns: ColumnSizes, predicate: Expression) -> ExpressionSize:
-    found = _SizeCounter(columns).of(predicate)
-    return replace(found, conditions=max(found.conditions, 1))
+def _column(kind: Kind, most_bytes: int) -> ExpressionSize:
+    is_text = isinstance(kind, Text)
+    return ExpressionSize(copies=is_text, length=most_bytes if is_text else 0)
 
 
-def _unfiltered(parts: Sequence[ExpressionSize]) -> list[ExpressionSize]:
-    """Return the sizes of expressions that are computed for rows, and are no filters."""
-    return [replace(part, conditions=0, if_negated=0) for part in parts]
+def _condition(columns: ColumnSizes, predicate: Expression, rows: int) -> ExpressionSize:
+    sizes = _SizeCounter(columns)
+    found = sizes.of(predicate)
+    steps, text = rows * found.terms, rows * sizes.text
+    return replace(found, conditions=max(found.conditions, 1), unit_steps=steps, unit_text=text)
+
+
+def _computed(columns: ColumnSizes, expressions: Sequence[Expression], rows: int) -> ExpressionSize:
+    """Return the size of expressions that are computed for so many rows of a unit, and are no filters."""
+    sizes = _SizeCounter(columns)
+    whole = _together([sizes.output(one) for one in expressions])
+    steps, text = rows * whole.terms, rows * sizes.text
+    return replace(whole, conditions=0, if_negated=0, unit_steps=steps, unit_text=text)
 
 
 def _widest(*sides: ExpressionSize) -> ExpressionSize:

@@ -88,7 +88,7 @@ def bind_with_text(question: Any, catalog: Catalog, *, where_first: bool = False
         query = _bound(tree, catalog)
     if sum(one.size for one in _calls(query)) > MAX_WORK:
         raise Refused("the query has too many parts", "Ask a shorter one")
-    require_small_query(query)
+    require_small_query(query, catalog.policy, catalog.public)
     if where_first:
         query = replace(query, source=with_where_first(query.source))
     return normal_form(tree), query

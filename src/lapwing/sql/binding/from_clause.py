@@ -36,7 +36,6 @@ from lapwing.sql.relation import (
     PublicScan,
     Relation,
     UnionAll,
-    contribution_bound,
     is_private,
     public_scans_of,
     scans_of,
@@ -223,7 +222,6 @@ def _key_name(binder: RelationBinder, relation: Relation, expression: Expression
 
 
 _MOST_TABLES = 20
-_MOST_ROWS_OF_A_UNIT = 1 << 20
 _MOST_QUERIES = 40  # nested ones: each takes stack of Python and of the engine
 
 
@@ -296,9 +294,6 @@ class RelationBinder:
         if where is not None:
             predicate = ExpressionBinder(scope).truth(where.this)
             relation = Filter(narrow_to_blocks(relation, predicate, self.catalog.policy.blocks), predicate)
-        # Also in a sub-query that aggregates them: the rows of one unit must not keep an engine busy.
-        if is_private(relation) and contribution_bound(relation) > _MOST_ROWS_OF_A_UNIT:
-            raise refused(node, "one person could have too many rows after the joins", "Join fewer tables")
         return relation, scope
 
     def table(self, node: exp.Expr, ctes: Mapping[str, BoundSubquery]) -> tuple[Relation, FromItem]:

@@ -40,6 +40,7 @@ class PublicTable:
     name: str
     values: dict[str, list[object]]
     declared: dict[str, Kind] = field(default_factory=dict)
+    _lengths: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -77,6 +78,15 @@ class PublicTable:
         columns = [self.codes(column, kind) for column, kind in keys]
         counts = Counter(key for key in zip(*columns, strict=True) if None not in key)
         return max(counts.values(), default=0)
+
+    def most_bytes(self, column: str) -> int:
+        """Return the bytes of the longest value of a column, written as a text."""
+        if column not in self._lengths:
+            texts = (code_of(value, Text()) for value in self.values[column])
+            self._lengths[column] = max(
+                (len(str(one).encode()) for one in texts if one is not None), default=0
+            )
+        return self._lengths[column]
 
     def shipped(self, scan: PublicScan) -> pa.Table:
         """Return the coded rows that the engine gets for a scan."""

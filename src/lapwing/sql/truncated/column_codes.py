@@ -29,12 +29,12 @@ from fractions import Fraction
 
 from lapwing.engines.column_values import TypeFamily
 from lapwing.engines.csv_files import DEFAULT_CSV, CsvForm
-from lapwing.engines.dialect import SqlDialect
+from lapwing.engines.dialect import TEXT_BYTES, SqlDialect
 from lapwing.engines.dialects import DuckDbDialect
 from lapwing.errors import BadParameter
 from lapwing.sql.binding.typed_expressions import LARGEST
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Text, Truth
-from lapwing.sql.policy import Column, Policy
+from lapwing.sql.policy import READ_BYTES, Column, Policy
 from lapwing.sql.truncated.render_expression import literal
 
 PRIME = (1 << 31) - 1
@@ -113,6 +113,7 @@ class ColumnCoder:
     alias: str = "t"
     csv: CsvForm = DEFAULT_CSV
     folds: bool = False  # whether ids that differ only in outer spaces and ASCII case are equal
+    text_bytes: int = READ_BYTES  # of a text without `longest`
 
     def column(self, name: str) -> tuple[str, str]:
         """Return the SQL and the type of a column. Raises BadParameter if there is none of that name."""
@@ -200,7 +201,8 @@ class ColumnCoder:
             case Truth():
                 return dialect.truth(sql, kind)
             case Text():
-                text = dialect.plain_text(sql, kind)
+                most = self.text_bytes if column.longest is None else TEXT_BYTES
+                text = dialect.plain_text(sql, kind, most)
                 return text if column.longest is None else dialect.substring(text, 1, column.longest)
             case Person():
                 raise AssertionError("the unit has no code")
@@ -208,7 +210,8 @@ class ColumnCoder:
     def _state(self, column: Column, checks: Kind) -> str:
         """Return the result of checking a cell, as a position in `STATES`. It depends on the cell alone."""
         sql, kind = self.column(column.in_source)
-        raw = self.raw(replace(column, kind=checks, checks=None, longest=None))
+        whole = replace(self, text_bytes=TEXT_BYTES, lookups=self.lookups)
+        raw = whole.raw(replace(column, kind=checks, checks=None, longest=None))
         known, beyond, unread = raw, "FALSE", STATES.index("unreadable")
         match checks:
             case Numeric(step, first, last):

@@ -28,7 +28,7 @@ from lapwing.core.noise import random_bytes
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import DEFAULT_LIMITS, Engine, EngineLimits
 from lapwing.errors import Unavailable
-from lapwing.sql.policy import Policy
+from lapwing.sql.policy import READ_BYTES, Policy
 from lapwing.sql.source_location import files_in
 from lapwing.sql.truncated.column_codes import UnitIds
 from lapwing.sql.truncated.open_sources import dialect_of, limits_of, open_sources
@@ -135,10 +135,11 @@ def copy_schema(policy: Policy, before: PreparedCopy | None) -> str:
     return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
 
 
-def copy_digest(policy: Policy, key: bytes) -> str:
+def copy_digest(policy: Policy, key: bytes, *, long_texts: bool = False) -> str:
     """Return a digest of everything that the copy depends on.
 
-    It is keyed: a location can contain a password.
+    It is keyed: a location can contain a password. With `long_texts`, it is the digest of earlier versions,
+    which kept texts without `longest` up to a million bytes.
     """
     tables = [
         (
@@ -147,8 +148,18 @@ def copy_digest(policy: Policy, key: bytes) -> str:
         )
         for table in sorted(policy.private_tables, key=lambda table: table.name)
     ]  # fmt: skip
-    words = repr((FORMAT, policy.protects, policy.blocks, tables))
+    cut = any(table.open_texts and table.coded_bytes == READ_BYTES for table in policy.private_tables)
+    texts = (f"texts of {READ_BYTES} bytes",) if cut and not long_texts else ()
+    words = repr((FORMAT, policy.protects, policy.blocks, tables, *texts))
     return hashlib.blake2b(words.encode(), key=key, person=b"lapwing copy", digest_size=32).hexdigest()
+
+
+def has_current_codes(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
+    """Return whether a copy's codes may be read for this policy.
+
+    Copies of earlier versions hold longer texts. Reading cuts them (`Reader`), and they are not extended.
+    """
+    return copy.digest in {copy_digest(policy, key, long_texts=long) for long in (False, True)}
 
 
 def last_copy(policy: Policy) -> PreparedCopy | None:
@@ -194,7 +205,7 @@ def has_current_units(policy: Policy, copy: PreparedCopy) -> bool:
 def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
     """Return the copy if it was made from this policy, key and source as they are now, else None."""
     found = last_copy(policy)
-    if found is None or found.digest != copy_digest(policy, key) or files_of(policy) != found.files:
+    if found is None or files_of(policy) != found.files or not has_current_codes(policy, key, found):
         return None
     is_there = found.engine == "postgres" or found.file.exists()
     return found if has_current_units(policy, found) and is_there else None

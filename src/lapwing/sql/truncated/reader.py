@@ -33,10 +33,10 @@ from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.noising import CodeCounts, ExactGrouping, KeyTuple, has_declared_keys, number_of_groups
-from lapwing.sql.policy import Policy
-from lapwing.sql.relation import Relation, public_scans_of, scans_of
+from lapwing.sql.policy import READ_BYTES, Policy, Table
+from lapwing.sql.relation import BLOCK, RANK, UNIT, Relation, public_scans_of, scans_of
 from lapwing.sql.truncated.open_sources import dialect_of, open_sources
-from lapwing.sql.truncated.prepared_copy import current_copy, files_of, last_copy, open_copy
+from lapwing.sql.truncated.prepared_copy import copy_digest, current_copy, files_of, last_copy, open_copy
 from lapwing.sql.truncated.render import (
     Statements,
     public_table_name,
@@ -180,7 +180,12 @@ class Reader:
         copy = None if from_source else current_copy(policy, key)
         if copy is not None:
             engine = open_copy(policy, copy, threads=threads)
-            return cls(policy, engine, copy.relations(engine, copy.types), {}, public)
+            is_old = copy.digest != copy_digest(policy, key)
+            relations = copy.relations(engine, copy.types)
+            for table in policy.private_tables:
+                if is_old or table.coded_bytes > READ_BYTES:
+                    relations[table.name] = _with_cut_texts(policy, table, relations[table.name], engine)
+            return cls(policy, engine, relations, {}, public)
         if not all(files_of(policy).values()) and last_copy(policy) is not None:
             # New units could be read that the ledger does not know.
             raise BadParameter(
@@ -194,7 +199,7 @@ class Reader:
                 table.name: TruncatedTable(policy, table, opened.engine, key, opened.relations)
                 for table in policy.private_tables
             }
-            views = {name: table.ranked(table.codes()) for name, table in sources.items()}
+            views = {name: _ranked(table) for name, table in sources.items()}
         names = {table: opened.engine.dialect.name(truncated_name(table)) for table in views}
         return cls(policy, opened.engine, names, views, public, sources)
 
@@ -267,7 +272,7 @@ class Reader:
             own = self.sources[scan.table]  # never a copy: it has too few rows
             if scan.rows > own.table.rows_per_unit:  # rows beyond the bound are counted
                 own = replace(own, table=replace(own.table, rows_per_unit=scan.rows))
-            found[scan_name(scan)] = own.ranked(own.codes(), render_where(scan, "z", self.engine.dialect))
+            found[scan_name(scan)] = _ranked(own, render_where(scan, "z", self.engine.dialect))
         return found
 
     def _whole(self, statement: str, own: Mapping[str, str]) -> str:
@@ -281,6 +286,26 @@ class Reader:
     def close(self) -> None:
         """Close the engine."""
         self.engine.close()
+
+
+def _ranked(table: TruncatedTable, passing: str = "") -> str:
+    """Return a SELECT of a source's ranked rows, with texts as short as questions read them."""
+    ranked = table.ranked(table.codes(), passing)
+    if table.table.coded_bytes == READ_BYTES:
+        return ranked
+    return f"SELECT * FROM {_with_cut_texts(table.policy, table.table, f'({ranked})', table.engine)} AS c"  # noqa: S608
+
+
+def _with_cut_texts(policy: Policy, table: Table, relation: str, engine: Engine) -> str:
+    """Return a FROM item whose texts have at most `READ_BYTES`, where the policy gives no `longest`."""
+    if not table.open_texts:
+        return relation
+    name, cut = engine.dialect.name, engine.dialect.cut_text
+    items = [UNIT, RANK, *([BLOCK] if policy.blocks else [])]
+    for column in table.columns:
+        own = name(column)
+        items.append(f"{cut(own, READ_BYTES)} AS {own}" if column in table.open_texts else own)
+    return f"(SELECT {', '.join(items)} FROM {relation} AS w)"  # noqa: S608
 
 
 def _has_sums(query: BoundQuery, grouping: int) -> bool:

@@ -179,7 +179,10 @@ class TruncatedTable:
 
     def _source(self, table: Table, relation: str) -> ColumnCoder:
         columns, folds = self.engine.columns(relation), self.policy.folds_ids
-        return ColumnCoder(self.engine.dialect, columns, table.name, csv=table.source.csv, folds=folds)
+        return ColumnCoder(
+            self.engine.dialect, columns, table.name, csv=table.source.csv, folds=folds,
+            text_bytes=table.coded_bytes,
+        )  # fmt: skip
 
     @property
     def ids(self) -> UnitIds:

@@ -86,7 +86,8 @@ def test_texts_and_values_are_no_numbers(policy: Path, dataset: Dataset) -> None
 
 def test_it_has_budget_blocks_and_no_names_of_analysts_or_places(policy: Path) -> None:
     found = schema_json(load_policy(policy))
-    assert found["budget"] == {"epsilon": 3, "delta": 1e-6, "delta_per_query": 1e-9}
+    lifetime = {"epsilon": 3, "delta": 1e-6}
+    assert found["budget"] == {**lifetime, "delta_per_query": 1e-9, "least_epsilon": 0.003}
     assert found["blocks"] == {"by": "unit", "column": "cohort", "every": None, "count": 8}
     assert found["has_quotas"]
     for private in ("ann", str(policy.parent), "parquet"):

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 from lapwing.config.values import checked_count, shortened_list
 from lapwing.core.exact import Number, float_up, grouped, short
 from lapwing.core.spread import checked_confidence
+from lapwing.errors import BadParameter
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
 from lapwing.sql import accuracy, truncation
 from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.noising import BudgetShares, divide_budget
+from lapwing.sql.policy import Policy
 
 if TYPE_CHECKING:
     from lapwing.sql.releasing import ReleaseSession
@@ -254,8 +256,29 @@ def plan_question(
         )
     else:
         raise accuracy.not_one_given()
-    request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
-    return Plan(session, request, question, shares, level, n, sampling, why)
+
+    def planned(shares: BudgetShares, why: str) -> Plan:
+        request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
+        return Plan(session, request, question, shares, level, n, sampling, why)
+
+    plan = planned(shares, why)
+    if shares.epsilon >= policy.least_epsilon or session.has_answer(plan):
+        return plan
+    if within is None:
+        raise too_little(shares.epsilon, policy)
+    why = f"the least for one question; ± {within} at {float(level):g} confidence needs less"
+    least = divide_budget(question, epsilon=policy.least_epsilon, delta=delta, noise=noise)
+    return planned(least, why)
+
+
+def too_little(epsilon: Fraction, policy: Policy) -> BadParameter:
+    """Return the error of a question that costs less than the policy's least ε."""
+    least = f"{float_up(policy.least_epsilon):.10g}"
+    return BadParameter(
+        "epsilon",
+        f"asked ε {float(epsilon):.6g}, but one question costs at least ε {least} here. Ask with ε {least} "
+        "or more, or let the curator write a smaller budget.least_epsilon",
+    )
 
 
 def plan_truncation(  # noqa: PLR0917 (as for Dataset.truncated)
@@ -280,7 +303,8 @@ def find_truncation(
         return None
 
     def stored(beyond: int | None) -> list[truncation.TruncationAnswer]:
-        plan = plan_truncation(session, table, 1, rows, beyond, confidence)
+        price = max(Fraction(1), session.curator.policy.least_epsilon)  # any: it is not asked
+        plan = plan_truncation(session, table, price, rows, beyond, confidence)
         return [truncation.TruncationAnswer(one, beyond) for one in session.last_answers(plan, data)]
 
     of_rows = [one for most in truncation.possible_beyond(session.curator.policy) for one in stored(most)]

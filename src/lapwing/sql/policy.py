@@ -184,6 +184,7 @@ class Policy:
     least_coalition: int = 0  # the smallest coalition of members that a consortium must tolerate
     steps_per_unit: int = STEPS_PER_UNIT
     text_per_unit: int = TEXT_PER_UNIT
+    least_epsilon: Fraction = Fraction(0)  # of one question
 
     @property
     def private_tables(self) -> list[Table]:

@@ -43,7 +43,7 @@ from lapwing.config.file_table import (
 )
 from lapwing.config.toml_text import read_toml
 from lapwing.config.values import checked_choice, checked_label, did_you_mean, quoted_choices
-from lapwing.core.budget import DELTA_UNIT, SHARE_DELTA0, Terms
+from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
 from lapwing.engines.engine import MEGABYTE, EngineLimits
 from lapwing.sql.expression import SECONDS, Moment
@@ -55,6 +55,7 @@ BLOCKS_AT_MOST = 100_000
 PERSON_PERIOD = "person-period"
 LEDGER = "lapwing.ledger"  # in the policy's folder: copies of a policy use the same ledger
 QUERIES = 1000  # queries with undeclared keys that share delta, unless delta_per_query is given
+QUESTIONS = 1000  # that share epsilon without delta, unless least_epsilon is given
 MOST_MEMBERS = 1000
 DAY = 86_400  # seconds
 MOST_FAILURES = 100
@@ -186,6 +187,7 @@ class BudgetTable(QuotaTable):
     """The table [budget]."""
 
     delta_per_query: Delta | None = None
+    least_epsilon: Epsilon | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of `Policy` that this table gives. Wrong ones are noted."""
@@ -197,7 +199,11 @@ class BudgetTable(QuotaTable):
             share = f"{float(SHARE_DELTA0):.0%}"
             self.wrong("delta_per_query", f"must be at most {share} of delta: more could never be spent")
         per_query = two_digits_below(delta / QUERIES) if given is None else given
-        return {"epsilon": epsilon, "delta": delta, "delta_per_query": per_query}
+        default = Fraction(round_down(epsilon / QUESTIONS, EPSILON_UNIT), EPSILON_UNIT)
+        least = default if self.least_epsilon is None else self.least_epsilon
+        if least > epsilon:
+            self.wrong("least_epsilon", "must be at most epsilon: no question could be asked")
+        return {"epsilon": epsilon, "delta": delta, "delta_per_query": per_query, "least_epsilon": least}
 
 
 def two_digits_below(value: Fraction) -> Fraction:

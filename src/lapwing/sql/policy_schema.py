@@ -32,6 +32,7 @@ def schema_json(policy: Policy) -> dict[str, Any]:
             "epsilon": float_up(policy.epsilon),
             "delta": float_up(policy.delta),
             "delta_per_query": float_up(policy.delta_per_query),
+            "least_epsilon": float_up(policy.least_epsilon),
         },
         "has_quotas": bool(policy.quotas),
         "blocks": None if policy.blocks is None else _blocks_json(policy.blocks),

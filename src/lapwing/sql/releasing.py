@@ -27,7 +27,7 @@ from lapwing.sql import answers, estimates, meaning, policy_ledger
 from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.curator import Curator
 from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_budget
-from lapwing.sql.plan import Plan
+from lapwing.sql.plan import Plan, too_little
 from lapwing.sql.policy import Policy
 from lapwing.sql.truncated import generated_rows
 
@@ -102,6 +102,8 @@ class ReleaseSession:
         self, plan: Plan, request: QueryRequest, key: str, earlier: list[EarlierAnswer]
     ) -> Answer:
         curator, question = self.curator, plan.question
+        if plan.shares.epsilon < curator.policy.least_epsilon:  # a stored answer was repeated before
+            raise too_little(plan.shares.epsilon, curator.policy)
         # Errors of the source or the question are raised before a charge. A stored answer needs neither.
         is_fast = curator.require_answerable(
             request.version, lambda reader: reader.require_plan(question), question
@@ -152,6 +154,18 @@ class ReleaseSession:
             return replace(answer, rows=rows, of=len(releases))
         beside = [self._answer(own, one.noisy, one.receipt, is_replay=True) for own, one in readable]
         return replace(answer, earlier=tuple(beside))
+
+    def has_answer(self, plan: Plan) -> bool:
+        """Return whether a plan has a stored answer at its price. Costs nothing."""
+        data = self.curator.current_data()
+        if data is None:
+            return False
+        request = request_about(plan, data)
+        try:
+            earlier, _ = find_earlier(plan, request)
+        except (InProgress, Held):
+            return False
+        return any(one.request.price == request.price for one in earlier)
 
     def last_answers(self, plan: Plan, data: DataSet) -> list[Answer]:
         """Return the last stored answer of a plan; none if one failed or is under way. Costs nothing."""

@@ -35,6 +35,9 @@ def test_the_example_of_the_issue(folder: Path) -> None:
     assert (policy.name, policy.protects, policy.population) == ("visits", "person", "")
     assert (policy.epsilon, policy.delta) == (Fraction(3), Fraction(1, 10**7))
     assert policy.delta_per_query == Fraction(1, 10**10)
+    assert (policy.least_epsilon, policy.steps_per_unit, policy.text_per_unit) == (
+        policy.epsilon / 1000, 100_000, 200_000,
+    )  # fmt: skip
     assert policy.blocks == BlockRule("unit", cohorts=64)
     assert policy.ledger == str(folder / "lapwing.ledger")
     assert (policy.quotas, policy.timeout) == ({}, 600)

@@ -138,6 +138,11 @@ def test_a_wrong_column_is_told_what_to_write(declared: str, expected: str) -> N
             "delta = 1e-7\ndelta_per_query = 1e-8",
             "6: budget.delta_per_query: must be at most 6%",
         ),
+        (
+            "delta = 1e-7",
+            "delta = 1e-7\nleast_epsilon = 3.1",
+            "6: budget.least_epsilon: must be at most epsilon",
+        ),
         ("[dataset]", "[data]", '1: data: unknown key. Did you mean "dataset"?'),
         ('source = "visits.parquet"', "", "6: tables.visits.source: is missing"),
         ('source = "visits.parquet"', "source = 1", "7: tables.visits.source: must be a text"),

@@ -79,8 +79,9 @@ def reader_of(folder: Path, rows: int, threads: int, *, has_person: bool) -> tup
     (folder / "p.toml").write_text(POLICY.format(threads=threads))
     middle = rows // K // 2
     kept = "TRUE" if has_person else f"p <> {middle}"
-    duckdb.sql(ROWS.format(rows=rows, middle=middle, kept=kept)).write_parquet(str(folder / "t.parquet"))
-    duckdb.sql("SELECT 'N' AS ward, 0 AS code").write_parquet(str(folder / "services.parquet"))
+    made = ROWS.format(rows=rows, middle=middle, kept=kept)
+    duckdb.execute(f"COPY ({made}) TO '{folder}/t.parquet' (FORMAT parquet)")
+    duckdb.execute(f"COPY (SELECT 'N' AS ward, 0 AS code) TO '{folder}/services.parquet' (FORMAT parquet)")
     policy = load_policy(folder / "p.toml")
     prepare(policy, KEY)
     public = {"services": PublicTable("services", PUBLIC)}

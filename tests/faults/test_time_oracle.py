@@ -63,8 +63,8 @@ FROM range(1024) t(i), (VALUES ('N'), ('S'), ('E'), ('W')) v(w)"""
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dataset]:
     folder = tmp_path_factory.mktemp("oracle")
-    duckdb.sql(ROWS).write_parquet(str(folder / "d.parquet"))
-    duckdb.sql(PUBLIC).write_parquet(str(folder / "services.parquet"))
+    for name, rows in (("d", ROWS), ("services", PUBLIC)):
+        duckdb.execute(f"COPY ({rows}) TO '{folder / name}.parquet' (FORMAT parquet)")
     (folder / "p.toml").write_text(POLICY)
     with Dataset(load_policy(Path(folder / "p.toml")), analyst="eve") as opened:
         opened.prepare()

@@ -42,9 +42,7 @@ def test_less_is_refused_before_the_charge_and_the_least_is_answered(dataset: Da
         lambda: dataset.two_stage("SELECT AVG(stay) FROM visits", within=1, first="0.001"),
         lambda: dataset.search_bounds("visits", "stay", epsilon="0.001", step=1),
     ):
-        with pytest.raises(
-            BadParameter, match=r"asked ε .*at least ε 0\.003 here. Ask with ε 0\.003 or"
-        ):
+        with pytest.raises(BadParameter, match=r"asked ε .*at least ε 0\.003 here. Ask with ε 0\.003 or"):
             refused()
     assert not spent(dataset)
     assert dataset.ask(SQL, epsilon="0.003").cost == "ε 0.003"

@@ -33,6 +33,7 @@ def notes_of(policy: Policy, *, is_prepared: bool) -> set[object]:
         (found,) = reader.exact(bind(SQL, Catalog(policy, {})))
     finally:
         reader.close()
+    assert found.keys is not None
     return {key for (key,) in found.keys}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lapwing.audit.case import StageBudget
-from lapwing.audit.registry.step_laws import step_stage
+from lapwing.audit.registry.step_laws import regression_samples, step_stage
 from lapwing.core import noise
 from lapwing.learn.sgd import randomness
 
@@ -38,3 +38,9 @@ def test_larger_samples_are_found(monkeypatch: pytest.MonkeyPatch, factor: Fract
     found = step_stage()(BUDGET).witness
     assert found is not None
     assert "samples" in found.pair
+
+
+def test_samples_of_logistic_regression_have_the_charged_rate() -> None:
+    found = regression_samples(BUDGET)
+    assert found.holds
+    assert found.checks == 4  # steps

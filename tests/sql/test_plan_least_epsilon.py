@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter
+from lapwing.sql.binding import analysis
+from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Policy
 from support.hospital import Hospital, policy_for
@@ -66,3 +68,18 @@ def test_a_stored_answer_at_a_lower_price_is_still_repeated_and_not_asked_anew(p
         assert dataset.ask(SQL, within=10**6).cost == wide.cost
         with pytest.raises(BadParameter, match="at least ε"):
             dataset.ask(SQL, epsilon="0.001", fresh=True)
+
+
+def test_a_known_answer_is_not_sold_and_one_that_was_sold_comes_back(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = f"{SQL} WHERE ward LIKE 'z%'"
+    with monkeypatch.context() as earlier:  # when such questions were answered
+        earlier.setattr(analysis, "is_possible", lambda _: True)
+        dataset.ask(known, epsilon=1)
+    assert dataset.ask(known, epsilon=1).is_replay
+    before = [block.spent for block in dataset.ledger.blocks(dataset.policy.name)]
+    for price in ({"epsilon": 2}, {"within": 5}):
+        with pytest.raises(Refused, match="no row can meet WHERE"):
+            dataset.plan(known, **price)
+    assert [block.spent for block in dataset.ledger.blocks(dataset.policy.name)] == before

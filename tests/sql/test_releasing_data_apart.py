@@ -45,8 +45,8 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     """Ask as questions were stored before the data set was noted."""
     own = releasing.request_about
 
-    def unnamed(*about: Any) -> QueryRequest:
-        return replace(own(*about), data=0, form="")
+    def unnamed(*about: Any, **ranks: Any) -> QueryRequest:
+        return replace(own(*about, **ranks), data=0, form="")
 
     to_json = QueryRequest.to_json
 

@@ -30,7 +30,7 @@ LEDGER = '[ledger]\nurl = "all.ledger"\n'
 
 
 def below(stay: int) -> str:
-    return f"{COUNT} WHERE stay < {stay}"
+    return f"{COUNT} WHERE stay <= {stay}"
 
 
 def spent(dataset: Dataset) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.engines.dialect import TEXT_BYTES
 from lapwing.sql.curator import EARLIER_RANKS
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Table
@@ -21,9 +22,10 @@ WHERE = "SELECT COUNT(*) AS n FROM visits WHERE ward = 'A'"
 
 @contextmanager
 def earlier_version() -> Iterator[None]:
-    """Rank, note and digest as before: rows of equal content had no numbers."""
+    """Rank, code and digest as before: equal rows had no numbers, and texts a million bytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Table, "numbers_equal_rows", property(lambda _: False))
+        patch.setattr(Table, "coded_bytes", property(lambda _: TEXT_BYTES))
         yield
 
 
@@ -69,6 +71,7 @@ def test_an_old_copy_is_not_extended(
 def test_answers_from_the_source_come_back_and_do_not_combine(opened: Open) -> None:
     with earlier_version():
         dataset = opened()
+        dataset.curator.prepares = False
         old = dataset.ask(COUNT, epsilon="0.5")
     again = dataset.ask(COUNT, epsilon="0.5")
     assert again.is_replay

@@ -30,7 +30,7 @@ from lapwing.ledger import DataSet, Gate, Ledger, Target, Unit, data_sets
 from lapwing.ledger.entry import now
 from lapwing.ledger.padding import NO_LADDER, Ladder
 from lapwing.sql import policy_file, policy_ledger
-from lapwing.sql.binding import analysis, bind, public_tables, scope
+from lapwing.sql.binding import bind, public_tables, scope
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
@@ -194,13 +194,8 @@ class Curator:
     def bind(
         self, question: Any, rows: int | None = None, *, where_first: bool = False
     ) -> tuple[str, BoundQuery]:
-        """Return a question's text in normal form, and the bound query. Only public tables are read.
-
-        Raises Refused if it cannot be answered, or its answer is known without the data.
-        """
-        text, query = bind.bind_with_text(question, self.catalog(rows), where_first=where_first)
-        analysis.require_possible(query)
-        return text, query
+        """Return a question's text in normal form, and the bound query. Only public tables are read."""
+        return bind.bind_with_text(question, self.catalog(rows), where_first=where_first)
 
     def statements(self, question: BoundQuery) -> tuple[str, ...]:
         """Return the SQL that a question will run. Makes no ledger."""

@@ -18,6 +18,8 @@ from lapwing.errors import BadParameter
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
 from lapwing.sql import accuracy, truncation
 from lapwing.sql.answers import Answer, QueryRequest
+from lapwing.sql.binding import analysis
+from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.noising import BudgetShares, divide_budget
 from lapwing.sql.policy import Policy
@@ -291,8 +293,12 @@ def plan_question(
         return Plan(session, request, question, shares, level, n, sampling, why, before)
 
     plan = planned(shares, why)
-    if shares.epsilon >= policy.least_epsilon or session.has_answer(plan):
+    is_known = not analysis.is_possible(question)
+    if (shares.epsilon >= policy.least_epsilon and not is_known) or session.has_answer(plan):
         return plan
+    if is_known:
+        why = "no row can meet WHERE, by what the policy declares about the columns: the answer is known"
+        raise Refused(why, "Nothing is charged for that. Ask about declared values")
     if within is None:
         raise too_little(shares.epsilon, policy)
     why = f"the least for one question; ± {within} at {float(level):g} confidence needs less"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lapwing.sql.binding.analysis import require_possible
-from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.analysis import is_possible
 from support.clinic import asked, clinic_catalog
 
 CATALOG = clinic_catalog()
@@ -36,7 +35,7 @@ VISITS = "SELECT patient_id, stay FROM visits"
 
 
 @pytest.mark.parametrize("condition", IMPOSSIBLE)
-def test_a_question_about_no_row_is_refused(condition: str) -> None:
+def test_the_answer_of_a_question_about_no_row_is_known(condition: str) -> None:
     for sql in (
         f"SELECT COUNT(*) AS n FROM visits WHERE {condition}",
         f"SELECT COUNT(*) AS n FROM ({VISITS} WHERE {condition}) AS v",
@@ -45,17 +44,16 @@ def test_a_question_about_no_row_is_refused(condition: str) -> None:
         f"SELECT COUNT(*) AS n FROM patients p JOIN ({VISITS} WHERE {condition}) AS v "
         "ON p.patient_id = v.patient_id",
     ):
-        with pytest.raises(Refused, match="no row can meet WHERE"):
-            require_possible(asked(sql, CATALOG))
+        assert not is_possible(asked(sql, CATALOG))
 
 
 @pytest.mark.parametrize("condition", POSSIBLE)
-def test_others_are_answered(condition: str) -> None:
-    require_possible(asked(f"SELECT COUNT(*) AS n FROM visits WHERE {condition}", CATALOG))
+def test_that_of_others_is_not(condition: str) -> None:
+    assert is_possible(asked(f"SELECT COUNT(*) AS n FROM visits WHERE {condition}", CATALOG))
 
 
 def test_where_a_part_has_rows_the_answer_is_not_known() -> None:
     some = f"{VISITS} UNION ALL {VISITS} WHERE ward LIKE 'z%'"
-    require_possible(asked(f"SELECT COUNT(*) AS n FROM ({some}) AS v", CATALOG))
+    assert is_possible(asked(f"SELECT COUNT(*) AS n FROM ({some}) AS v", CATALOG))
     kept = f"patients p LEFT JOIN ({VISITS} WHERE stay > 60) AS v ON p.patient_id = v.patient_id"
-    require_possible(asked(f"SELECT COUNT(*) AS n FROM {kept}", CATALOG))
+    assert is_possible(asked(f"SELECT COUNT(*) AS n FROM {kept}", CATALOG))

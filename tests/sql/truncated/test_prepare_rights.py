@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from lapwing.engines.engine import MissingRight
+from lapwing.sql.curator import UNPREPARED_NOTE
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.releasing import SLOW_NOTE
 from lapwing.sql.truncated.prepare import can_prepare
 from lapwing.sql.truncated.prepared_copy import last_copy, prepared_folder
 from support.postgres import server
@@ -76,7 +76,7 @@ def test_the_missing_right_is_named_and_nothing_is_done(dataset: Dataset, name: 
     assert not prepared_folder(policy).exists()
     assert not dataset.curator.has_ledger
     answer = dataset.ask(COUNT, epsilon=1)  # from the source, with the right to read alone
-    assert SLOW_NOTE in answer.notes
+    assert UNPREPARED_NOTE in answer.notes
 
 
 def test_the_grant_of_the_message_is_enough(dataset: Dataset, name: str) -> None:

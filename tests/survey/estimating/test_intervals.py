@@ -201,3 +201,12 @@ def test_where_the_bottom_may_be_0_nothing_is_known() -> None:
     assert RatioMoments(0.3, 0.01, 0.01, 0.01, 0.0).interval(1.96, 0, 1) == (0, 1)
     assert math.isnan(RatioMoments(0.3, -0.1, 0.01, 0.01, 0.0).value)
     assert math.isnan(RatioMoments(0.3, -0.1, 0.01, 0.01, 0.0).error())
+
+
+def test_a_ratio_whose_top_and_bottom_vary_together_has_no_error() -> None:
+    """On every processor: what rounding leaves of terms that cancel is not an error."""
+    for part in (1 / 3, 0.1, 0.018315638888734):
+        top, var = part * 0.7, part * part * 0.003
+        assert RatioMoments(top, 0.7, var * (1 + 2e-16), 0.003, part * 0.003).error() == 0
+    error = RatioMoments(0.07, 0.7, 0.00003 + 1e-12, 0.003, 0.0003).error()
+    assert error == pytest.approx(1e-6 / 0.7, rel=1e-3)

@@ -131,6 +131,7 @@ def _off_zero(values: Floats) -> Floats:
 
 _HALF = 0.5
 _ROUNDING = 1e-9
+_CANCELLED = 1e-14  # a sum of terms that is smaller than this part of them is their rounding
 _SCORES_UP_TO = Fraction(95, 100)
 _TILTS = np.geomspace(1e-6, 50.0, 400)  # of Chernoff's bound: each is valid, and some are near the best
 
@@ -291,6 +292,14 @@ def support_chance_of(oracle: FrequencyOracle) -> SupportChance:
     return SupportChance(float(oracle.inside), float(oracle.outside))
 
 
+def without_rounding(difference: float, terms: float) -> float:
+    """Return a difference of sums of this size; 0 where it is only their rounding.
+
+    That depends on the processor: the same reports must give the same error everywhere.
+    """
+    return difference if abs(difference) > _CANCELLED * terms else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class RatioMoments:
     """A ratio's top and bottom: means over reports, and the variances and covariance of the means."""
@@ -330,7 +339,8 @@ class RatioMoments:
         if not self.bottom > 0:
             return math.nan
         r = self.value
-        return math.sqrt(max(self._spread(r), 0.0)) / self.bottom
+        terms = self.var_top + abs(2 * r * self.cov) + r * r * self.var_bottom
+        return math.sqrt(max(without_rounding(self._spread(r), terms), 0.0)) / self.bottom
 
     def _spread(self, r: float) -> float:
         return self.var_top - 2 * r * self.cov + r * r * self.var_bottom

@@ -48,6 +48,7 @@ from lapwing.survey.estimating.intervals import (
     RatioMoments,
     SupportChance,
     support_chance_of,
+    without_rounding,
 )
 from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval, ValueUnit
 from lapwing.survey.questionnaire import OneOf, Question, Ranked, Several
@@ -191,9 +192,9 @@ class ScoreSums:
         whole = RatioMoments(
             a / n,
             b / n,
-            max((top2 - a * a / n) / pairs, 0.0),
-            max((bottom2 - b * b / n) / pairs, 0.0),
-            (both - a * b / n) / pairs,
+            max(without_rounding(top2 - a * a / n, top2) / pairs, 0.0),
+            max(without_rounding(bottom2 - b * b / n, bottom2) / pairs, 0.0),
+            without_rounding(both - a * b / n, abs(both)) / pairs,
         )
         if total is None or not self._has_squares:
             return whole

@@ -79,7 +79,7 @@ def test_a_known_answer_is_not_sold_and_one_that_was_sold_comes_back(
         dataset.ask(known, epsilon=1)
     assert dataset.ask(known, epsilon=1).is_replay
     before = [block.spent for block in dataset.ledger.blocks(dataset.policy.name)]
-    for price in ({"epsilon": 2}, {"within": 5}):
+    for epsilon, within in ((2, None), (None, 5)):
         with pytest.raises(Refused, match="no row can meet WHERE"):
-            dataset.plan(known, **price)
+            dataset.plan(known, epsilon=epsilon, within=within)
     assert [block.spent for block in dataset.ledger.blocks(dataset.policy.name)] == before

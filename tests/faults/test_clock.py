@@ -56,8 +56,11 @@ def written(folder: Path, rows: int, more: str = "") -> Path:
     return folder
 
 
-def test_C14_a_bundle_does_not_tell_who_has_many_rows(tmp_path: Path, padding_clock: PaddingClock) -> None:
+def test_C14_a_bundle_does_not_tell_who_has_many_rows(
+    tmp_path: Path, padding_clock: PaddingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for rows in (0, MANY):
+        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / f"state{rows}"))  # neighbours, not other data
         folder = written(tmp_path / str(rows), rows)
         with Publication.open(folder / "r.toml", analyst="ann") as publication:
             publication.run(folder / "out")

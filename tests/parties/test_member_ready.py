@@ -113,7 +113,7 @@ def test_who_comes_back_and_reads_until_it_is_out_is_not_charged(
     processes[2].go_on()
     said = processes[2].end()
     assert said["error"] == "Aborted"
-    assert "nothing was charged" in said["message"]
+    assert "was not charged" in said["message"]
     assert not has_begun(group, 2)
 
 

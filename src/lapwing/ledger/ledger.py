@@ -54,6 +54,8 @@ MOST_BLOCKS_TO_AN_ENTRY = 10_000
 MOST_REMEMBERED = 4096
 _EVERYONE = (EVERYONE,)
 
+_PRINCIPAL = "SELECT name, salt FROM principals WHERE label = ?"
+
 
 class RunningRequests:
     """The requests that run in this process, by their hashed keys.
@@ -332,23 +334,26 @@ class Ledger(ProcessBound):
 
     def principal(self, label: str) -> str:
         """Return the id that stands for a principal in entries. A new principal gets one."""
+        return self.find_principal(label) or self._new_principal(checked_label(label, "principal"))
+
+    def find_principal(self, label: str) -> str | None:
+        """Return the id of a principal, or None if it has none yet. Writes nothing."""
         known = self._principals.get(label)
         if known is None:
-            known = self._principals[label] = self._find_principal(checked_label(label, "principal"))
+            rows = self.store.rows(_PRINCIPAL, checked_label(label, "principal"))
+            if not rows:
+                return None
+            known, salt = str(rows[0][0]), bytes(rows[0][1])
+            if commitment(label, salt) != known:  # opening does not look at principals
+                raise Tampered([f"principal {known} was renamed"])
+            self._principals[label] = known
         return known
 
-    def _find_principal(self, label: str) -> str:
-        query = "SELECT name, salt FROM principals WHERE label = ?"
-        rows = self.store.rows(query, label)
-        if rows:
-            known, salt = rows[0]
-            if commitment(label, bytes(salt)) != known:  # opening does not look at principals
-                raise Tampered([f"principal {known} was renamed"])
-            return str(known)
+    def _new_principal(self, label: str) -> str:
         name = CommittedName.new(label)
 
         def work(tx: Transaction) -> str:
-            known = tx.rows(query, label)
+            known = tx.rows(_PRINCIPAL, label)
             if known:
                 return str(known[0][0])
             tx.run("INSERT INTO principals (name, label, salt) VALUES (?, ?, ?)", name.id, label, name.salt)

@@ -53,7 +53,9 @@ def status_of_request(
 
     If `shared`, it is the request of the first principal that used the key.
     """
-    by = "" if shared else ledger.principal(principal)
+    by = "" if shared else ledger.find_principal(principal)
+    if by is None:  # it has asked nothing yet, and looking writes nothing
+        return None
     hashed = hashed_key(by, checked_label(key, "key"))
     return status_under_key(ledger, hashed, None if shared else principal)
 

@@ -388,7 +388,7 @@ def require_few_failures(
     if known.last >= saved.last + SAVE_FAILURES_EVERY:
         with suppress(OSError):
             registration.replace_file(path, json.dumps(known.to_json()))
-    principal, cleared = ledger.principal(analyst), registration.cleared_holds(policy)
+    principal, cleared = ledger.find_principal(analyst), registration.cleared_holds(policy)
     own = [
         one.position
         for one in found

@@ -344,7 +344,7 @@ def _stored(
         if found is None:
             return earlier, key
         receipt = found.receipt
-        is_own = receipt.record["by"] == ledger.principal(session.analyst)
+        is_own = receipt.record["by"] == ledger.find_principal(session.analyst)
         if not is_own and not policy.shares_answers:
             continue
         possible = (

@@ -79,6 +79,7 @@ def write_world(
     pq.write_table(pa.table(dict(rows)), world / f"{name}.parquet")
     lines = [
         "[dataset]", f'name = "{name}"',
+        "[ledger]", 'registry = "state"',  # worlds have the same people, and budgets of their own
         "[budget]", f"epsilon = {float(epsilon)}", f"delta = {float(delta)}",
         f"[tables.{name}]", f'source = "{name}.parquet"', 'unit = "person"', "rows_per_unit = 1",
         f"[tables.{name}.columns]", *(f"{column} = {{ {what} }}" for column, what in columns.items()),

@@ -41,9 +41,9 @@ def tell_party() -> None:
         )
         keys = [MemberKeys.create(member, folder / member) for member in MEMBERS]
         consortium = _signed(wish, keys, folder / MEMBERS[0] / POLICY)
-        for member in MEMBERS:  # makes the ledgers now, so that members tell nothing about new ones
+        for member in MEMBERS:  # makes ledgers and copies now, so that members tell nothing about new ones
             with open_dataset(folder / member / POLICY) as data:
-                assert data.ledger.id
+                data.prepare()
         results = _together(consortium, keys, folder)
         _show_joint(consortium, results, verify_transcript(results[-1].transcript))
 

@@ -96,7 +96,7 @@ def test_after_new_answers_the_stored_reply_is_their_mean(opened: Open) -> None:
         assert stored.of == mean.of == count
         assert stored.receipt == mean.receipt
         assert stored.to_json()["columns"] == mean.to_json()["columns"]
-    assert "any interval so far is wrong with probability 0.4 at most" in str(stored)
+    assert "all right but with probability 0.4 at most" in str(stored)
 
 
 def test_a_plan_tells_nothing_of_answers_that_the_analyst_may_not_see(opened: Open) -> None:

@@ -117,3 +117,11 @@ def test_a_law_that_is_out_of_reach_is_not_guessed() -> None:
     assert weighted_width(((Fraction(1), one), (Fraction(1), one)), 1 - Fraction(1, 10**9)) is None
     wide = SummedLaplace(Fraction(10**9), of=2, contributors=3)
     assert weighted_width(((Fraction(1), wide), (Fraction(1), wide)), LEVEL) is None
+
+
+@pytest.mark.parametrize("tiny", ["1e-20", "1e-22", "1e-25", "1e-300"])
+def test_a_weight_that_is_almost_nothing_takes_nothing_away(tiny: str) -> None:
+    for noise in (laplace("10"), gaussian("10")):
+        alone = half_width(noise, LEVEL)
+        found = weighted_width(((Fraction(1), noise), (Fraction(tiny), noise)), LEVEL)
+        assert found is None or alone <= found <= alone * Fraction(101, 100)

@@ -222,7 +222,8 @@ class Answer:
             wrong = combining.most_wrong(self.confidence, self.of)
             lines.append(
                 f"The narrowest of {self.of} releases of this question and their means. Where prices were "
-                f"chosen after answers, any interval so far is wrong with probability {wrong:.4g} at most."
+                "chosen after answers, and all at this confidence, the intervals of one number so far are "
+                f"all right but with probability {wrong:.4g} at most."
             )
         if self.left:
             lines.append(f"Left: {self.left}.")

@@ -106,8 +106,8 @@ def make_consistent(
 ) -> dict[int, ConsistentGrouping]:
     """Return consistent numbers for each grouping, not negative if they count rows.
 
-    The noise of such a number is a sum of many noises. Its width is the standard deviation times the larger
-    of the factors for one noise and for a normal distribution.
+    The noise of such a number is a sum of many noises. Its width is the standard deviation times a factor
+    that holds any such sum (`NoiseFamily.for_sums`).
     """
     question = shares.question
     sizes = {key: len(question.keys[key].codes or ()) for s in values for key in question.sets[s]}
@@ -118,7 +118,8 @@ def make_consistent(
         measured.append(
             MeasuredGrouping(question.sets[s], noisy.astype(np.float64).reshape(shape), variance)
         )
-    factor = NoiseFamily.of(shares.mechanism(next(iter(values)), part), confidence).in_deviations
+    least = math.sqrt(min(one.variance for one in measured))
+    factor = NoiseFamily.of(shares.mechanism(next(iter(values)), part), confidence).for_sums(least)
     found = least_squares(measured, sizes)
     nearest = [values for values, _ in found]
     if counts_rows(question, part) and any(values.min(initial=0.0) < 0 for values in nearest):
@@ -379,7 +380,8 @@ class _Release:
             squares = 0.0
             for i, (weight, noise) in enumerate(noises):
                 part = tree.weights[i][0]
-                one = NoiseFamily.of(noise, self.level).in_deviations * noising.deviation(noise)
+                deviation = noising.deviation(noise)
+                one = NoiseFamily.of(noise, self.level).for_sums(deviation) * deviation
                 if self._is_agreed(grouping, part):
                     agreed = self._consistent(part)[grouping]
                     values[i], one = agreed.centre, agreed.half

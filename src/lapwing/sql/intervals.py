@@ -37,6 +37,7 @@ _KNOTS, _SIDE = 1025, 129
 _COARSE = 2.0  # scales up to which a pair's noise is taken as whole numbers
 _TINY = 1e-300
 _FINE = Fraction(1 << 20)  # a scale at which whole numbers are as good as continuous
+_FINE_NOISE = 5.0  # from this standard deviation on, sums of whole noises are as sums of continuous ones
 
 
 @lru_cache(maxsize=4096)
@@ -95,6 +96,24 @@ class NoiseFamily:
         """A width in standard deviations that holds any sum of such noises, of one or of many."""
         one = -math.log(float(1 - self.confidence)) / math.sqrt(2)
         return self._normal if self.is_gaussian else max(self._normal, one)
+
+    def for_sums(self, least: float) -> float:
+        """Return a width in standard deviations that holds any weighted sum of such noises.
+
+        Claim    the sum exceeds it with probability at most 1 - confidence, where `least` is the smallest
+                 standard deviation of a noise in it.
+        Because  below `_FINE_NOISE` whole noise is far from a continuous one. There a sum of Gaussian
+                 noises is held by its sub-Gaussian bound, any other by Chebyshev's, whatever the weights.
+        Test     tests/sql/test_estimates_consistency.py::test_intervals_hold_where_the_noise_is_a_few_rows
+        """
+        if least >= _FINE_NOISE:
+            return self.in_deviations
+        miss = float(1 - self.confidence)
+        is_summed_laplace = self.widest > 0
+        bound = (
+            math.sqrt(2 * math.log(2 / miss)) if self.is_gaussian and not is_summed_laplace else miss**-0.5
+        )
+        return max(self.in_deviations, bound)
 
     def width(self, scales: list[ArrayLike]) -> Floats:
         """Return t + ½ with P[|Σ noises| > t] = β, elementwise over arrays of scales.

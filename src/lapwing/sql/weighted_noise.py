@@ -27,6 +27,7 @@ from lapwing.sql.noising import PartNoise
 WeightedNoises = tuple[tuple[Fraction, PartNoise], ...]
 
 _MOST_CELLS = 1 << 17  # on each side of 0
+_MOST_VALUE = 2.0**62  # of noise: beyond, no law has weight that floats could hold
 _LEAST_MISS = Fraction(1, 10**6)  # below, the error of floats would show
 _BEYOND, _MARGIN = Fraction(1, 10**7), 1e-6  # shares of β
 _SUMMED_UP_TO = 1 << 20  # whole values on each side of 0, of a law that is added up value by value
@@ -53,6 +54,8 @@ def weighted_width(noises: WeightedNoises, confidence: Fraction) -> Fraction | N
             return None
         sides.append(found)
     tails = _tails(sides)
+    if not np.isfinite(tails).all():
+        return None
     cell = int(np.searchsorted(-tails, -float(miss) * (1 - _MARGIN)))
     moved = Fraction(0) if is_exact else Fraction(len(noises), 2)
     return (cell + moved) * step
@@ -65,7 +68,7 @@ def _common_step(weights: list[Fraction]) -> Fraction:
 
 def _cells(noise: PartNoise, width: float, cells: int) -> Floats | None:
     """Return the law on cells 0..`cells` of this width (in whole values); cell -j is as likely as j."""
-    edges = np.floor((np.arange(cells + 1) + 0.5) * width)
+    edges = np.minimum(np.floor((np.arange(cells + 1) + 0.5) * width), _MOST_VALUE)
     upper = _upper_tails(noise, edges.astype(np.int64))
     if upper is None:
         return None

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from lapwing.config.values import checked_label
 from lapwing.core.budget import Charge, Terms, price
 from lapwing.core.exact import short
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
@@ -280,6 +281,38 @@ def _insert_blocks(
     )
     sums = (*left, *(0 for _ in COSTS))  # nothing is held
     tx.run_many(_INSERT_BUDGET, [(block, account.number, OPEN, *sums) for block, _ in numbered])
+
+
+def drafted_account(
+    label: str, terms: Terms, protects: tuple[Unit, Relation], slices: Slices, rule: str
+) -> Account:
+    """Return an account that gets its numbers when it is written."""
+    unit, relation = protects
+    label = checked_label(label, "account")
+    for given, kind in ((unit, Unit), (relation, Relation), (slices, Slices)):
+        if not isinstance(given, kind):
+            raise BadParameter(kind.__name__.lower(), f"must be a {kind.__name__}")
+    if slices is not Slices.NONE:
+        rule = checked_label(rule, "rule")
+    elif rule:
+        raise BadParameter("rule", "an account without slices has no rule")
+    if (unit is Unit.PERSON_AND_PERIOD) != (slices is Slices.PERIODS):
+        raise BadParameter("unit", "must be PERSON_AND_PERIOD for slices by period, and only for them")
+    if slices is Slices.UNITS and relation is Relation.REPLACE:
+        raise BadParameter(
+            "slices", "by the unit's data are impossible if neighbours replace a unit: use identities"
+        )
+    return Account(
+        0, 0, CommittedName.new(label), unit, relation, terms, slices, rule, everyone=0, raises=None
+    )
+
+
+def require_same(planned: Account, opened: Account) -> Account:
+    """Return the account that another process opened meanwhile, if it is as planned."""
+    fields = ("unit", "relation", "terms", "slices", "rule")
+    if any(getattr(planned, name) != getattr(opened, name) for name in fields):
+        raise BadParameter("account", f'"{opened.label}" was opened on other terms meanwhile, for life')
+    return opened
 
 
 def new_account(tx: Transaction, draft: Account) -> Account:

@@ -315,12 +315,12 @@ def require_same(planned: Account, opened: Account) -> Account:
     return opened
 
 
-def new_account(tx: Transaction, draft: Account) -> Account:
-    """Open the first account of a family: the draft, under fresh numbers."""
+def new_account(tx: Transaction, draft: Account, at: str | None = None) -> Account:
+    """Open the first account of a family: the draft, under fresh numbers. `at` is the entry's time."""
     number = _next(tx, "account", "accounts")
     account = replace(draft, number=number, root=number, everyone=_next(tx, "block", "blocks"))
     _insert(tx, account)
-    tx.append(encode(_body(account)))
+    tx.append(encode(_body(account) | {"at": at or now()}))
     return account
 
 
@@ -384,7 +384,9 @@ def raised_account(tx: Transaction, family: list[Account], terms: Terms, curator
     return account
 
 
-def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[str]) -> None:
+def insert_blocks(
+    tx: Transaction, family: Sequence[Account], labels: Sequence[str], at: str | None = None
+) -> None:
     """Open new blocks. Their units may have been charged as part of everyone, and stay charged."""
     newest = family[-1]
     tx.lock([newest.everyone])
@@ -404,7 +406,7 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
     names = [CommittedName.new(label) for label in labels]
     _insert_blocks(tx, account, first, names, _everyone(tx, account, "left"))
     ids = [name.id for name in names]
-    body = {"kind": "blocks", "at": now(), "account": account.number, "first": first, "names": ids}
+    body = {"kind": "blocks", "at": at or now(), "account": account.number, "first": first, "names": ids}
     tx.append(encode(body))
 
 

@@ -124,8 +124,9 @@ def plan_register(
     See `register`. Until then, only this open ledger knows the data.
     """
     registration = _Registration.of(ledger, (label, origin, rule), _sketch(ledger, units), at)
-    known = ledger.store.read(lambda tx: registration.data_set(tx, ledger.account(account), set()))
-    met = set(known.accounts) - {ledger.account(account).number}
+    planned = ledger.account(account)
+    known = ledger.store.read(lambda tx: registration.data_set(tx, planned, set()))
+    met = set(known.accounts) - {planned.number}
 
     def is_as_planned(data: DataSet, own: Account) -> bool:
         return (data.number, data.version, set(data.accounts) - {own.number}) == (known.number, 1, met)
@@ -145,7 +146,7 @@ def plan_register(
         return data is not None
 
     ledger.openings.data[registration.name.label] = _PlannedDataSet(
-        account, write, is_known, replace(known, accounts=tuple(sorted(met))), registration.sketch
+        account, at, write, is_known, replace(known, accounts=tuple(sorted(met))), registration.sketch
     )
     return known
 

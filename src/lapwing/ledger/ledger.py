@@ -281,9 +281,9 @@ class Ledger(ProcessBound):
             return known
         label = checked_label(label, "account")
         planned = self.openings.accounts.get(label)
-        if planned is not None:
-            return planned.draft
         found = self.store.read(lambda tx: accounts_where(tx, _FIRST, label))
+        if planned is not None and not found:  # and no other process opened it meanwhile
+            return planned.draft
         if not found:
             raise BadParameter("account", "is not known to this ledger")
         return self.remember(found[0])
@@ -482,17 +482,14 @@ class Ledger(ProcessBound):
 
     def forget_planned(self, labels: Sequence[str]) -> None:
         """Forget what was planned for these accounts and another process has written meanwhile."""
-        openings = self.openings
         for label in labels:
-            planned = openings.accounts.get(label)
-            found = [one for one in self.accounts() if one.label == label and one.raises is None]
-            if planned is not None and found:
-                del openings.accounts[label]
-                require_same(planned.draft, found[0])
-        for name in [
-            name for name, data in openings.data.items() if data.own in labels and data.is_known()
-        ]:
-            del openings.data[name]
+            account, planned = self.account(label), self.openings.accounts.get(label)
+            if planned is not None and account.number > 0:
+                self.openings.accounts.pop(label, None)
+                require_same(planned.draft, account)
+        for name, data in tuple(self.openings.data.items()):
+            if data.own in labels and data.is_known():
+                self.openings.data.pop(name, None)
 
     def open_blocks(self, label: str, names: Iterable[str]) -> None:
         """Open blocks, each with the whole budget less the charges to everyone."""

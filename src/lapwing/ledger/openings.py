@@ -33,10 +33,12 @@ class OpenedMeanwhile(Exception):
     """Another process opened a planned account, or registered planned data, first."""
 
 
-def open_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[str]) -> None:
+def open_blocks(
+    tx: Transaction, family: Sequence[Account], labels: Sequence[str], at: str | None = None
+) -> None:
     """Open blocks of a family of accounts, in entries of a bounded size."""
     for start in range(0, len(labels), MOST_BLOCKS_TO_AN_ENTRY):
-        insert_blocks(tx, family, labels[start : start + MOST_BLOCKS_TO_AN_ENTRY])
+        insert_blocks(tx, family, labels[start : start + MOST_BLOCKS_TO_AN_ENTRY], at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,13 @@ class PlannedAccount:
     blocks: tuple[str, ...]
     tell: Callable[[str], None]
 
-    def open(self, tx: Transaction) -> Account:
-        """Write the account and its blocks."""
+    def open(self, tx: Transaction, at: str | None = None) -> Account:
+        """Write the account and its blocks. `at` is the time of the entries, if rows were read before."""
         if accounts_where(tx, "label = ? AND raises IS NULL", self.draft.label):
             raise OpenedMeanwhile
-        account = new_account(tx, self.draft)
+        account = new_account(tx, self.draft, at)
         if self.blocks:
-            open_blocks(tx, [account], self.blocks)
+            open_blocks(tx, [account], self.blocks, at)
         return account
 
     def untouched(self, labels: Sequence[str]) -> list[tuple[Account, Block]]:
@@ -78,6 +80,7 @@ class PlannedData:
     """
 
     own: str  # the name of its account
+    at: str  # from before its rows were read
     write: Callable[[Transaction, Account], None]
     is_known: Callable[[], bool]
 
@@ -112,10 +115,11 @@ class Openings:
     ) -> dict[str, Account]:
         """Write all that a charge to these accounts needs, and return the accounts that were opened."""
         needed = [planned for label, planned in self.accounts.items() if label in labels]
-        opened = {planned.draft.label: planned.open(tx) for planned in needed}
-        for data in self.data.values():
-            if data.own in labels:
-                data.write(tx, opened.get(data.own) or known(data.own))
+        registered = [data for data in self.data.values() if data.own in labels]
+        at = min((data.at for data in registered), default=None)
+        opened = {planned.draft.label: planned.open(tx, at) for planned in needed}
+        for data in registered:
+            data.write(tx, opened.get(data.own) or known(data.own))
         return opened
 
     def done(self, labels: Sequence[str]) -> list[PlannedAccount]:

@@ -44,7 +44,7 @@ def typo(opened: Open, tmp_path: Path) -> Path:
 
 
 def test_a_refused_question_opens_no_account(typo: Path) -> None:
-    """C13: it added its ε to what every statement states, for life."""
+    """It added its ε to what every statement states, for life."""
     for _ in range(2):  # the second reads the copy that the first made
         with Dataset(load_policy(typo), analyst="ann") as dataset:
             dataset.plan(OTHER, epsilon=3)

@@ -171,14 +171,18 @@ class ChargeRequest:
             raise Unavailable("the accounts kept changing; nothing was charged. Ask again")
         except BaseException as error:
             self._leave(error)
-            if isinstance(error, KeyTaken):
-                raise self._outcome() from None
             raise
 
     def _leave(self, error: BaseException) -> None:
+        """End a request that was not charged, and raise the error that the caller is told."""
         self.ledger.running.end(self.key)
         if isinstance(error, ChangedMeanwhile):
             self.ledger.openings.forget_data(self.labels)  # it is planned anew when asked again
+            raise Unavailable(
+                "other data or accounts came meanwhile. Nothing was charged: ask again"
+            ) from None
+        if isinstance(error, KeyTaken):
+            raise self._outcome() from None
 
     def _settle_within(self, post: Callable[[Transaction, Debits], Posted]) -> Posted:
         ledger = self.ledger

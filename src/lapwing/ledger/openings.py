@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from lapwing.errors import Unavailable
 from lapwing.ledger.accounts import EVERYONE, Account, Block, accounts_where, insert_blocks, new_account
 from lapwing.ledger.entry import CommittedName
 from lapwing.ledger.schema import OPEN
@@ -22,11 +21,8 @@ from lapwing.ledger.store import Transaction
 MOST_BLOCKS_TO_AN_ENTRY = 10_000
 
 
-class ChangedMeanwhile(Unavailable):
+class ChangedMeanwhile(Exception):
     """Other data or accounts came since a first charge was planned."""
-
-    def __init__(self) -> None:
-        super().__init__("other data or accounts came meanwhile. Nothing was charged: ask again")
 
 
 class OpenedMeanwhile(Exception):
@@ -74,9 +70,9 @@ class PlannedData:
     """A data set that is registered with its first charge.
 
     `write` registers it in a transaction under its own account and the accounts of the same people. It
-    raises `OpenedMeanwhile` if a data set of this name is known by then, and `Unavailable` if other
+    raises `OpenedMeanwhile` if a data set of this name is known by then, and `ChangedMeanwhile` if other
     accounts than the planned ones know its people. `is_known` tells whether another process registered it
-    first, and raises `Unavailable` if that did it in another way.
+    first, and raises `ChangedMeanwhile` if that did it in another way.
     """
 
     own: str  # the name of its account

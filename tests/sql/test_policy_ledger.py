@@ -47,7 +47,7 @@ def test_names_that_nobody_has_are_refused_before_anything_is_made(
 
 # Case H4.
 def test_a_quota_is_for_life(opened: Open, tmp_path: Path) -> None:
-    opened(more=QUOTAS).ask(COUNT, epsilon=1)
+    opened(more=QUOTAS, analyst="ánn").ask(COUNT, epsilon="0.5")
     with pytest.raises(BadParameter, match=r"analysts\.ánn: the account has ε 0\.5"):
         reopened(opened, tmp_path / "visits.toml", "epsilon = 0.5", "epsilon = 5.0").ask(COUNT, epsilon=1)
 

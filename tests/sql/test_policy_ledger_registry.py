@@ -225,16 +225,16 @@ def test_what_is_made_is_told(spent: Path, shell: Shell, tmp_path: Path) -> None
     policy.write_text(text.replace("visits*.parquet", "others.parquet"))
     with Dataset(load_policy(policy), analyst="ann") as dataset:
         first, second = dataset.ask(COUNT, epsilon=1), dataset.ask(OTHER, epsilon=1)
-    assert first.notes[0] == 'New account "others" with ε 10 and δ 1e-6, for life.'
-    assert first.notes[1:] == (PREPARED_NOTE.format("others.prepared"),)
+    assert first.notes[0] == PREPARED_NOTE.format("others.prepared")
+    assert first.notes[1:] == ('New account "others" with ε 10 and δ 1e-6, for life.',)
     assert second.notes == ()
     shell("example", tmp_path / "sub")
     done = shell("ask", tmp_path / "sub" / "visits.toml", COUNT, "--epsilon", "1", "--json")
     ledger = tmp_path / "sub" / "lapwing.ledger"
     assert done.error.splitlines() == [
         f"lapwing: New ledger {ledger}, for life. The curator's key is in {ledger}.curator: move it away.",
-        'lapwing: New account "visits" with ε 3 and δ 1e-6, for life.',
         f"lapwing: {PREPARED_NOTE.format('visits.prepared')}",
+        'lapwing: New account "visits" with ε 3 and δ 1e-6, for life.',
     ]
     assert done.json["notes"] == []
     assert shell("ask", tmp_path / "sub" / "visits.toml", OTHER, "--epsilon", "1").error == ""

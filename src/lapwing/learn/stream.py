@@ -211,8 +211,9 @@ class Stream(AbstractContextManager["Stream"]):
         """The total (ε, δ) of a block, summed over its account and all raises of it."""
         if not policy_ledger.has_ledger(self.policy):
             return self.policy.epsilon, self.policy.delta
-        root = self.ledger.account(policy_ledger.account_label(self.policy)).number
-        terms = [account.terms for account in self.ledger.accounts() if account.root == root]
+        first = self.ledger.account(policy_ledger.account_label(self.policy))
+        raised = [one for one in self.ledger.accounts() if one.raises and one.root == first.number]
+        terms = [account.terms for account in (first, *raised)]
         none = Fraction(0)
         return sum((one.epsilon for one in terms), none), sum((one.delta for one in terms), none)
 

@@ -211,7 +211,7 @@ def open_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: s
     share = find_share(ledger, policy, sharing, pipeline)
     if share is None:
         return None
-    whole = ledger.account(policy_ledger.account_label(policy))
+    whole = ledger.opened_account(policy_ledger.account_label(policy))
     if not share.is_open:
         ledger.open_account(
             share.label,

@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from lapwing.config.values import checked_label
 from lapwing.core.budget import Charge, Terms, price
 from lapwing.core.exact import short
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
@@ -282,12 +283,44 @@ def _insert_blocks(
     tx.run_many(_INSERT_BUDGET, [(block, account.number, OPEN, *sums) for block, _ in numbered])
 
 
-def new_account(tx: Transaction, draft: Account) -> Account:
-    """Open the first account of a family: the draft, under fresh numbers."""
+def drafted_account(
+    label: str, terms: Terms, protects: tuple[Unit, Relation], slices: Slices, rule: str
+) -> Account:
+    """Return an account that gets its numbers when it is written."""
+    unit, relation = protects
+    label = checked_label(label, "account")
+    for given, kind in ((unit, Unit), (relation, Relation), (slices, Slices)):
+        if not isinstance(given, kind):
+            raise BadParameter(kind.__name__.lower(), f"must be a {kind.__name__}")
+    if slices is not Slices.NONE:
+        rule = checked_label(rule, "rule")
+    elif rule:
+        raise BadParameter("rule", "an account without slices has no rule")
+    if (unit is Unit.PERSON_AND_PERIOD) != (slices is Slices.PERIODS):
+        raise BadParameter("unit", "must be PERSON_AND_PERIOD for slices by period, and only for them")
+    if slices is Slices.UNITS and relation is Relation.REPLACE:
+        raise BadParameter(
+            "slices", "by the unit's data are impossible if neighbours replace a unit: use identities"
+        )
+    return Account(
+        0, 0, CommittedName.new(label), unit, relation, terms, slices, rule, everyone=0, raises=None
+    )
+
+
+def require_same(planned: Account, opened: Account) -> Account:
+    """Return the account that another process opened meanwhile, if it is as planned."""
+    fields = ("unit", "relation", "terms", "slices", "rule")
+    if any(getattr(planned, name) != getattr(opened, name) for name in fields):
+        raise BadParameter("account", f'"{opened.label}" was opened on other terms meanwhile, for life')
+    return opened
+
+
+def new_account(tx: Transaction, draft: Account, at: str | None = None) -> Account:
+    """Open the first account of a family: the draft, under fresh numbers. `at` is the entry's time."""
     number = _next(tx, "account", "accounts")
     account = replace(draft, number=number, root=number, everyone=_next(tx, "block", "blocks"))
     _insert(tx, account)
-    tx.append(encode(_body(account)))
+    tx.append(encode(_body(account) | {"at": at or now()}))
     return account
 
 
@@ -351,7 +384,9 @@ def raised_account(tx: Transaction, family: list[Account], terms: Terms, curator
     return account
 
 
-def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[str]) -> None:
+def insert_blocks(
+    tx: Transaction, family: Sequence[Account], labels: Sequence[str], at: str | None = None
+) -> None:
     """Open new blocks. Their units may have been charged as part of everyone, and stay charged."""
     newest = family[-1]
     tx.lock([newest.everyone])
@@ -371,7 +406,7 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
     names = [CommittedName.new(label) for label in labels]
     _insert_blocks(tx, account, first, names, _everyone(tx, account, "left"))
     ids = [name.id for name in names]
-    body = {"kind": "blocks", "at": now(), "account": account.number, "first": first, "names": ids}
+    body = {"kind": "blocks", "at": at or now(), "account": account.number, "first": first, "names": ids}
     tx.append(encode(body))
 
 

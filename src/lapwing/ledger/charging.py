@@ -25,7 +25,7 @@ Test     tests/ledger/test_charging_times.py
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -50,6 +50,7 @@ from lapwing.ledger.entry import (
     time_in,
 )
 from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.openings import ChangedMeanwhile, OpenedMeanwhile
 from lapwing.ledger.request_status import RequestState, hashed_key, status_under_key
 from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds, left_after
 from lapwing.ledger.spending import Spending, Target, only_add_remove, refusal
@@ -95,7 +96,8 @@ class ChargeRequest:
             ledger.require_here()
         self.ledger, self.spending, self.principal, self.kind = ledger, spending, principal, kind
         self.shared, self.named = shared, checked_label(key, "key")
-        self.roots: list[tuple[Account, Target]] = []  # the accounts as first opened
+        self.roots: list[tuple[Account, Target]] = []  # the accounts as first opened, or as planned
+        self.labels = [target.account for target in spending.targets]
         for target in spending.targets:
             account = ledger.account(target.account)
             # A loss about another unit or relation must not be charged here.
@@ -143,12 +145,13 @@ class ChargeRequest:
         `post` posts debits that were looked up in its transaction. Without it the request is a charge.
         """
         ledger, key = self.ledger, self.key
-        if post is not None and not self.spending.everyone:
-            self._debits(None)  # found and priced before the write lock is taken; both are cached
-        if post is None and (self.spending.everyone or self.spending.keeps_request):
-            post = self._charge_within
         ledger.running.begin(key)
         try:
+            opens = ledger.openings.concern(self.labels) and self._still_opens()
+            if post is not None and not self.spending.everyone and not opens:
+                self._debits(None)  # found and priced before the write lock is taken; both are cached
+            if post is None and (opens or self.spending.everyone or self.spending.keeps_request):
+                post = self._charge_within
             for _ in range(TRIES):
                 try:
                     if post is not None:
@@ -163,28 +166,68 @@ class ChargeRequest:
                     if error is not None:
                         raise error from None
                     # Otherwise it would fit by now: blocks moved to a raised account, or something lapsed.
+                except OpenedMeanwhile:
+                    self._still_opens()
             raise Unavailable("the accounts kept changing; nothing was charged. Ask again")
         except BaseException as error:
-            ledger.running.end(key)
-            if isinstance(error, KeyTaken):
-                raise self._outcome() from None
+            self._leave(error)
             raise
 
-    def _settle_within(self, post: Callable[[Transaction, Debits], Posted]) -> Posted:
-        return self.ledger.store.write(lambda tx: post(tx, self._debits(tx)))
+    def _leave(self, error: BaseException) -> None:
+        """End a request that was not charged, and raise the error that the caller is told."""
+        self.ledger.running.end(self.key)
+        if isinstance(error, ChangedMeanwhile):
+            self.ledger.openings.forget_data(self.labels)  # it is planned anew when asked again
+            raise Unavailable(
+                "other data or accounts came meanwhile. Nothing was charged: ask again"
+            ) from None
+        if isinstance(error, KeyTaken):
+            raise self._outcome() from None
 
-    def _debits(self, tx: Transaction | None) -> Debits:
+    def _settle_within(self, post: Callable[[Transaction, Debits], Posted]) -> Posted:
+        ledger = self.ledger
+        if not ledger.openings.concern(self.labels):
+            return ledger.store.write(lambda tx: post(tx, self._debits(tx)))
+        error = refusal(ledger, self.spending.targets, self.spending.loss, self.price)
+        if error is not None:  # before anything is written
+            raise KeyTaken if ledger.store.rows(_BY_KEY, self.key) else error
+        opened: dict[str, Account] = {}
+
+        def work(tx: Transaction) -> Posted:
+            opened.clear()
+            opened.update(ledger.openings.write(tx, self.labels, ledger.account))
+            return post(tx, self._debits(tx, opened))
+
+        posted = ledger.store.write(work)
+        ledger.note_opened(self.labels, opened)
+        return posted
+
+    def _still_opens(self) -> bool:
+        """Look for what other processes have opened. Return whether something is still planned."""
+        self.ledger.forget_planned(self.labels)
+        self.roots = [(self.ledger.account(root.label), target) for root, target in self.roots]
+        return self.ledger.openings.concern(self.labels)
+
+    def _debits(self, tx: Transaction | None, opened: Mapping[str, Account] | None = None) -> Debits:
         ledger = self.ledger
         debits = []
         for root, target in self.roots:
+            if root.number < 0:  # planned
+                new = opened.get(root.label) if opened else None
+                if new is None or tx is None:
+                    raise OpenedMeanwhile
+                ranges = ledger.everyone(tx, new) if target.everyone else None
+                for number, blocks in ranges or ledger.find_ranges(tx.rows, new, target.blocks):
+                    debits.append(_new(Debit, (number, blocks, self.price(new))))
+                continue
             if target.everyone:
                 assert tx is not None
                 found = ledger.everyone(tx, root)
             else:
                 found = ledger.current_ranges(root, target.blocks)
-            for number, ranges in found:
+            for number, blocks in found:
                 account = root if number == root.number else ledger.numbered(number)
-                debits.append(_new(Debit, (number, ranges, self.price(account))))
+                debits.append(_new(Debit, (number, blocks, self.price(account))))
         debits.sort()
         return tuple(debits)
 
@@ -257,6 +300,7 @@ def _key(receipt: Receipt) -> bytes:
     return bytes.fromhex(receipt.record["key"])
 
 
+_BY_KEY = "SELECT 1 FROM entries WHERE key = ?"
 _HOLD = ", ".join(f"held_{k} = held_{k} + ?" for k in COSTS)
 _FITS = holds(lambda k: f"left_{k} - held_{k} >= ?")
 _FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might not fit 64 bits
@@ -406,7 +450,7 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
     fixed = any(isinstance(part, FixedRun) for part in losses_within(spending.loss))
 
     def post(tx: Transaction, debits: Debits) -> Posted:
-        if tx.rows("SELECT 1 FROM entries WHERE key = ?", request.key):
+        if tx.rows(_BY_KEY, request.key):
             raise KeyTaken
         tx.lock(
             [block for debit in debits for first, last in debit.ranges for block in range(first, last + 1)]

@@ -21,6 +21,7 @@ from lapwing.ledger.accounts import Account, Slices
 from lapwing.ledger.entry import CommittedName, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.openings import ChangedMeanwhile, OpenedMeanwhile, PlannedData
 from lapwing.ledger.schema import DATA_COLUMNS
 from lapwing.ledger.store import Transaction
 from lapwing.ledger.unit_ids import Ids, Sketch, tagged, untagged
@@ -98,34 +99,111 @@ def register(
         >>> register(ledger, "visits", origin="hospital", account="patients", units=["ann", "ben"]).version
         1
     """
-    label, origin = checked_label(label, "data set"), checked_label(origin, "origin")
-    rule = checked_label(rule, "rule") if rule else ""  # in the same form as the account's
-    own = ledger.account(account)
+    own = ledger.opened_account(account)
     others = _differences(ledger, people_differ_from, curator)
     at = at or now()  # before units are read: how long that takes is private
-    sketch = _sketch(ledger, units)
+    registration = _Registration.of(ledger, (label, origin, rule), _sketch(ledger, units), at)
     ledger.require_here()
 
     def work(tx: Transaction) -> DataSet:
-        known = _all(tx)
-        if any(data.label == label for data in known):
+        if registration.is_known(tx):
             raise BadParameter("data set", "there is one of this name: append to it")
-        number = 1 + max((data.number for data in known), default=0)
-        joined = {root for data in known if data.origin.label == origin for root in data.accounts}
-        joined |= {own.number} | _overlapping_accounts(tx, ledger, sketch, known, set(others))
-        name, origin_name = CommittedName.new(label), CommittedName.new(origin)
-        data = DataSet(number, name, origin_name, rule, tuple(sorted(joined)), 1)
-        tx.run(
-            f"INSERT INTO datasets ({DATA_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-            number, name.id, label, name.salt, origin_name.id, origin, origin_name.salt, rule,
-            json.dumps(data.accounts), 1,
-        )  # fmt: skip
-        _keep(tx, ledger, data, sketch)
-        fields = _body(ledger, data, others, curator, at)
-        tx.append(encode({"kind": "data", **fields, "origin": origin_name.id, "rule": rule}))
+        data = registration.data_set(tx, own, set(others))
+        registration.write(tx, data, own, others, curator)
         return data
 
+    ledger.openings.data.pop(label, None)
     return ledger.store.write(work)
+
+
+def plan_register(
+    ledger: Ledger, label: str, *, origin: str, account: str, units: Ids | Sketch, rule: str = "", at: str
+) -> DataSet:
+    """Plan to register data with its first charge, with its account if that is planned too.
+
+    See `register`. Until then, only this open ledger knows the data.
+    """
+    registration = _Registration.of(ledger, (label, origin, rule), _sketch(ledger, units), at)
+    planned = ledger.account(account)
+    known = ledger.store.read(lambda tx: registration.data_set(tx, planned, set()))
+    met = set(known.accounts) - {planned.number}
+
+    def is_as_planned(data: DataSet, own: Account) -> bool:
+        return (data.number, data.version, set(data.accounts) - {own.number}) == (known.number, 1, met)
+
+    def write(tx: Transaction, own: Account) -> None:
+        if registration.is_known(tx):
+            raise OpenedMeanwhile
+        data = registration.data_set(tx, own, set())
+        if not is_as_planned(data, own):
+            raise ChangedMeanwhile
+        registration.write(tx, data, own, [], None)
+
+    def is_known() -> bool:
+        data = next((one for one in ledger.store.read(_all) if one.label == registration.name.label), None)
+        if data is not None and not is_as_planned(data, ledger.account(account)):
+            raise ChangedMeanwhile
+        return data is not None
+
+    ledger.openings.data[registration.name.label] = _PlannedDataSet(
+        account, at, write, is_known, replace(known, accounts=tuple(sorted(met))), registration.sketch
+    )
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedDataSet(PlannedData):
+    data: DataSet  # with the accounts of the same people, but not its own
+    sketch: Sketch
+
+    def now(self, ledger: Ledger) -> DataSet:
+        accounts = {*self.data.accounts, ledger.account(self.own).number}
+        return replace(self.data, accounts=tuple(sorted(accounts)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    """The registration of a data set that the ledger does not know."""
+
+    ledger: Ledger
+    name: CommittedName
+    origin: CommittedName
+    rule: str
+    sketch: Sketch
+    at: str
+
+    @classmethod
+    def of(cls, ledger: Ledger, said: tuple[str, str, str], sketch: Sketch, at: str) -> _Registration:
+        label, origin, rule = said
+        label, origin = checked_label(label, "data set"), checked_label(origin, "origin")
+        rule = checked_label(rule, "rule") if rule else ""  # in the same form as the account's
+        return cls(ledger, CommittedName.new(label), CommittedName.new(origin), rule, sketch, at)
+
+    def is_known(self, tx: Transaction) -> bool:
+        return bool(tx.rows("SELECT 1 FROM datasets WHERE label = ?", self.name.label))
+
+    def data_set(self, tx: Transaction, own: Account, differ: set[int]) -> DataSet:
+        """Return the data set in its first version, with all its accounts."""
+        known = _all(tx)
+        number = 1 + max((data.number for data in known), default=0)
+        joined = {
+            root for data in known if data.origin.label == self.origin.label for root in data.accounts
+        }
+        joined |= {own.number} | _overlapping_accounts(tx, self.ledger, self.sketch, known, differ)
+        return DataSet(number, self.name, self.origin, self.rule, tuple(sorted(joined)), 1)
+
+    def write(
+        self, tx: Transaction, data: DataSet, own: Account, others: list[int], curator: CuratorKey | None
+    ) -> None:
+        name, origin = self.name, self.origin
+        tx.run(
+            f"INSERT INTO datasets ({DATA_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            data.number, name.id, name.label, name.salt, origin.id, origin.label, origin.salt, self.rule,
+            json.dumps(data.accounts), 1,
+        )  # fmt: skip
+        _keep(tx, self.ledger, data, self.sketch)
+        fields = _body(self.ledger, data, others, curator, at=self.at, own=own)
+        tx.append(encode({"kind": "data", **fields, "origin": origin.id, "rule": self.rule}))
 
 
 def append(
@@ -175,7 +253,7 @@ def append(
             json.dumps(after.accounts), after.version, after.number,
         )  # fmt: skip
         _keep(tx, ledger, after, sketch)
-        tx.append(encode({"kind": "version", **_body(ledger, after, others, curator, at)}))
+        tx.append(encode({"kind": "version", **_body(ledger, after, others, curator, at=at)}))
         return after
 
     return ledger.store.write(work)
@@ -187,7 +265,10 @@ def has_data_sets(ledger: Ledger) -> bool:
 
 
 def find_data_set(ledger: Ledger, label: str) -> DataSet:
-    """Return the current version of the data set of this name."""
+    """Return the current version of the data set of this name, or the one that is planned."""
+    planned = ledger.openings.data.get(label)
+    if isinstance(planned, _PlannedDataSet):
+        return planned.now(ledger)
     return _named(ledger.store.read(_all), label)
 
 
@@ -209,13 +290,22 @@ def data_sets_before(ledger: Ledger, position: int) -> list[DataSet]:
 def holds_all_units(ledger: Ledger, label: str, *, units: Ids) -> bool:
     """Return whether these units include all units of every version, as far as sketches can tell."""
     data, sketch = find_data_set(ledger, label), Sketch.of(units, ledger.keys.people)
+    planned = ledger.openings.data.get(label)
+    if isinstance(planned, _PlannedDataSet):
+        return sketch.holds(planned.sketch)
+    versions = range(1, data.version + 1)
+    return all(sketch.holds(_kept(ledger, data, version)) for version in versions)  # one at a time
+
+
+def knows_all_units(ledger: Ledger, data: DataSet, units: Sketch) -> bool:
+    """Return whether a registered version includes all these units, as far as sketches can tell."""
+    return _kept(ledger, data, data.version).holds(units)
+
+
+def _kept(ledger: Ledger, data: DataSet, version: int) -> Sketch:
     sql = "SELECT bytes FROM sketches WHERE data = ? AND version = ?"
-
-    def known(version: int) -> Sketch:
-        [(content,)] = ledger.store.rows(sql, data.number, version)
-        return untagged(bytes(content), ledger.keys.people, data.name.id, version)
-
-    return all(sketch.holds(known(version)) for version in range(1, data.version + 1))  # one at a time
+    [(content,)] = ledger.store.rows(sql, data.number, version)
+    return untagged(bytes(content), ledger.keys.people, data.name.id, version)
 
 
 def spends_by_block(data: DataSet, account: Account) -> bool:
@@ -228,7 +318,7 @@ def _differences(ledger: Ledger, labels: Sequence[str], curator: CuratorKey | No
         raise BadParameter("people_differ_from", "must be several names, not one text")
     if labels and (curator is None or curator.public != ledger.curator):
         raise BadParameter("curator", "that people differ must be signed with the curator's key")
-    return sorted({ledger.account(label).number for label in labels})
+    return sorted({ledger.opened_account(label).number for label in labels})
 
 
 def _overlapping_accounts(
@@ -248,8 +338,16 @@ def _overlapping_accounts(
 
 
 def _body(
-    ledger: Ledger, data: DataSet, others: list[int], curator: CuratorKey | None, at: str
+    ledger: Ledger,
+    data: DataSet,
+    others: list[int],
+    curator: CuratorKey | None,
+    *,
+    at: str,
+    own: Account | None = None,
 ) -> dict[str, Any]:
+    """Return the fields of an entry. `own` is an account that is opened in the same transaction."""
+    accounts = [own if own and root == own.number else ledger.numbered(root) for root in data.accounts]
     signed = []
     for account in others:
         assert curator is not None
@@ -259,7 +357,7 @@ def _body(
         "data": data.number,
         "name": data.name.id,
         "accounts": data.accounts,
-        "same_rule": [spends_by_block(data, ledger.numbered(root)) for root in data.accounts],
+        "same_rule": [spends_by_block(data, account) for account in accounts],
         "version": data.version,
         "differ": signed,
     }

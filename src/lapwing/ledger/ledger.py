@@ -17,7 +17,8 @@ Test     tests/ledger/test_ledger_checks.py, tests/sql/test_cell_check.py
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -33,26 +34,29 @@ from lapwing.ledger.accounts import (
     Account,
     AccountRanges,
     Block,
+    Read,
     Slices,
     Unit,
     accounts_where,
     current_blocks,
-    insert_blocks,
+    drafted_account,
     look_at,
     new_account,
     raised_account,
     ranges_by_account,
+    require_same,
 )
 from lapwing.ledger.check import CheckReport, check
 from lapwing.ledger.entry import FORMAT, CommittedName, CuratorCheck, commitment, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.ledger_place import LedgerPlace, location_of
+from lapwing.ledger.openings import OpenedMeanwhile, Openings, open_blocks
 from lapwing.ledger.registry import OpenCopy
 from lapwing.ledger.store import SignedState, Store, Transaction, keep_state, last_seal
 
-MOST_BLOCKS_TO_AN_ENTRY = 10_000
 MOST_REMEMBERED = 4096
 _EVERYONE = (EVERYONE,)
+_FIRST = "label = ? AND raises IS NULL"
 
 _PRINCIPAL = "SELECT name, salt FROM principals WHERE label = ?"
 
@@ -125,7 +129,7 @@ class Ledger(ProcessBound):
         self.curator, self.checks = replay.curator, list(replay.checks)
         self.registry, self._copy = place.registry, copy
         self.other_ledgers = set(replay.other_ledgers)  # whose people are others, as the curator signed
-        self.running = RunningRequests()
+        self.running, self.openings = RunningRequests(), Openings()
         self._accounts: dict[int, Account] = {}
         self._roots: dict[str, Account] = {}
         self._principals: dict[str, str] = {}
@@ -273,12 +277,15 @@ class Ledger(ProcessBound):
     # Looking up
 
     def account(self, label: str) -> Account:
-        """Return the account of this name, as first opened."""
+        """Return the account of this name, as first opened, or as planned."""
         known = self._roots.get(label)
         if known is not None:
             return known
         label = checked_label(label, "account")
-        found = self.store.read(lambda tx: accounts_where(tx, "label = ? AND raises IS NULL", label))
+        planned = self.openings.accounts.get(label)
+        found = self.store.read(lambda tx: accounts_where(tx, _FIRST, label))
+        if planned is not None and not found:  # and no other process opened it meanwhile
+            return planned.draft
         if not found:
             raise BadParameter("account", "is not known to this ledger")
         return self.remember(found[0])
@@ -289,6 +296,10 @@ class Ledger(ProcessBound):
 
     def numbered(self, number: int) -> Account:
         """Return the account of this number."""
+        if number < 0:
+            for planned in tuple(self.openings.accounts.values()):
+                if planned.draft.number == number:
+                    return planned.draft
         if number not in self._accounts:
             self.accounts()
         return self._accounts[number]
@@ -299,6 +310,9 @@ class Ledger(ProcessBound):
 
     def look_at(self, root: Account, labels: Sequence[str]) -> list[tuple[Account, Block]]:
         """Return the named blocks of a family with their accounts; without names, all blocks."""
+        planned = self.openings.find(root)
+        if planned is not None:
+            return planned.untouched(labels)
         return look_at(self.store.rows, self.numbered, root, labels)
 
     def current_ranges(self, root: Account, labels: Sequence[str]) -> AccountRanges:
@@ -309,16 +323,18 @@ class Ledger(ProcessBound):
         found, wanted = self._found.get(root.number), labels or _EVERYONE
         ranges = found.get(wanted) if found else None
         if ranges is None:
-            ranges = self._find(root, wanted)
+            ranges = self.find_ranges(self.store.rows, root, wanted)
             kept = self._found.setdefault(root.number, {})
             if len(kept) >= MOST_REMEMBERED:
                 kept.clear()
             kept[tuple(wanted)] = ranges
         return ranges
 
-    def _find(self, root: Account, labels: Sequence[str]) -> AccountRanges:
+    def find_ranges(self, read: Read, root: Account, labels: Sequence[str]) -> AccountRanges:
+        """Return the account and block numbers of named blocks, not cached; without names, of `*`."""
+        labels = labels or _EVERYONE
         wanted = set(labels)
-        rows = current_blocks(self.store.rows, root, "account, block, label", labels)
+        rows = current_blocks(read, root, "account, block, label", labels)
         found = [row for row in rows if row[2] in wanted]
         if len({label for _, _, label in found}) < len(wanted):
             raise BadParameter("blocks", "there is no such block: open it first")
@@ -411,39 +427,78 @@ class Ledger(ProcessBound):
         Raises:
             BadParameter: if the name is taken, or unit, relation and slices do not fit together.
         """
-        label = checked_label(label, "account")
-        for given, kind in ((unit, Unit), (relation, Relation), (slices, Slices)):
-            if not isinstance(given, kind):
-                raise BadParameter(kind.__name__.lower(), f"must be a {kind.__name__}")
-        if slices is not Slices.NONE:
-            rule = checked_label(rule, "rule")
-        elif rule:
-            raise BadParameter("rule", "an account without slices has no rule")
-        if (unit is Unit.PERSON_AND_PERIOD) != (slices is Slices.PERIODS):
-            raise BadParameter("unit", "must be PERSON_AND_PERIOD for slices by period, and only for them")
-        if slices is Slices.UNITS and relation is Relation.REPLACE:
-            raise BadParameter(
-                "slices", "by the unit's data are impossible if neighbours replace a unit: use identities"
-            )
-        terms, name = Terms.of(epsilon, delta), CommittedName.new(label)
-        # It gets its numbers when it is written.
-        draft = Account(0, 0, name, unit, relation, terms, slices, rule, everyone=0, raises=None)
+        draft = drafted_account(label, Terms.of(epsilon, delta), (unit, relation), slices, rule)
 
         def work(tx: Transaction) -> Account:
-            if tx.rows("SELECT 1 FROM accounts WHERE label = ? AND raises IS NULL", label):
+            if tx.rows("SELECT 1 FROM accounts WHERE label = ? AND raises IS NULL", draft.label):
                 raise BadParameter(
                     "account",
-                    f'there is one of the name "{label}", and budgets never change. Use it as it is; the '
-                    "curator can raise it: `lapwing ledger raise`",
+                    f'there is one of the name "{draft.label}", and budgets never change. Use it as it is; '
+                    "the curator can raise it: `lapwing ledger raise`",
                 )
             return new_account(tx, draft)
 
         self.require_here()
         return self.remember(self.store.write(work))
 
+    def plan_account(
+        self,
+        label: str,
+        *,
+        epsilon: Number,
+        delta: Number,
+        unit: Unit,
+        relation: Relation,
+        slices: Slices = Slices.NONE,
+        rule: str = "",
+        blocks: Iterable[str] = (),
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> Account:
+        """Plan an account that opens with its first charge, with these blocks. See `open_account`.
+
+        `tell` is called with the notice of the account when it is open.
+        """
+        with self._learning:
+            return self.openings.plan(
+                drafted_account(label, Terms.of(epsilon, delta), (unit, relation), slices, rule),
+                blocks,
+                tell,
+            )
+
+    def opened_account(self, label: str) -> Account:
+        """Return the account of this name. If it is only planned, open it now."""
+        account = self.account(label)
+        planned = self.openings.find(account)
+        if planned is None:
+            return account
+        self.require_here()
+        with suppress(OpenedMeanwhile):
+            self.remember(self.store.write(planned.open))
+            planned.tell(account.notice)
+        self.openings.accounts.pop(account.label, None)
+        return require_same(account, self.account(label))
+
+    def note_opened(self, labels: Sequence[str], opened: Mapping[str, Account]) -> None:
+        """Forget what was planned for these accounts and is written by now; tell of the new accounts."""
+        for account in opened.values():
+            self.remember(account)
+        for planned in self.openings.done(labels):
+            planned.tell(planned.draft.notice)
+
+    def forget_planned(self, labels: Sequence[str]) -> None:
+        """Forget what was planned for these accounts and another process has written meanwhile."""
+        for label in labels:
+            account, planned = self.account(label), self.openings.accounts.get(label)
+            if planned is not None and account.number > 0:
+                self.openings.accounts.pop(label, None)
+                require_same(planned.draft, account)
+        for name, data in tuple(self.openings.data.items()):
+            if data.own in labels and data.is_known():
+                self.openings.data.pop(name, None)
+
     def open_blocks(self, label: str, names: Iterable[str]) -> None:
         """Open blocks, each with the whole budget less the charges to everyone."""
-        account = self.account(label)
+        account = self.opened_account(label)
         if account.slices is Slices.NONE:
             raise BadParameter("blocks", "the account has no slices")
         if isinstance(names, str):
@@ -453,19 +508,14 @@ class Ledger(ProcessBound):
             raise BadParameter("blocks", 'must be different names other than "*"')
         self.require_here()
 
-        def work(tx: Transaction) -> None:
-            family = self.family(tx, account)
-            for start in range(0, len(labels), MOST_BLOCKS_TO_AN_ENTRY):
-                insert_blocks(tx, family, labels[start : start + MOST_BLOCKS_TO_AN_ENTRY])
-
-        self.store.write(work)
+        self.store.write(lambda tx: open_blocks(tx, self.family(tx, account), labels))
 
     def raise_budget(self, label: str, *, epsilon: Number, delta: Number, curator: CuratorKey) -> Account:
         """Open a second account of (ε, δ) over the same data. Every statement then shows the sum."""
-        root = self.account(label)
         terms = Terms.of(epsilon, delta)
         self.require_curator(curator)
         self.require_here()
+        root = self.opened_account(label)
         account = self.store.write(lambda tx: raised_account(tx, self.family(tx, root), terms, curator))
         self.forget_blocks(root)
         return self.remember(account)
@@ -483,7 +533,7 @@ class Ledger(ProcessBound):
         `policy` is the digest of the policy at that time.
         """
         self.require_curator(curator)
-        account = self.account(label).number
+        account = self.opened_account(label).number
         body = {"kind": "check", "at": now(), "account": account, "policy": policy, "signature": None}
         self._append_check(account, policy, encode_signed(body, curator.sign), is_change=False)
 

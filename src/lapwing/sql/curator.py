@@ -437,15 +437,19 @@ class Curator:
             if known is not None:  # registered by another thread while we waited
                 return known.version
             try:
-                return self._register_version(None, now())
+                return self._register_version(None, now(), with_charge=not again)
             except EngineFailed:
                 raise open_sources.unreadable_error() from None
 
-    def _register_version(self, copy: prepared_copy.PreparedCopy | None, at: str) -> int:
+    def _register_version(
+        self, copy: prepared_copy.PreparedCopy | None, at: str, *, with_charge: bool
+    ) -> int:
         seen = prepared_copy.settled_identities(self.policy) if copy is None else copy.seen
         files = prepared_copy.files_of(self.policy) if copy is None else copy.files
         people = prepare.unit_ids(self.policy, copy)
-        version = policy_ledger.register_version(self.ledger, self.policy, people, at).version
+        version = policy_ledger.register_version(
+            self.ledger, self.policy, people, at, with_charge=with_charge
+        ).version
         registration.save_registration(self.policy, version, files, seen)
         return version
 
@@ -484,6 +488,7 @@ class Curator:
             True
         """
         prepare.require_place(self.policy)
+        policy_ledger.forget_planned_data(self.ledger, self.policy)
         try:
             return self._prepare(progress, today=today, again=again)
         except EngineFailed as error:  # only the curator is told where
@@ -503,11 +508,8 @@ class Curator:
         def is_done() -> bool:
             nonlocal kept
             kept = 0 if again else self._untouched_version(key)
-            if is_first and policy_ledger.find_data_set(self.ledger, self.policy) is not None:
-                if prepared_copy.current_copy(self.policy, key) is not None:
-                    return True  # by another process or thread, while we waited
-                if not kept:
-                    raise _NeedsNewVersion
+            if is_first and self._is_prepared_first(key, at, kept):
+                return True
             if not kept or not prepare.has_readable_copy(self.policy, key):
                 return False
             copy = prepared_copy.last_copy(self.policy)
@@ -519,7 +521,7 @@ class Curator:
             nonlocal is_new
             is_new = not kept or copy.has_arrivals
             if is_new:
-                self._register_version(copy, at)
+                self._register_version(copy, at, with_charge=is_first)
             else:
                 registration.save_registration(self.policy, kept, copy.files, copy.seen)
             if is_first:
@@ -530,6 +532,20 @@ class Curator:
             progress=progress, today=today, threads=self.threads,
         )  # fmt: skip
         return is_new
+
+    def _is_prepared_first(self, key: bytes, at: str, kept: int) -> bool:
+        """Return whether another first question made the copy, now or before it was refused."""
+        if policy_ledger.find_data_set(self.ledger, self.policy) is not None:
+            is_current = prepared_copy.current_copy(self.policy, key) is not None
+            if not is_current and not kept:
+                raise _NeedsNewVersion
+            return is_current
+        copy = prepared_copy.last_copy(self.policy)
+        is_ours = copy is not None and not prepared_copy.has_earlier_ranks(self.policy, key, copy)
+        if is_ours and prepare.has_readable_copy(self.policy, key):
+            self._register_version(copy, at, with_charge=True)
+            return True
+        return False
 
     def _untouched_version(self, key: bytes) -> int:
         """Return the registered version if neither its files nor how they are read have changed; else 0."""

@@ -77,7 +77,7 @@ def has_ledger(policy: Policy) -> bool:
 
 
 def open_ledger(policy: Policy, notify: Notify) -> Ledger:
-    """Open the policy's ledger with its account, blocks and quotas. All are made at the first use.
+    """Open the policy's ledger, which is made at the first use. Its accounts open with their first charge.
 
     `notify` is called with a sentence about each thing that is made for life. Data that another ledger
     knows is refused.
@@ -189,27 +189,29 @@ def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
     known = {account.label for account in ledger.accounts()}
     rule = block_rule_text(policy)
 
-    def opened(name: str, epsilon: Fraction, delta: Fraction, slices: Slices, rule: str) -> None:
-        made = ledger.open_account(
+    blocks = [] if policy.blocks is None else block_labels(policy.blocks)
+
+    def plan(name: str, epsilon: Fraction, delta: Fraction, *, is_quota: bool) -> None:
+        ledger.plan_account(
             name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=RELATION,
-            slices=slices, rule=rule,
+            slices=Slices.NONE if is_quota else _slices(policy), rule="" if is_quota else rule,
+            blocks=() if is_quota else blocks, tell=notify,
         )  # fmt: skip
-        notify(made.notice)
 
     if label not in known:
         _require_population(policy)
-        opened(label, policy.epsilon, policy.delta, _slices(policy), rule)
+        plan(label, policy.epsilon, policy.delta, is_quota=False)
     account = ledger.account(label)
     _require_same(account, policy, rule)
-    if policy.blocks is not None:
+    if label in known and blocks:
         there = {block.label for block in ledger.blocks(label)}
-        missing = [name for name in block_labels(policy.blocks) if name not in there]
+        missing = [name for name in blocks if name not in there]
         if missing:
             ledger.open_blocks(label, missing)
     for analyst, (epsilon, delta) in policy.quotas.items():
         quota = quota_label(policy, analyst)
         if quota not in known:
-            opened(quota, epsilon, delta, Slices.NONE, "")
+            plan(quota, epsilon, delta, is_quota=True)
         _require_terms(ledger.account(quota), epsilon, delta, f"analysts.{analyst}")
 
 
@@ -293,10 +295,18 @@ def possible_data_sets(ledger: Ledger, version: int, receipt: Receipt) -> set[in
     }
 
 
-def register_version(ledger: Ledger, policy: Policy, units: Ids, at: str | None = None) -> DataSet:
+def forget_planned_data(ledger: Ledger, policy: Policy) -> None:
+    """Forget data that only a first question wanted: the curator prepares or registers it now."""
+    ledger.openings.data.pop(policy.name, None)
+
+
+def register_version(
+    ledger: Ledger, policy: Policy, units: Ids, at: str | None = None, *, with_charge: bool = False
+) -> DataSet:
     """Register the data, or its next version. Call it after every preparation and every append.
 
-    `at` is the time of the entry, if rows were read before this call.
+    `at` is the time of the entry, if rows were read before this call. `with_charge` leaves data that the
+    ledger does not know to the first charge, which registers it and opens its account.
     """
     registry = ledger.registry
     at = at or now()  # before units are read: how long that takes is private
@@ -312,9 +322,14 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids, at: str | None 
             known.forget_sources(ledger.id)
     if others:
         raise _same_people_error(sorted(others.values()), policy)
-    if find_data_set(ledger, policy) is not None:
+    forget_planned_data(ledger, policy)
+    before = find_data_set(ledger, policy)
+    if before is not None and with_charge and data_sets.knows_all_units(ledger, before, own):
+        return before  # registered with the charge of another process meanwhile
+    if before is not None:
         return data_sets.append(ledger, policy.name, units=own, at=at)
-    return data_sets.register(
+    register = data_sets.plan_register if with_charge else data_sets.register
+    return register(
         ledger,
         policy.name,
         origin=_origin(policy),

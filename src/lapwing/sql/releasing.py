@@ -70,13 +70,14 @@ class ReleaseSession:
             request = request_about(self, plan.question, plan.request, data)
             earlier, key = find_earlier(self, request)
             asked = request.price[:3]  # an answer of older code has the mechanisms of its time
-            readable = readable_answers(plan.question, earlier or answers_of_other_ranks(self, plan, data))
-            same = [one for one in readable if one[1].request.price[:3] == asked]
-            if same and not fresh:
-                shares, last = same[-1]
-                own = replace(plan, shares=shares)
-                answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
-                return self._combined(plan, answer, readable)
+            for stored in (earlier, answers_of_other_ranks(self, plan, data)):
+                readable = readable_answers(plan.question, stored)
+                same = [one for one in readable if one[1].request.price[:3] == asked]
+                if same and not fresh:
+                    shares, last = same[-1]
+                    own = replace(plan, shares=shares)
+                    answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
+                    return self._combined(plan, answer, readable)
             return self._new_answer(plan, request, key, earlier)
 
     def own_plan(self, plan: Plan) -> Plan:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter, Tampered, Unavailable
+from lapwing.errors import BadParameter, OverBudget, Tampered, Unavailable
 from lapwing.ledger import CuratorKey, Ledger
 from lapwing.ledger.publishing import export_statement
-from lapwing.ledger.recovery import register_anew
+from lapwing.ledger.recovery import recover, register_anew
 from lapwing.ledger.registry import KEY_FILE, REGISTRY_FILE, Registry
 from lapwing.ledger.spending import Target
 from lapwing.ledger.statement import verify_statement
@@ -103,6 +103,24 @@ class TestKnownLedgers:
         Path(os.environ["LAPWING_STATE"], REGISTRY_FILE).unlink()
         with pytest.raises(BadParameter, match="does not know it any more"):
             file_home.open()
+
+    # Case C15.
+    @pytest.mark.parametrize("is_emptied", [False, True])
+    def test_a_missing_witness_is_found(self, file_home: Home, *, is_emptied: bool) -> None:
+        """Else whoever deletes it could restore the data's folder, with the first anchor."""
+        home = file_home
+        with home.create() as ledger:
+            open_account(ledger, "visits")
+            witness = Path(os.environ["LAPWING_STATE"], f"{ledger.id}.anchor")
+        witness.unlink()
+        if is_emptied:
+            witness.touch(0o600)
+        for _ in range(2):
+            with pytest.raises(Tampered, match="second anchor"):
+                home.open()
+        assert recover(home.where, curator=home.curator, keys=home.keys, anchor=home.anchor) == 1
+        with home.open() as ledger, pytest.raises(OverBudget):
+            release(ledger, "0.1", Target("visits"))
 
     def test_a_policy_may_name_its_registry(self, tmp_path: Path) -> None:
         shared = str(tmp_path / "shared")

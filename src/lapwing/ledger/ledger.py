@@ -232,6 +232,8 @@ class Ledger(ProcessBound):
             if report.replay.ledger != ledger_id:  # its witnesses would be looked for elsewhere
                 raise Tampered(["the first entry is not that of this ledger"])
             place.registry.require_known(ledger_id, report.replay.registry, location_of(store))
+            if missing := place.missing_witnesses(report.replay):
+                raise Tampered(missing)
             store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
             newest = store.read(last_seal)
             if newest is not None and len(known) > len(witnesses):

@@ -32,7 +32,7 @@ def recover(
     anchor: str | Path | None = None,
     registry: str = "",
 ) -> int:
-    """Make a ledger usable again whose anchors are missing or know more. Return how many blocks were closed.
+    """Make a ledger usable whose anchors are missing or know more. Return how many blocks were closed.
 
     A ledger that is inconsistent in itself is not recovered: restore a consistent copy first.
     """

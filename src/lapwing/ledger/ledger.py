@@ -253,6 +253,11 @@ class Ledger(ProcessBound):
         self.store.close()
         self._copy.close()
 
+    def require_here(self) -> None:
+        """Raise SessionOver in a forked child, or if another copy of the ledger may be open."""
+        super().require_here()
+        self._copy.require_held()
+
     @property
     def location(self) -> str:
         """The location of the ledger, without links and passwords."""

@@ -143,6 +143,18 @@ def test_losses_add_for_whoever_is_in_several_accounts(file_home: Home, shell: S
     assert "in all 2 together ε 3, δ 1e-6." in table
 
 
+def test_there_is_no_sum_across_relations(file_home: Home, shell: Shell) -> None:
+    """ε 1 for a replacement is not ε 1 for one person more: the first is two steps of the second."""
+    with file_home.create() as ledger:
+        for label, relation in (("visits", Relation.ADD_REMOVE), ("survey", Relation.REPLACE)):
+            open_account(ledger, label, epsilon=1, delta=0, relation=relation)
+            release(ledger, "0.1", Target(label), relation=relation)
+    table = words(shell.good("budget", *at(file_home)).out)
+    assert "Losses add:" in table
+    assert "there is no one sum" in table
+    assert "together" not in table
+
+
 def test_a_part_is_shown_with_the_account_that_it_is_a_part_of(file_home: Home, shell: Shell) -> None:
     """Else ε 2 would stand there for people who lose up to ε 3, with more left than can be spent."""
     with file_home.create() as ledger:

@@ -413,6 +413,11 @@ def _losses_add(found: LedgerOverview) -> str:
     if found.not_shown:
         return f"{text}. Not shown here: {', '.join(found.not_shown)}."
     adding = [family for family in found.families if family.adds]
+    if len({family.relation for family in adding}) > 1:
+        return (
+            f"{text}. Neighbours differ in them in several ways, so there is no one sum: replacing a "
+            "unit is two steps of adding or removing one."
+        )
     if all(family.unit == "person" for family in adding):
         epsilon = sum((family.total[0] for family in adding), Fraction(0))
         delta = sum((family.total[1] for family in adding), Fraction(0))

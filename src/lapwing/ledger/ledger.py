@@ -122,6 +122,7 @@ class Ledger(ProcessBound):
         self.store, self.keys, self.id = store, keys, replay.ledger
         self.curator, self.checks = replay.curator, list(replay.checks)
         self.registry, self._copy = place.registry, copy
+        self.is_registered_anew = bool(replay.registered)  # in a registry that knew nobody of its people
         self.other_ledgers = set(replay.other_ledgers)  # whose people are others, as the curator signed
         self.running = RunningRequests()
         self._accounts: dict[int, Account] = {}

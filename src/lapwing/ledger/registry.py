@@ -301,10 +301,13 @@ class OpenRegistry:
                 found[ledger] = place
         return found
 
+    def has_people(self, *, ledger: str, data: str) -> bool:
+        """Return whether people of a data set were noted."""
+        return bool(self.run("SELECT 1 FROM people WHERE ledger = ? AND data = ?", ledger, data))
+
     def note_people(self, people: Sketch, key: bytes, *, ledger: str, data: str) -> None:
         """Note people of a data set, besides those who were ever in it."""
-        one = "SELECT 1 FROM people WHERE ledger = ? AND data = ?"
-        if self.run(one, ledger, data):
+        if self.has_people(ledger=ledger, data=data):
             people = people.merged(self._people(ledger, data, key))
         content = tagged(people, key, f"{ledger} {data}", 0)
         self.run(

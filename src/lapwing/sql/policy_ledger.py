@@ -325,6 +325,14 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids, at: str | None 
     )
 
 
+def are_people_known(ledger: Ledger, policy: Policy) -> bool:
+    """Return whether the registry knows the people of registered data; a new one does not at first."""
+    if not ledger.is_registered_anew:
+        return True
+    with ledger.registry.open() as known:
+        return known.has_people(ledger=ledger.id, data=policy.name)
+
+
 def open_arrival_block(ledger: Ledger, policy: Policy, today: date | None = None) -> None:
     """Open the block of the units that arrive today, if blocks are periods of arrival."""
     blocks = policy.blocks

@@ -95,6 +95,20 @@ def test_case_C15_other_people_with_the_same_ids_are_signed_for(
         ledger.sign_other_people([known], CuratorKey.load(Path(f"{first}.curator")))
 
 
+def test_case_C15_data_with_a_ledger_is_not_told_to_join_another(source: Path, tmp_path: Path) -> None:
+    """Joining would be refused: the data spend from their ledger for life."""
+    path, first = policy(tmp_path / "b", f"{source}#others"), tmp_path / "a" / "lapwing.ledger"
+    asked(path, epsilon="0.1")
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("INSERT INTO others SELECT * FROM t WHERE person < 5")
+    left_out = pytest.raises(BadParameter, match="leave their rows out")
+    with Dataset(load_policy(path), analyst="ann") as dataset, left_out as refused:
+        dataset.curator.prepare()
+    assert str(first) in str(refused.value)
+    assert "url =" not in str(refused.value)
+    assert "does not count here" in str(refused.value)
+
+
 def test_case_C15_a_new_registry_must_learn_the_people(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

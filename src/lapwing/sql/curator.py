@@ -372,7 +372,7 @@ class Curator:
         return found
 
     def _require_untouched(self, version: int) -> None:
-        """Raise BadParameter if files were replaced, even with size and time put back, or nobody is known."""
+        """Require the files of the version (not others with size and time put back), and known people."""
         if not registration.has_same_files(self.policy, version):
             raise BadParameter(
                 "source",

@@ -143,6 +143,48 @@ def test_losses_add_for_whoever_is_in_several_accounts(file_home: Home, shell: S
     assert "in all 2 together ε 3, δ 1e-6." in table
 
 
+def test_there_is_no_sum_across_relations(file_home: Home, shell: Shell) -> None:
+    """ε 1 for a replacement is not ε 1 for one person more: the first is two steps of the second."""
+    with file_home.create() as ledger:
+        for label, relation in (("visits", Relation.ADD_REMOVE), ("survey", Relation.REPLACE)):
+            open_account(ledger, label, epsilon=1, delta=0, relation=relation)
+            release(ledger, "0.1", Target(label), relation=relation)
+    table = words(shell.good("budget", *at(file_home)).out)
+    assert "Losses add:" in table
+    assert "there is no one sum" in table
+    assert "together" not in table
+
+
+def test_a_part_is_shown_with_the_account_that_it_is_a_part_of(file_home: Home, shell: Shell) -> None:
+    """Else ε 2 would stand there for people who lose up to ε 3, with more left than can be spent."""
+    with file_home.create() as ledger:
+        open_account(ledger, "orders", epsilon=3, delta=0)
+        open_account(ledger, "members", epsilon=2, delta=0)
+        release(ledger, "1", Target("orders"), Target("members"))
+        release(ledger, "1.5", Target("orders"))
+    named = (*at(file_home), "--account", "members")
+    found = shell.good("budget", *named, "--json").json
+    assert [(one["account"], one["epsilon"]) for one in found["accounts"]] == [
+        ("members", 2),
+        ("orders", 3),
+    ]
+    assert [one["blocks"][0]["epsilon_left"] for one in found["accounts"]] == [1, 0.5]
+    assert found["accounts_not_shown"] == []
+    assert found["losses_add"] is False
+    table = words(shell.good("budget", *named).out)
+    assert '"members" is a part of "orders"' in table
+    assert "the least that is left in both" in table
+    assert [
+        one["account"]
+        for one in shell.good("budget", *at(file_home), "--account", "orders", "--json").json["accounts"]
+    ] == ["orders"]
+    with file_home.open() as ledger:
+        open_account(ledger, "others", epsilon=1, delta=0)
+        release(ledger, "1", Target("others"))
+    found = shell.good("budget", *named, "--json").json
+    assert (found["accounts_not_shown"], found["losses_add"]) == (["others"], True)
+
+
 def test_what_the_curator_signed_is_shown(file_home: Home, shell: Shell) -> None:
     ledger = eventful(file_home)
     ledger.close()

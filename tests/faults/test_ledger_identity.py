@@ -13,6 +13,7 @@ import pytest
 
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import CuratorKey, Ledger
+from lapwing.ledger.recovery import register_anew
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy_file import load_policy
 from support.shell import Shell
@@ -92,6 +93,40 @@ def test_case_C15_other_people_with_the_same_ids_are_signed_for(
         assert known in "".join(shell.good(*command, own).out.split())
     with Ledger.open(own) as ledger, pytest.raises(BadParameter, match="curator"):
         ledger.sign_other_people([known], CuratorKey.load(Path(f"{first}.curator")))
+
+
+def test_case_C15_data_with_a_ledger_is_not_told_to_join_another(source: Path, tmp_path: Path) -> None:
+    """Joining would be refused: the data spend from their ledger for life."""
+    path, first = policy(tmp_path / "b", f"{source}#others"), tmp_path / "a" / "lapwing.ledger"
+    asked(path, epsilon="0.1")
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("INSERT INTO others SELECT * FROM t WHERE person < 5")
+    left_out = pytest.raises(BadParameter, match="leave their rows out")
+    with Dataset(load_policy(path), analyst="ann") as dataset, left_out as refused:
+        dataset.curator.prepare()
+    assert str(first) in str(refused.value)
+    assert "url =" not in str(refused.value)
+    assert "does not count here" in str(refused.value)
+
+
+def test_case_C15_a_new_registry_must_learn_the_people(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, own = policy(tmp_path / "b", f"{source}#others"), tmp_path / "b" / "lapwing.ledger"
+    asked(path, epsilon="0.1")
+    monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "new"))
+    register_anew(own, curator=CuratorKey.load(Path(f"{own}.curator")))
+    asked(path, epsilon="0.1")  # the stored answer
+    with pytest.raises(BadParameter, match="lapwing prepare"):
+        asked(path, f"{COUNT} WHERE x < 50", epsilon="0.1")
+    with Dataset(load_policy(path), analyst="ann") as dataset:
+        assert dataset.curator.prepare()
+        assert not dataset.curator.prepare()
+    asked(path, f"{COUNT} WHERE x < 50", epsilon="0.1")
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("CREATE VIEW same AS SELECT * FROM others")
+    with pytest.raises(BadParameter, match="the same people"):
+        asked(policy(tmp_path / "c", f"{source}#same"))
 
 
 def test_case_C15_a_restored_folder_is_found_with_a_shared_registry(source: Path, tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter, Tampered, Unavailable
+from lapwing.errors import BadParameter, OverBudget, SessionOver, Tampered, Unavailable
 from lapwing.ledger import CuratorKey, Ledger
 from lapwing.ledger.publishing import export_statement
-from lapwing.ledger.recovery import register_anew
-from lapwing.ledger.registry import KEY_FILE, REGISTRY_FILE, Registry
+from lapwing.ledger.recovery import recover, register_anew
+from lapwing.ledger.registry import KEY_FILE, REGISTRY_FILE, Registry, is_ledger_gone
 from lapwing.ledger.spending import Target
 from lapwing.ledger.statement import verify_statement
 from lapwing.ledger.unit_ids import Id, Sketch
@@ -46,6 +46,22 @@ class TestFolder:
             with pytest.raises(Unavailable, match="LAPWING_STATE"):
                 Ledger.create(tmp_path / "ledger")
         assert not (tmp_path / "ledger").exists()
+
+    # Case C15.
+    def test_an_empty_home_is_no_home(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("LAPWING_STATE", "XDG_STATE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", "")
+        with pytest.raises(Unavailable, match="no home folder"):
+            Registry.at()
+
+    def test_a_ledger_that_cannot_be_seen_is_not_gone(self, tmp_path: Path) -> None:
+        assert is_ledger_gone(str(tmp_path / "none"))
+        (tmp_path / "file").touch()
+        assert is_ledger_gone(str(tmp_path / "file" / "below"))
+        assert not is_ledger_gone(str(tmp_path / "file"))
+        # No name may be that long: this error says nothing about the ledger either, and root gets it too.
+        assert not is_ledger_gone(str(tmp_path / ("x" * 300)))
 
     def test_a_server_is_no_folder(self) -> None:
         with pytest.raises(BadParameter, match="folder"):
@@ -98,11 +114,56 @@ class TestKnownLedgers:
         assert (tmp_path / "another" / f"{found.ledger}.anchor").exists()
 
     # Case C15.
-    def test_an_emptied_registry_is_refused(self, file_home: Home) -> None:
+    @pytest.mark.parametrize("is_emptied", [False, True])
+    def test_a_registry_without_its_sources_is_refused(
+        self, file_home: Home, tmp_path: Path, *, is_emptied: bool
+    ) -> None:
+        """Else copied data would get a second ledger, and the sources could be put back later."""
         file_home.create().close()
-        Path(os.environ["LAPWING_STATE"], REGISTRY_FILE).unlink()
+        state = Path(os.environ["LAPWING_STATE"])
+        (state / REGISTRY_FILE).rename(tmp_path / "backup")
+        if is_emptied:
+            (state / REGISTRY_FILE).touch(0o600)
+        for attempt in (file_home.open, lambda: Ledger.create(tmp_path / "second")):
+            with pytest.raises(BadParameter, match="missing or empty"):
+                attempt()
+        assert not (tmp_path / "second.keys").exists()
+        (tmp_path / "backup").rename(state / REGISTRY_FILE)
+        file_home.open().close()
+
+    # Case C15.
+    def test_a_registry_that_forgot_a_ledger_is_refused(self, file_home: Home) -> None:
+        with file_home.create() as ledger:
+            registry = ledger.registry
+        with registry.open() as known:
+            known.run("DELETE FROM ledgers")
         with pytest.raises(BadParameter, match="does not know it any more"):
             file_home.open()
+
+    def test_a_first_use_that_fails_leaves_a_whole_registry(self, tmp_path: Path) -> None:
+        registry = Registry.at(tmp_path)
+        with pytest.raises(Unavailable), registry.open() as known:
+            known.run(f"SELECT '{len(registry.key)}' FROM none")  # the key is made, and then all is undone
+        with registry.open() as known:
+            assert known.place_of("1") is None
+
+    # Case C15.
+    @pytest.mark.parametrize("is_emptied", [False, True])
+    def test_a_missing_witness_is_found(self, file_home: Home, *, is_emptied: bool) -> None:
+        """Else whoever deletes it could restore the data's folder, with the first anchor."""
+        home = file_home
+        with home.create() as ledger:
+            open_account(ledger, "visits")
+            witness = Path(os.environ["LAPWING_STATE"], f"{ledger.id}.anchor")
+        witness.unlink()
+        if is_emptied:
+            witness.touch(0o600)
+        for _ in range(2):
+            with pytest.raises(Tampered, match="second anchor"):
+                home.open()
+        assert recover(home.where, curator=home.curator, keys=home.keys, anchor=home.anchor) == 1
+        with home.open() as ledger, pytest.raises(OverBudget):
+            release(ledger, "0.1", Target("visits"))
 
     def test_a_policy_may_name_its_registry(self, tmp_path: Path) -> None:
         shared = str(tmp_path / "shared")
@@ -152,6 +213,22 @@ class TestCopies:
             Ledger.open(tmp_path / "b" / "ledger")
         second.close()
         Ledger.open(tmp_path / "b" / "ledger").close()  # nobody spent anything meanwhile
+
+    # Case C15.
+    def test_a_removed_lock_ends_the_session_that_held_it(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        with Ledger.create(tmp_path / "a" / "ledger") as ledger:
+            open_account(ledger, "visits")
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        first = Ledger.open(tmp_path / "a" / "ledger")
+        Path(os.environ["LAPWING_STATE"], f"{first.id}.open").unlink()
+        with pytest.raises(SessionOver, match="removed or replaced"):
+            release(first, "0.1", Target("visits"))
+        with Ledger.open(tmp_path / "b" / "ledger") as second:
+            release(second, "0.1", Target("visits"))
+            with pytest.raises(SessionOver, match="removed or replaced"):
+                release(first, "0.1", Target("visits"))
+        first.close()
 
     def test_another_process_counts_too(self, tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()

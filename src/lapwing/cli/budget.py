@@ -42,9 +42,10 @@ def budget(
     console.check_plot(plot)
     place = files.of(where)
     with console.opened_ledger(place) as ledger:
-        found = overview(ledger, _account_of(ledger, place) if account is None else account)
+        wanted = _account_of(ledger, place) if account is None else account
+        found = overview(ledger, wanted)
         if plot is not None:
-            console.write_plot(plot, _drawn(ledger, found), quiet=True)
+            console.write_plot(plot, _drawn(ledger, found, wanted), quiet=True)
     if form.as_json:
         console.print_json(overview_json(found))
     elif form.as_csv:
@@ -86,11 +87,11 @@ def _write_blocks(found: dict[str, Any]) -> None:
             writer.write([account["account"], *(block[name] for name in BLOCK[1:])])
 
 
-def _drawn(ledger: Ledger, found: LedgerOverview) -> Figure:
+def _drawn(ledger: Ledger, found: LedgerOverview, wanted: str | None) -> Figure:
     from lapwing.ledger.budget_history import BudgetHistory
     from lapwing.plots.spending import spending
 
-    if len(found.families) != 1:
+    if wanted is None and len(found.families) != 1:
         raise BadParameter("plot", "shows one account: name it with --account")
     with console.working("drawing"):
         return spending(BudgetHistory.of(ledger, found.families[0].label))
@@ -385,7 +386,7 @@ def _exceptions(out: console.Page, found: LedgerOverview) -> None:
     ]
     lines += [
         f'"{family.label}" is a part of "{family.part_of}": every charge to it is one to that account '
-        "too, so nothing adds."
+        "too, so nothing adds. A next question can spend the least that is left in both."
         for family in found.families
         if family.part_of
     ]
@@ -412,6 +413,11 @@ def _losses_add(found: LedgerOverview) -> str:
     if found.not_shown:
         return f"{text}. Not shown here: {', '.join(found.not_shown)}."
     adding = [family for family in found.families if family.adds]
+    if len({family.relation for family in adding}) > 1:
+        return (
+            f"{text}. Neighbours differ in them in several ways, so there is no one sum: replacing a "
+            "unit is two steps of adding or removing one."
+        )
     if all(family.unit == "person" for family in adding):
         epsilon = sum((family.total[0] for family in adding), Fraction(0))
         delta = sum((family.total[1] for family in adding), Fraction(0))

@@ -290,6 +290,7 @@ def register(where: console.Where, curator: CuratorFile, files: console.LedgerFi
                 registry=found.registry,
             )
     print(f"The registry {registry.folder} knows the ledger now, as every statement will say.")
+    print("It does not know the people yet: run `lapwing prepare` for each of its policies before asking.")
 
 
 @app.command(name="other-people")

@@ -172,7 +172,11 @@ class LedgerOverview:
 
 
 def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
-    """Return the remaining budget of all accounts, or of one, as of one snapshot."""
+    """Return the remaining budget of all accounts, or of one, as of one snapshot.
+
+    After a part comes the account that it is a part of: that one says what the people lose, and the least
+    that is left in both is what a next question can spend.
+    """
     wanted = None if account is None else ledger.account(account).number
 
     def work(tx: Transaction) -> LedgerOverview:
@@ -182,16 +186,16 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
         labels = {root: accounts[0].label for root, accounts in families.items()}
         charged = _charged(tx, ledger) if len(families) > 1 else None
         shown = []
-        for root, accounts in families.items():
-            if wanted in (None, root):
-                shown.append(_family(tx, accounts))
-                if charged is not None:
-                    part, is_used = charged.part_of(root), root in charged.together
-                    shown[-1] = replace(shown[-1], part_of=labels[part] if part else "", is_used=is_used)
+        roots = list(families) if wanted is None else _with_wholes(wanted, charged)
+        for root in roots:
+            shown.append(_family(tx, families[root]))
+            if charged is not None:
+                part, is_used = charged.part_of(root), root in charged.together
+                shown[-1] = replace(shown[-1], part_of=labels[part] if part else "", is_used=is_used)
         others = [
             label
             for root, label in labels.items()
-            if wanted not in (None, root)
+            if root not in roots
             and charged is not None
             and root in charged.together
             and charged.part_of(root) is None
@@ -200,6 +204,14 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
         return LedgerOverview(ledger.id, tuple(shown), tuple(others), data_sets, declared)
 
     return ledger.store.read(work)
+
+
+def _with_wholes(root: int, charged: Registers | None) -> list[int]:
+    """Return a family, the one that it is a part of, and so on: each of them is earlier."""
+    roots = [root]
+    while charged is not None and (whole := charged.part_of(roots[-1])) is not None:
+        roots.append(whole)
+    return roots
 
 
 def adding_accounts(ledger: Ledger) -> list[str]:

@@ -92,8 +92,7 @@ class ChargeRequest:
     def __init__(
         self, ledger: Ledger, spending: Spending, *, principal: str, key: str, kind: str, shared: bool
     ) -> None:
-        if not ledger.is_here:
-            ledger.require_here()
+        ledger.require_here()
         self.ledger, self.spending, self.principal, self.kind = ledger, spending, principal, kind
         self.shared, self.named = shared, checked_label(key, "key")
         self.roots: list[tuple[Account, Target]] = []  # the accounts as first opened, or as planned

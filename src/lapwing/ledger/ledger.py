@@ -128,6 +128,7 @@ class Ledger(ProcessBound):
         self.store, self.keys, self.id = store, keys, replay.ledger
         self.curator, self.checks = replay.curator, list(replay.checks)
         self.registry, self._copy = place.registry, copy
+        self.is_registered_anew = bool(replay.registered)  # in a registry that knew nobody of its people
         self.other_ledgers = set(replay.other_ledgers)  # whose people are others, as the curator signed
         self.running, self.openings = RunningRequests(), Openings()
         self._accounts: dict[int, Account] = {}
@@ -238,6 +239,8 @@ class Ledger(ProcessBound):
             if report.replay.ledger != ledger_id:  # its witnesses would be looked for elsewhere
                 raise Tampered(["the first entry is not that of this ledger"])
             place.registry.require_known(ledger_id, report.replay.registry, location_of(store))
+            if missing := place.missing_witnesses(report.replay):
+                raise Tampered(missing)
             store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
             newest = store.read(last_seal)
             if newest is not None and len(known) > len(witnesses):
@@ -256,6 +259,11 @@ class Ledger(ProcessBound):
         """Seal the entries that are not sealed yet, and close the database."""
         self.store.close()
         self._copy.close()
+
+    def require_here(self) -> None:
+        """Raise SessionOver in a forked child, or if another copy of the ledger may be open."""
+        super().require_here()
+        self._copy.require_held()
 
     @property
     def location(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lapwing.config.values import is_postgres
 from lapwing.errors import BadParameter, Tampered
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.anchors import Anchor
 from lapwing.ledger.keys import LedgerKeys
 from lapwing.ledger.registry import Registry
@@ -99,6 +100,20 @@ class LedgerPlace:
     def witnesses(self, ledger_id: str) -> tuple[Anchor, ...]:
         """Return the second anchor, in the registry. Restoring the data's folder does not restore it."""
         return (self.registry.witness(ledger_id),)
+
+    def missing_witnesses(self, replay: Replay) -> list[str]:
+        """Return a finding for each witness that must be here: this registry's, if the ledger names it.
+
+        The first entry is sealed, and so in the witness, before there is a second one.
+        """
+        if replay.registry != self.registry.id or replay.entries < 2:
+            return []
+        return [
+            f"the second anchor {witness.where} is missing or empty, though the ledger was used with this "
+            "registry: nobody can tell whether the ledger is an older copy"
+            for witness in self.witnesses(replay.ledger)
+            if not (witness.exists() and witness.read())
+        ]
 
 
 def location_of(store: Store) -> str:

@@ -1,4 +1,4 @@
-"""Recovery of a ledger whose anchor or registry is missing, or whose anchor knows more than the ledger.
+"""Recovery of a ledger whose anchors or registry are missing, or whose anchors know more than the ledger.
 
 Claim    a recovery gives nothing back of any account that the ledger still knows.
 Because  nobody can tell what the lost entries charged, so every open block is closed with all of its
@@ -32,7 +32,7 @@ def recover(
     anchor: str | Path | None = None,
     registry: str = "",
 ) -> int:
-    """Make a ledger usable again whose anchor is missing or knows more. Return how many blocks were closed.
+    """Make a ledger usable whose anchors are missing or know more. Return how many blocks were closed.
 
     A ledger that is inconsistent in itself is not recovered: restore a consistent copy first.
     """
@@ -46,7 +46,8 @@ def recover(
             raise BadParameter("curator", "is not the key of this ledger's curator")
         witnesses = place.witnesses(ledger_id)
         store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
-        return _recover(store, report, (place.anchor, *witnesses), curator)
+        is_whole = not place.missing_witnesses(report.replay)
+        return _recover(store, report, (place.anchor, *witnesses), curator, is_whole=is_whole)
     finally:
         store.close()
 
@@ -87,11 +88,13 @@ def register_anew(
         store.close()
 
 
-def _recover(store: Store, report: CheckReport, anchors: tuple[Anchor, ...], curator: CuratorKey) -> int:
+def _recover(
+    store: Store, report: CheckReport, anchors: tuple[Anchor, ...], curator: CuratorKey, *, is_whole: bool
+) -> int:
     present = [anchor for anchor in anchors if anchor.exists() and anchor.read()]  # not an empty one
     lines = [line for anchor in present for line in anchor.read()]
     lost = store.read(lambda tx: differing(tx, lines, report.replay.lost_up_to))
-    if lines and not lost and anchors[0] in present:
+    if lines and not lost and anchors[0] in present and is_whole:
         raise BadParameter("ledger", "nothing is lost: it can be opened")
     closed = store.write(lambda tx: _close_all(tx, store, lost, curator))
     seal = store.seal() or store.read(last_seal)

@@ -19,7 +19,8 @@ Test     tests/ledger/test_registry.py
 
 Claim    of one ledger, two copies are never open at once.
 Because  whoever opens a ledger holds a shared lock of a file named after it, which says which copy is open.
-         To write another copy into it, the lock must be held alone.
+         To write another copy into it, the lock must be held alone. Before each charge, the locked file is
+         compared with the one of that name: a file that was removed locks nobody out.
 Test     tests/ledger/test_registry.py, tests/faults/test_ledger_identity.py
 
 Other machines and other users have registries of their own unless they share a folder.
@@ -43,7 +44,7 @@ from typing import Any
 
 from lapwing.config.values import is_postgres
 from lapwing.core.noise import random_bytes
-from lapwing.errors import BadParameter, Unavailable
+from lapwing.errors import BadParameter, SessionOver, Unavailable
 from lapwing.ledger.anchors import FileAnchor
 from lapwing.ledger.unit_ids import Sketch, tagged, untagged
 from lapwing.storage.private_file import sync_to_disk
@@ -81,7 +82,7 @@ class Registry:
         """Return the registry in a folder; without one, the user's own. The folder is made if needed.
 
         Raises:
-            BadParameter: if it is the address of a server.
+            BadParameter: if it is the address of a server, or a part of the registry is missing.
             Unavailable: if there is no such folder and none can be made.
         """
         if is_postgres(str(where)):
@@ -96,7 +97,9 @@ class Registry:
             raise _no_registry(f"{folder} cannot be made: {error.strerror}") from None
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise _no_registry(f"{folder} cannot be written")
-        return cls(folder)
+        found = cls(folder)
+        found._require_whole()
+        return found
 
     @property
     def id(self) -> str:
@@ -167,6 +170,7 @@ class Registry:
         if path in held:
             yield held[path]
             return
+        self._require_whole()
         with sqlite_errors(f"the registry {path}"):
             os.close(self._private(path))
             # EXTRA: else a power loss could bring back the journal, and undo what a ledger relies on.
@@ -179,6 +183,22 @@ class Registry:
                 own.run("COMMIT")
             finally:
                 del held[path]
+
+    def _require_whole(self) -> None:
+        """Require the file of sources if there is a key, which is made after it: no part is made anew."""
+        path = self.folder / REGISTRY_FILE
+        if not (self.folder / KEY_FILE).exists():
+            return
+        with suppress(FileNotFoundError):
+            if path.stat().st_size:
+                return
+        raise BadParameter(
+            "registry",
+            f"{path} is missing or empty, though the registry was used: it said which data and people "
+            "have a ledger. Put it back from a backup. If it is gone for good, move the whole folder "
+            "away; the curator then signs for each ledger that it goes on in a new registry: `lapwing "
+            "ledger register LEDGER --curator KEY`",
+        )
 
     def require_known(self, ledger_id: str, registered: str, where: str) -> None:
         """Raise BadParameter unless a ledger that names a registry names this one, which knows it."""
@@ -207,6 +227,8 @@ def _own_folder() -> Path:
         return Path(own).absolute()
     if os.path.isabs(state):  # the XDG rules ignore a relative one
         return Path(state, "lapwing")
+    if os.environ.get("HOME") == "":  # Path.home() would be the working folder, or /
+        raise RuntimeError
     return Path.home() / ".local" / "state" / "lapwing"
 
 
@@ -224,10 +246,12 @@ class OpenRegistry:
         self._connection, self._path = connection, path
 
     def begin(self) -> None:
-        """Begin the transaction."""
+        """Begin the transaction. The tables are made in one of their own, so that they stay."""
         self.run("BEGIN IMMEDIATE")
         for statement in _TABLES:
             self.run(statement)
+        self.run("COMMIT")
+        self.run("BEGIN IMMEDIATE")
 
     def run(self, sql: str, *values: str | bytes) -> list[tuple[Any, ...]]:
         """Run a statement and return all rows."""
@@ -277,10 +301,13 @@ class OpenRegistry:
                 found[ledger] = place
         return found
 
+    def has_people(self, *, ledger: str, data: str) -> bool:
+        """Return whether people of a data set were noted."""
+        return bool(self.run("SELECT 1 FROM people WHERE ledger = ? AND data = ?", ledger, data))
+
     def note_people(self, people: Sketch, key: bytes, *, ledger: str, data: str) -> None:
         """Note people of a data set, besides those who were ever in it."""
-        one = "SELECT 1 FROM people WHERE ledger = ? AND data = ?"
-        if self.run(one, ledger, data):
+        if self.has_people(ledger=ledger, data=data):
             people = people.merged(self._people(ledger, data, key))
         content = tagged(people, key, f"{ledger} {data}", 0)
         self.run(
@@ -320,9 +347,17 @@ def source_of_file(path: str | Path) -> str:
 def is_ledger_gone(place: str) -> bool:
     """Return whether a ledger's file is gone.
 
-    For a server it returns False: nothing can be seen from here.
+    For a server, or a folder that this user may not enter, it returns False: nothing can be seen from here.
     """
-    return not is_postgres(place) and not Path(place).exists()
+    if is_postgres(place):
+        return False
+    try:
+        Path(place).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 class OpenCopy:
@@ -342,7 +377,7 @@ class OpenCopy:
     """
 
     def __init__(self, registry: Registry, ledger_id: str, copy: str, where: str) -> None:
-        path = registry.folder / f"{ledger_id}.open"
+        path = self._path = registry.folder / f"{ledger_id}.open"
         self._file = -1
         with registry.open():  # only one process changes the file or its own lock at a time
             try:
@@ -367,6 +402,18 @@ class OpenCopy:
             except OSError as error:
                 self.close()
                 raise Unavailable(f"{path} cannot be used: {error.strerror}") from None
+
+    def require_held(self) -> None:
+        """Raise SessionOver if the locked file is no longer that of the registry: it locks nobody out."""
+        if self._file == -1:  # the ledger is closed, and its database says so
+            return
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self._path), os.fstat(self._file)):
+                return
+        raise SessionOver(
+            f"{self._path} was removed or replaced while this ledger was open, so another copy of it may "
+            "be open now. No more is charged here: close the ledger and open it again"
+        )
 
     @staticmethod
     def _said(content: bytes) -> dict[str, Any]:

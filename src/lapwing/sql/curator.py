@@ -372,11 +372,17 @@ class Curator:
         return found
 
     def _require_untouched(self, version: int) -> None:
-        """Raise BadParameter if the files of a version were replaced, even with size and time put back."""
+        """Require the files of the version (not others with size and time put back), and known people."""
         if not registration.has_same_files(self.policy, version):
             raise BadParameter(
                 "source",
                 "was written to, copied or restored since the ledger last saw it (stored answers are still "
+                "given). Run `lapwing prepare` (the curator does)",
+            )
+        if not policy_ledger.are_people_known(self.ledger, self.policy):
+            raise BadParameter(
+                "registry",
+                "is a new one, and does not know the people of these data yet (stored answers are still "
                 "given). Run `lapwing prepare` (the curator does)",
             )
 
@@ -548,10 +554,12 @@ class Curator:
         return False
 
     def _untouched_version(self, key: bytes) -> int:
-        """Return the registered version if neither its files nor how they are read have changed; else 0."""
+        """Return the version if its files, how they are read and the registry have not changed; else 0."""
         known = policy_ledger.find_data_set(self.ledger, self.policy)
         copy = prepared_copy.last_copy(self.policy)
         if known is None or not registration.is_untouched(self.policy, known.version):
+            return 0
+        if not policy_ledger.are_people_known(self.ledger, self.policy):
             return 0
         is_same = copy is None or (
             prepared_copy.is_copy_of(self.policy, key, copy)

@@ -170,17 +170,21 @@ def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
         )
 
 
-def _same_people_error(others: list[str], policy: Policy) -> BadParameter:
-    """Return the refusal of data whose people other ledgers know."""
+def _same_people_error(others: list[str], policy: Policy, *, can_join: bool) -> BadParameter:
+    """Return the refusal of data whose people other ledgers know. Used data has its ledger for life."""
     place, names = others[0], " ".join(map(quote, others))
     key = "KEY" if is_postgres(policy.ledger) else quote(f"{policy.ledger}.curator")
     gone = " (which is missing now: put it back)" if is_ledger_gone(place) else ""
+    same = f'write into the policy [ledger] and below it url = "{place}"'
+    if not can_join:
+        same = f"leave their rows out here, or put these into data of their own that spend from {place}"
     return BadParameter(
         "source",
         f"some ids of these data are ids of people who spend from {place} already{gone}. Are they the same "
-        f'people? Then write into the policy [ledger] and below it url = "{place}". Are they other people, '
-        f"and only their ids look alike, such as 1, 2, 3? Then the curator signs that, once: `lapwing "
-        f"ledger other-people {quote(str(policy.path))} {names} --curator {key}`. Nothing was charged",
+        f"people? Then {same}. Are they other people, and only their ids look alike, such as 1, 2, 3? Then "
+        f"the curator of this ledger signs that, once (a signature in the other one does not count here): "
+        f"`lapwing ledger other-people {quote(str(policy.path))} {names} --curator {key}`. Nothing was "
+        "charged",
     )
 
 
@@ -310,6 +314,7 @@ def register_version(
     """
     registry = ledger.registry
     at = at or now()  # before units are read: how long that takes is private
+    can_join = not data_sets.has_data_sets(ledger)  # the data may still join another ledger
     own, registered = Sketch.of_each(units, (ledger.keys.people, registry.key))
     with registry.open() as known:  # files may have come
         _require_own(known, policy, ledger.id)
@@ -318,10 +323,10 @@ def register_version(
         if not others:
             _note(known, policy, ledger)
             known.note_people(registered, registry.key, ledger=ledger.id, data=policy.name)
-        elif not data_sets.has_data_sets(ledger):  # the data may join another ledger
+        elif can_join:
             known.forget_sources(ledger.id)
     if others:
-        raise _same_people_error(sorted(others.values()), policy)
+        raise _same_people_error(sorted(others.values()), policy, can_join=can_join)
     forget_planned_data(ledger, policy)
     before = find_data_set(ledger, policy)
     if before is not None and with_charge and data_sets.knows_all_units(ledger, before, own):
@@ -338,6 +343,14 @@ def register_version(
         rule=block_rule_text(policy),
         at=at,
     )
+
+
+def are_people_known(ledger: Ledger, policy: Policy) -> bool:
+    """Return whether the registry knows the people of registered data; a new one does not at first."""
+    if not ledger.is_registered_anew:
+        return True
+    with ledger.registry.open() as known:
+        return known.has_people(ledger=ledger.id, data=policy.name)
 
 
 def open_arrival_block(ledger: Ledger, policy: Policy, today: date | None = None) -> None:

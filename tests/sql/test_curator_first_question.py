@@ -11,10 +11,12 @@ import pytest
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
-from lapwing.errors import BadParameter, Unavailable
+from lapwing.errors import BadParameter, OverBudget, Unavailable
 from lapwing.sql.curator import PREPARED_NOTE, UNPREPARED_NOTE
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Policy
 from lapwing.sql.releasing import SLOW_NOTE
+from lapwing.sql.truncated import open_sources
 from support.clocks import PaddingClock
 from support.raised import named
 
@@ -90,14 +92,38 @@ def test_where_first_beyond_and_bounds_read_the_source_and_are_always_padded(
 ) -> None:
     dataset = opened()
     dataset.ask(f"{COUNT} WHERE stay > 3", epsilon="0.5", where_first=True)
-    assert len(padding_clock.waits) == 1
+    assert len(padding_clock.waits) == 2  # whether it can be read, and the question
     dataset.ask(COUNT, epsilon="0.5")  # makes the copy, of the same version
     dataset.truncated("visits", epsilon="0.5")  # people beyond the bound are in the copy
-    assert len(padding_clock.waits) == 1
+    assert len(padding_clock.waits) == 2
     dataset.truncated("visits", epsilon="0.5", beyond=10)
     dataset.search_bounds("visits", "hidden", epsilon=5, step=1)
-    assert len(padding_clock.waits) == 3
+    assert len(padding_clock.waits) == 5
     assert dataset.version() == 1
+
+
+def test_a_question_that_is_over_budget_reads_no_row_of_the_source(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, padding_clock: PaddingClock
+) -> None:
+    """Else reads of the source would be free, and could be repeated with other steps (C14)."""
+    dataset, reads = opened(), []
+    dataset.ask(COUNT, epsilon=1)
+    real = open_sources.require_readable
+
+    def counted(policy: Policy, *, threads: int | None = None) -> None:
+        reads.append(len(padding_clock.waits))
+        real(policy, threads=threads)
+
+    monkeypatch.setattr(open_sources, "require_readable", counted)
+    before = spent(dataset)
+    for step in (1, 2, 5):
+        with pytest.raises(OverBudget):
+            dataset.search_bounds("visits", "hidden", epsilon=100, step=step)
+    assert not reads
+    assert spent(dataset) == before
+    dataset.search_bounds("visits", "hidden", epsilon=5, step=1)
+    assert reads == [0]
+    assert len(padding_clock.waits) == 2  # before the charge, and after it
 
 
 def test_the_policy_can_pad_everything(opened: Open, padding_clock: PaddingClock) -> None:

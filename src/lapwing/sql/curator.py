@@ -9,7 +9,7 @@ Test     tests/sql/test_dataset.py, tests/sql/test_curator_threads.py, tests/sql
 
 Claim    a charged read meets rows beyond the contribution bound only if its time is padded.
 Because  a prepared copy has none of them, and the first question makes one, before anything is charged. A
-         read of the source itself is always padded.
+         read of the source itself is always padded, before a charge, too.
 Test     tests/sql/test_curator_first_question.py
 """
 
@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Self
 from lapwing.config.values import checked_count
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.ledger import DataSet, Gate, Ledger, Target, Unit, data_sets
+from lapwing.ledger import DataSet, Gate, Ledger, Spending, Target, Unit, data_sets
 from lapwing.ledger.entry import now
 from lapwing.ledger.padding import NO_LADDER, Ladder
+from lapwing.ledger.spending import require_room
 from lapwing.sql import policy_file, policy_ledger
 from lapwing.sql.binding import bind, public_tables, scope
 from lapwing.sql.bound_query import BoundQuery
@@ -248,19 +249,31 @@ class Curator:
         return is_read and copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
 
     def require_answerable(
-        self, version: int, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
+        self,
+        version: int,
+        check: Callable[[reader.Reader], None],
+        question: BoundQuery | None = None,
+        spending: Spending | None = None,
     ) -> bool:
         """Refuse, before a charge, an unreadable source or a question that the engine cannot plan.
+
+        Claim    an analyst reads the source before a charge only if the charge fits, and padded: a question
+                 that is refused for its price reads nothing.
+        Because  the filters of all accounts are asked first, and the wait does not depend on the policy.
+        Test     tests/sql/test_curator_first_question.py
 
         Args:
             version: The version of the data that will be charged.
             check: Raises `Refused` if the engine of a reader cannot plan what will be read.
             question: The question, if rows may be ranked anew for it.
+            spending: The charge; `OverBudget` is raised if it does not fit. None: it is not known yet.
 
         Returns:
             Whether no prepared copy could be faster.
         """
         self._require_untouched(version)
+        if spending is not None and self.reads_source(question):
+            require_room(self.ledger, spending)
         ranks_anew = question is not None and needs_new_ranks(question.source)
         if not ranks_anew:
             self.ensure_prepared()
@@ -268,16 +281,12 @@ class Curator:
         digest = prepared_copy.copy_digest(self.policy, key)
         was_read = registration.was_read(self.policy, version, digest)
         if not was_read and not prepared_copy.current_copy(self.policy, key):
-            with self._ladder():
+            with Ladder():
                 open_sources.require_readable(self.policy, threads=self.threads)
             registration.note_read(self.policy, version, digest)
         with self.reading(question) as lent:
             check(lent)
             return lent.is_prepared or ranks_anew or not self.prepares
-
-    def _ladder(self) -> Ladder:
-        """Return the ladder of a read that comes before a charge."""
-        return Ladder() if self.pads else NO_LADDER
 
     def checked_version(
         self, analyst: str, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
@@ -397,7 +406,7 @@ class Curator:
             if not self._untouched_version(policy_ledger.row_key(self.ledger)):
                 return False
         try:
-            with self._ladder():
+            with Ladder() if self.pads else NO_LADDER:
                 self._prepare(is_first=True)
         except _NeedsNewVersion:
             return False

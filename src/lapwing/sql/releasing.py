@@ -30,7 +30,7 @@ from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.curator import Curator
 from lapwing.sql.noising import BudgetShares, ExactGrouping, NoisyGrouping, add_noise, divide_budget
-from lapwing.sql.plan import Plan, too_little
+from lapwing.sql.plan import Plan, costs_enough, too_little
 from lapwing.sql.policy import Policy
 from lapwing.sql.truncated import generated_rows
 
@@ -141,8 +141,8 @@ class ReleaseSession:
         self, plan: Plan, request: QueryRequest, key: str, earlier: list[EarlierAnswer]
     ) -> Answer:
         curator, question = self.curator, plan.question
-        if plan.shares.epsilon < curator.policy.least_epsilon:  # a stored answer was repeated before
-            raise too_little(plan.shares.epsilon, curator.policy)
+        if not costs_enough(plan.shares, curator.policy):  # a stored answer was repeated before
+            raise too_little(plan.shares, curator.policy)
         # Errors of the source or the question are raised before a charge. A stored answer needs neither.
         is_fast = curator.require_answerable(
             request.version,

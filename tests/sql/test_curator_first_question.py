@@ -6,12 +6,15 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, OverBudget, Unavailable
+from lapwing.ledger import DataSet
+from lapwing.sql import policy_ledger
 from lapwing.sql.curator import PREPARED_NOTE, UNPREPARED_NOTE
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Policy
@@ -134,6 +137,23 @@ def test_the_policy_can_pad_everything(opened: Open, padding_clock: PaddingClock
     assert len(padding_clock.waits) == 2  # a stored answer comes at once
     dataset.ask(OTHER, epsilon=1)
     assert len(padding_clock.waits) == 3
+
+
+@pytest.mark.parametrize("where_first", [False, True])
+def test_the_entry_of_new_data_is_written_after_the_wait(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, padding_clock: PaddingClock, where_first: bool
+) -> None:
+    """Its position in the ledger shows when the work on all people has ended (C14)."""
+    dataset, waits = opened(more="[engine]\npad = true\n"), []
+    real = policy_ledger.register_version
+
+    def noted(*args: Any) -> DataSet:
+        waits.append(len(padding_clock.waits))
+        return real(*args)
+
+    monkeypatch.setattr(policy_ledger, "register_version", noted)
+    dataset.ask(f"{COUNT} WHERE stay > 3", epsilon=1, where_first=where_first)
+    assert waits == [1]
 
 
 def test_without_room_for_a_copy_the_source_is_read_and_padded(

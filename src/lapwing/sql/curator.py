@@ -405,12 +405,13 @@ class Curator:
                 return True
             if not self._untouched_version(policy_ledger.row_key(self.ledger)):
                 return False
+        ladder = self._ladder()
         try:
-            with Ladder() if self.pads else NO_LADDER:
-                self._prepare(is_first=True)
+            self._prepare(ladder=ladder)
         except _NeedsNewVersion:
             return False
         except EngineFailed:
+            ladder.wait()
             self.prepares = False
             self.register(again=False)  # says so if the source itself cannot be read
             self.notify(UNPREPARED_NOTE)
@@ -445,15 +446,24 @@ class Curator:
             known = None if again else policy_ledger.find_data_set(self.ledger, self.policy)
             if known is not None:  # registered by another thread while we waited
                 return known.version
+            ladder = NO_LADDER if again else self._ladder()
             try:
-                return self._register_version(None, now())
+                return self._register_version(None, now(), ladder)
             except EngineFailed:
+                ladder.wait()
                 raise open_sources.unreadable_error() from None
 
-    def _register_version(self, copy: prepared_copy.PreparedCopy | None, at: str) -> int:
+    def _ladder(self) -> Ladder:
+        """Return the ladder of a first question, which reads all people before there is a charge."""
+        return Ladder() if self.pads else NO_LADDER
+
+    def _register_version(
+        self, copy: prepared_copy.PreparedCopy | None, at: str, ladder: Ladder = NO_LADDER
+    ) -> int:
         seen = prepared_copy.settled_identities(self.policy) if copy is None else copy.seen
         files = prepared_copy.files_of(self.policy) if copy is None else copy.files
         people = prepare.unit_ids(self.policy, copy)
+        ladder.wait()  # the position of the entry is public
         version = policy_ledger.register_version(self.ledger, self.policy, people, at).version
         registration.save_registration(self.policy, version, files, seen)
         return version
@@ -501,9 +511,9 @@ class Curator:
 
     def _prepare(
         self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False,
-        is_first: bool = False,
+        ladder: Ladder | None = None,
     ) -> bool:  # fmt: skip
-        """Prepare. `is_first`: for the first question, without a new version of data that is known."""
+        """Prepare. `ladder`: for the first question, without a new version of data that is known."""
         today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy
         policy_ledger.open_arrival_block(self.ledger, self.policy, today)
         self._readers.close()
@@ -512,7 +522,7 @@ class Curator:
         def is_done() -> bool:
             nonlocal kept
             kept = 0 if again else self._untouched_version(key)
-            if is_first and policy_ledger.find_data_set(self.ledger, self.policy) is not None:
+            if ladder is not None and policy_ledger.find_data_set(self.ledger, self.policy) is not None:
                 if prepared_copy.current_copy(self.policy, key) is not None:
                     return True  # by another process or thread, while we waited
                 if not kept:
@@ -528,10 +538,11 @@ class Curator:
             nonlocal is_new
             is_new = not kept or copy.has_arrivals
             if is_new:
-                self._register_version(copy, at)
+                self._register_version(copy, at, ladder or NO_LADDER)
             else:
+                (ladder or NO_LADDER).wait()
                 registration.save_registration(self.policy, kept, copy.files, copy.seen)
-            if is_first:
+            if ladder is not None:
                 self.notify(PREPARED_NOTE.format(copy.folder.name))
 
         prepare.prepare(

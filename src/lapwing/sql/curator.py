@@ -202,14 +202,16 @@ class Curator:
         """Return the SQL that a question will run. Makes no ledger."""
         if not self.has_ledger:
             return reader.shown_statements(self.policy, question)
-        with self.reading(question) as lent:
+        with self.reading(question, plans=True) as lent:
             return lent.statements(question).all
 
     @contextmanager
-    def reading(self, question: BoundQuery | None = None) -> Iterator[reader.Reader]:
+    def reading(
+        self, question: BoundQuery | None = None, *, plans: bool = False
+    ) -> Iterator[reader.Reader]:
         """Lend a reader of the bounded tables as they are now, from the copy or else from the source.
 
-        Another process may prepare a copy at any time, so the state is looked up at each call.
+        Another process may prepare a copy at any time: the state is looked up. `plans`: no row is read.
         """
         key = policy_ledger.row_key(self.ledger)
         from_source = question is not None and needs_new_ranks(question.source)
@@ -224,7 +226,8 @@ class Curator:
             except EngineFailed:  # `prepare` may have removed the copy that was current a moment ago
                 return open_reader()
 
-        with self._readers.lent((copy, prepared_copy.files_of(self.policy)), make) as lent:
+        files = prepared_copy.files_of(self.policy)
+        with self._readers.lent((copy, files), make, plans=plans) as lent:
             yield lent
 
     def reads_source(self, question: BoundQuery | None = None) -> bool:
@@ -257,8 +260,7 @@ class Curator:
     ) -> bool:
         """Refuse, before a charge, an unreadable source or a question that the engine cannot plan.
 
-        Claim    an analyst reads the source before a charge only if the charge fits, and padded: a question
-                 that is refused for its price reads nothing.
+        Claim    the source is read before a charge only if the charge fits, and padded.
         Because  the filters of all accounts are asked first, and the wait does not depend on the policy.
         Test     tests/sql/test_curator_first_question.py
 
@@ -284,7 +286,7 @@ class Curator:
             with Ladder():
                 open_sources.require_readable(self.policy, threads=self.threads)
             registration.note_read(self.policy, version, digest)
-        with self.reading(question) as lent:
+        with self.reading(question, plans=True) as lent:
             check(lent)
             return lent.is_prepared or ranks_anew or not self.prepares
 
@@ -453,8 +455,7 @@ class Curator:
                 ladder.wait()
                 raise open_sources.unreadable_error() from None
 
-    def _ladder(self) -> Ladder:
-        """Return the ladder of a first question, which reads all people before there is a charge."""
+    def _ladder(self) -> Ladder:  # of a first question, which reads all people before a charge
         return Ladder() if self.pads else NO_LADDER
 
     def _register_version(

@@ -329,6 +329,13 @@ def test_what_is_paid_for_is_shown_though_the_rest_is_refused(sales: Path) -> No
         assert "asked ε 4, but ε 2 of 10 is left" in made.refused
 
 
+def test_a_share_below_the_least_price_is_refused_before_any_is_charged(sales: Path) -> None:
+    with prepared(sales) as found:
+        with pytest.raises(BadParameter, match=r"asked ε 0\.008, but one question costs at least ε 0\.01"):
+            check_noisily(found, "0.024")  # 0.016 for the cells is enough, 0.008 for the people is not
+        assert found.left().startswith("ε 10 of 10")
+
+
 def test_many_columns_are_asked_for_in_parts_and_any_names_are_told_apart(sales: Path) -> None:
     """The unit is called like a column of ours, the table like a word of SQL."""
     names = [f"c{n}" for n in range(20)]

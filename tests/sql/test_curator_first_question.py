@@ -6,15 +6,20 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
-from lapwing.errors import BadParameter, Unavailable
-from lapwing.sql.curator import PREPARED_NOTE, UNPREPARED_NOTE
+from lapwing.errors import BadParameter, OverBudget, Unavailable
+from lapwing.ledger import DataSet
+from lapwing.sql import policy_ledger
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Policy
 from lapwing.sql.releasing import SLOW_NOTE
+from lapwing.sql.truncated import open_sources
+from lapwing.sql.truncated.prepare import PREPARED_NOTE, UNPREPARED_NOTE
 from support.clocks import PaddingClock
 from support.raised import named
 
@@ -90,14 +95,38 @@ def test_where_first_beyond_and_bounds_read_the_source_and_are_always_padded(
 ) -> None:
     dataset = opened()
     dataset.ask(f"{COUNT} WHERE stay > 3", epsilon="0.5", where_first=True)
-    assert len(padding_clock.waits) == 1
+    assert len(padding_clock.waits) == 2  # whether it can be read, and the question
     dataset.ask(COUNT, epsilon="0.5")  # makes the copy, of the same version
     dataset.truncated("visits", epsilon="0.5")  # people beyond the bound are in the copy
-    assert len(padding_clock.waits) == 1
+    assert len(padding_clock.waits) == 2
     dataset.truncated("visits", epsilon="0.5", beyond=10)
     dataset.search_bounds("visits", "hidden", epsilon=5, step=1)
-    assert len(padding_clock.waits) == 3
+    assert len(padding_clock.waits) == 5
     assert dataset.version() == 1
+
+
+def test_a_question_that_is_over_budget_reads_no_row_of_the_source(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, padding_clock: PaddingClock
+) -> None:
+    """Else reads of the source would be free, and could be repeated with other steps (C14)."""
+    dataset, reads = opened(), []
+    dataset.ask(COUNT, epsilon=1)
+    real = open_sources.require_readable
+
+    def counted(policy: Policy, *, threads: int | None = None) -> None:
+        reads.append(len(padding_clock.waits))
+        real(policy, threads=threads)
+
+    monkeypatch.setattr(open_sources, "require_readable", counted)
+    before = spent(dataset)
+    for step in (1, 2, 5):
+        with pytest.raises(OverBudget):
+            dataset.search_bounds("visits", "hidden", epsilon=100, step=step)
+    assert not reads
+    assert spent(dataset) == before
+    dataset.search_bounds("visits", "hidden", epsilon=5, step=1)
+    assert reads == [0]
+    assert len(padding_clock.waits) == 2  # before the charge, and after it
 
 
 def test_the_policy_can_pad_everything(opened: Open, padding_clock: PaddingClock) -> None:
@@ -108,6 +137,23 @@ def test_the_policy_can_pad_everything(opened: Open, padding_clock: PaddingClock
     assert len(padding_clock.waits) == 2  # a stored answer comes at once
     dataset.ask(OTHER, epsilon=1)
     assert len(padding_clock.waits) == 3
+
+
+@pytest.mark.parametrize("where_first", [False, True])
+def test_the_entry_of_new_data_is_written_after_the_wait(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, padding_clock: PaddingClock, where_first: bool
+) -> None:
+    """Its position in the ledger shows when the work on all people has ended (C14)."""
+    dataset, waits = opened(more="[engine]\npad = true\n"), []
+    real = policy_ledger.register_version
+
+    def noted(*args: Any) -> DataSet:
+        waits.append(len(padding_clock.waits))
+        return real(*args)
+
+    monkeypatch.setattr(policy_ledger, "register_version", noted)
+    dataset.ask(f"{COUNT} WHERE stay > 3", epsilon=1, where_first=where_first)
+    assert waits == [1]
 
 
 def test_without_room_for_a_copy_the_source_is_read_and_padded(

@@ -13,10 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.sql.curator import PREPARED_NOTE, UNPREPARED_NOTE
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Policy, Source
-from lapwing.sql.truncated.prepare import prepare, unit_ids
+from lapwing.sql.truncated.prepare import PREPARED_NOTE, UNPREPARED_NOTE, prepare, unit_ids
 from lapwing.sql.truncated.prepared_copy import PreparedCopy
 from lapwing.sql.truncated.reader import Reader
 from support.clocks import PaddingClock

@@ -16,7 +16,9 @@ from lapwing.core.observed import observing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, InProgress
 from lapwing.ledger import DataSet
+from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.noising import ExactGrouping
 from lapwing.sql.truncated import registration
 from lapwing.sql.truncated.reader import MAX_READERS, Reader
 from sql.conftest import write_visits
@@ -58,6 +60,35 @@ def asker(dataset: Dataset, numbers: range) -> Callable[[], int]:
         return len(numbers)
 
     return work
+
+
+def test_a_plan_does_not_wait_for_work_on_rows(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would show when that work ends, also under `pad` (C14)."""
+    dataset, may_end = opened(), threading.Event()
+    dataset.prepare()
+    real, begun = Reader.exact, threading.Semaphore(0)
+
+    def held(self: Reader, query: BoundQuery) -> list[ExactGrouping]:
+        begun.release()
+        may_end.wait(60)
+        return real(self, query)
+
+    monkeypatch.setattr(Reader, "exact", held)
+    asked = [threading.Thread(target=asker(dataset, range(n, n + 1))) for n in range(MAX_READERS)]
+    for one in asked:
+        one.start()
+    for _ in asked:
+        assert begun.acquire(timeout=60)
+    shown: list[object] = []
+    plan = dataset.plan(COUNT, epsilon="0.01")
+    planner = threading.Thread(target=lambda: shown.append(plan.statements), daemon=True)
+    planner.start()
+    planner.join(20)
+    is_shown = bool(shown)
+    may_end.set()
+    for one in (*asked, planner):
+        one.join()
+    assert is_shown
 
 
 # Case C5.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.core import Pure, Terms
 from lapwing.errors import BadParameter
 from lapwing.sql.binding import analysis
 from lapwing.sql.binding.refusal import Refused
@@ -48,6 +50,25 @@ def test_less_is_refused_before_the_charge_and_the_least_is_answered(dataset: Da
             refused()
     assert not spent(dataset)
     assert dataset.ask(SQL, epsilon="0.003").cost == "ε 0.003"
+
+
+def test_what_costs_less_than_its_epsilon_is_refused_until_it_costs_as_much(dataset: Dataset) -> None:
+    """Gaussian noise with a tiny δ, and many aggregates in one question, bought millions of questions."""
+    many = ", ".join(f"COUNT_IF(stay > {n}) AS c{n}" for n in range(9))
+    terms = Terms.of(dataset.policy.epsilon, dataset.policy.delta)
+    most = terms.how_many(terms.price(Pure(Fraction("0.003")))) * 1.02
+    for sql, options in (
+        (SQL, {"noise": "gaussian", "delta": "1e-12"}),
+        (SQL, {"noise": "gaussian", "delta": "1e-100"}),
+        (f"SELECT {many} FROM visits", {}),
+    ):
+        with pytest.raises(BadParameter, match=r"cost less than their ε. Ask with ε") as refused:
+            dataset.plan(sql, epsilon="0.003", **options)
+        [enough] = re.findall(r"Ask with ε (\S+) or more", str(refused.value))
+        assert Fraction("0.003") < Fraction(enough) < Fraction("0.3")
+        plan = dataset.plan(sql, epsilon=enough, **options)
+        assert terms.how_many(terms.price(plan.shares.loss)) <= most
+    assert not spent(dataset)
 
 
 def test_an_accuracy_that_needs_less_costs_the_least(dataset: Dataset) -> None:

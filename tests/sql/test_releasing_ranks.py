@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lapwing.engines.dialect import TEXT_BYTES
-from lapwing.sql.curator import EARLIER_RANKS
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Table
 from lapwing.sql.truncated import prepare as preparing
+from lapwing.sql.truncated.prepare import EARLIER_RANKS
 from lapwing.sql.truncated.prepared_copy import last_copy
 from sql.conftest import Open, write_visits
 

@@ -93,10 +93,10 @@ class DuckDbDialect(SqlDialect):
         return f"CAST(coalesce(sum({sql}), 0) AS {self.total_type})"
 
     def like(self, sql: str, pattern: str) -> str:
-        """Return a case-sensitive LIKE in time linear in the text."""
+        """Return a case-sensitive LIKE, in at most as many steps as text times pattern."""
         if "_" not in pattern:
             return f"(({sql}) LIKE {self.text(pattern)})"
-        # LIKE with _ backtracks, in time that depends on the text; RE2 is linear.
+        # LIKE with _ backtracks once for each %; RE2 never does.
         parts = {"%": ".*", "_": "."}
         found = "".join(parts.get(letter) or re.escape(letter) for letter in pattern)
         return f"regexp_full_match({sql}, {self.text(found)}, 's')"
@@ -199,7 +199,7 @@ class PostgresDialect(SqlDialect):
         return f"CAST(coalesce(sum({sql}), 0) AS {self.total_type})"
 
     def like(self, sql: str, pattern: str) -> str:
-        """Return a case-sensitive LIKE in time linear in the text."""
+        """Return a case-sensitive LIKE, in at most as many steps as text times pattern."""
         return f"(({sql}) COLLATE \"C\" LIKE {self.text(pattern)} ESCAPE '')"
 
     def parse_whole(self, sql: str) -> str:

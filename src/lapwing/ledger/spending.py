@@ -181,6 +181,13 @@ def _described(loss: Loss) -> str:
     return text_of(describe(loss))
 
 
+def require_room(ledger: Ledger, spending: Spending) -> None:
+    """Raise `OverBudget` if a charge does not fit now. Charges nothing."""
+    error = refusal(ledger, spending.targets, spending.loss, spending.costs)
+    if error is not None:
+        raise error
+
+
 def refusal(
     ledger: Ledger, targets: Sequence[Target], loss: Loss, costs: Callable[[Account], Costs]
 ) -> OverBudget | None:

@@ -11,10 +11,11 @@ Test     tests/sql/test_cell_check.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
+from typing import TypeVar
 
 from lapwing.core.budget import EPSILON_UNIT
 from lapwing.core.exact import Number, positive, round_down
@@ -24,11 +25,12 @@ from lapwing.sql.binding import bind, scope
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Text, Truth
-from lapwing.sql.plan import plan_question
+from lapwing.sql.plan import Plan, plan_question, plan_truncation
 from lapwing.sql.policy import Column, Policy, Table
 from lapwing.sql.truncated.column_codes import STATES
 
 STATE_COLUMN = "checked_{}"  # names of columns in the question
+T = TypeVar("T")
 COLUMNS_PER_QUESTION = 5  # totals are made consistent over all combinations of states, so these must be few
 
 
@@ -101,6 +103,9 @@ def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
     """
     tables = dataset.policy.private_tables
     each = _down(positive(epsilon, "epsilon") / len(tables))
+    for table in tables:  # a share that is below the least price is refused before any is charged
+        for columns, share in _shares(table, each):
+            _plan(dataset, table, columns, share, lambda plan: plan)
     found: list[NoisyCheck] = []
     for table in tables:
         try:
@@ -117,17 +122,24 @@ def _down(epsilon: Fraction) -> Fraction:
     return Fraction(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
 
 
-def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
+def _shares(table: Table, epsilon: Fraction) -> list[tuple[tuple[str, ...], Fraction]]:
+    """Return the columns of each question about a table with its ε; no columns: units beyond the bound."""
     rows_are_units = table.unit is not None and not table.unit.column
-    parts = len(table.columns) + (not rows_are_units)
-    names, cells, beyond = tuple(table.columns), [], None
+    names, parts = tuple(table.columns), len(table.columns) + (not rows_are_units)
+    some = [names[n : n + COLUMNS_PER_QUESTION] for n in range(0, len(names), COLUMNS_PER_QUESTION)]
+    some += [] if rows_are_units else [()]
+    return [(columns, _down(epsilon * (len(columns) or 1) / parts)) for columns in some]
+
+
+def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
+    cells, beyond = [], None
     try:
-        for start in range(0, len(names), COLUMNS_PER_QUESTION):
-            some = names[start : start + COLUMNS_PER_QUESTION]
-            answer = _cells(dataset, table, some, _down(epsilon * len(some) / parts))
-            cells.append(NoisyCells(some, answer))
-        if not rows_are_units:
-            beyond = dataset.truncated(table.name, epsilon=_down(epsilon / parts))
+        for columns, share in _shares(table, epsilon):
+            answer = _plan(dataset, table, columns, share, Plan.release)
+            if columns:
+                cells.append(NoisyCells(columns, answer))
+            else:
+                beyond = answer
     except OverBudget as error:
         if not cells:
             raise
@@ -143,9 +155,14 @@ def cells_question(catalog: scope.Catalog, table: str, names: Iterable[str]) -> 
     return bind.bind(sql, catalog)
 
 
-def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Fraction) -> Answer:
+def _plan(
+    dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Fraction, use: Callable[[Plan], T]
+) -> T:
+    """Plan one question of a check, and return what `use` makes of the plan."""
+    if not columns:
+        return use(plan_truncation(dataset.session, table.name, epsilon, None, None))
     policy, names = policy_of_states(dataset.policy, table.name, columns)
     asked = f"check of {', '.join(columns)} in {table.name}"
     with dataset.session.with_policy(policy) as session:
         question = cells_question(session.curator.catalog(), table.name, names)
-        return plan_question(session, question, asked, epsilon=epsilon).release()
+        return use(plan_question(session, question, asked, epsilon=epsilon))

@@ -9,7 +9,7 @@ Test     tests/sql/test_dataset.py, tests/sql/test_curator_threads.py, tests/sql
 
 Claim    a charged read meets rows beyond the contribution bound only if its time is padded.
 Because  a prepared copy has none of them, and the first question makes one, before anything is charged. A
-         read of the source itself is always padded.
+         read of the source itself is always padded, before a charge, too.
 Test     tests/sql/test_curator_first_question.py
 """
 
@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Self
 from lapwing.config.values import checked_count
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.ledger import DataSet, Gate, Ledger, Target, Unit, data_sets
+from lapwing.ledger import DataSet, Gate, Ledger, Spending, Target, Unit, data_sets
 from lapwing.ledger.entry import now
 from lapwing.ledger.padding import NO_LADDER, Ladder
+from lapwing.ledger.spending import require_room
 from lapwing.sql import policy_file, policy_ledger
 from lapwing.sql.binding import bind, public_tables, scope
 from lapwing.sql.bound_query import BoundQuery
@@ -38,17 +39,6 @@ from lapwing.sql.truncated import open_sources, prepare, prepared_copy, reader, 
 
 if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
-
-PREPARED_NOTE = "A prepared copy of the data was made first, in {}: questions read it from now on."
-UNPREPARED_NOTE = (
-    "No prepared copy could be made (no room, or no right to write), so the source itself is read. "
-    "`lapwing prepare` says why."
-)
-EARLIER_RANKS = (
-    "The prepared copy is of an earlier version, which kept or left out equal rows of a person together: "
-    "where people have more rows than are used, frequent values count too often or too seldom. It stays, "
-    "and stored answers with it. `lapwing prepare --again` makes a new one: answers are charged anew then."
-)
 
 
 class _NeedsNewVersion(Exception):
@@ -201,14 +191,16 @@ class Curator:
         """Return the SQL that a question will run. Makes no ledger."""
         if not self.has_ledger:
             return reader.shown_statements(self.policy, question)
-        with self.reading(question) as lent:
+        with self.reading(question, plans=True) as lent:
             return lent.statements(question).all
 
     @contextmanager
-    def reading(self, question: BoundQuery | None = None) -> Iterator[reader.Reader]:
+    def reading(
+        self, question: BoundQuery | None = None, *, plans: bool = False
+    ) -> Iterator[reader.Reader]:
         """Lend a reader of the bounded tables as they are now, from the copy or else from the source.
 
-        Another process may prepare a copy at any time, so the state is looked up at each call.
+        Another process may prepare a copy at any time: the state is looked up. `plans`: no row is read.
         """
         key = policy_ledger.row_key(self.ledger)
         from_source = question is not None and needs_new_ranks(question.source)
@@ -223,7 +215,8 @@ class Curator:
             except EngineFailed:  # `prepare` may have removed the copy that was current a moment ago
                 return open_reader()
 
-        with self._readers.lent((copy, prepared_copy.files_of(self.policy)), make) as lent:
+        files = prepared_copy.files_of(self.policy)
+        with self._readers.lent((copy, files), make, plans=plans) as lent:
             yield lent
 
     def reads_source(self, question: BoundQuery | None = None) -> bool:
@@ -248,19 +241,30 @@ class Curator:
         return is_read and copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
 
     def require_answerable(
-        self, version: int, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
+        self,
+        version: int,
+        check: Callable[[reader.Reader], None],
+        question: BoundQuery | None = None,
+        spending: Spending | None = None,
     ) -> bool:
         """Refuse, before a charge, an unreadable source or a question that the engine cannot plan.
+
+        Claim    the source is read before a charge only if the charge fits, and padded.
+        Because  the filters of all accounts are asked first, and the wait does not depend on the policy.
+        Test     tests/sql/test_curator_first_question.py
 
         Args:
             version: The version of the data that will be charged.
             check: Raises `Refused` if the engine of a reader cannot plan what will be read.
             question: The question, if rows may be ranked anew for it.
+            spending: The charge; `OverBudget` is raised if it does not fit. None: it is not known yet.
 
         Returns:
             Whether no prepared copy could be faster.
         """
         self._require_untouched(version)
+        if spending is not None and self.reads_source(question):
+            require_room(self.ledger, spending)
         ranks_anew = question is not None and needs_new_ranks(question.source)
         if not ranks_anew:
             self.ensure_prepared()
@@ -268,16 +272,12 @@ class Curator:
         digest = prepared_copy.copy_digest(self.policy, key)
         was_read = registration.was_read(self.policy, version, digest)
         if not was_read and not prepared_copy.current_copy(self.policy, key):
-            with self._ladder():
+            with Ladder():
                 open_sources.require_readable(self.policy, threads=self.threads)
             registration.note_read(self.policy, version, digest)
-        with self.reading(question) as lent:
+        with self.reading(question, plans=True) as lent:
             check(lent)
             return lent.is_prepared or ranks_anew or not self.prepares
-
-    def _ladder(self) -> Ladder:
-        """Return the ladder of a read that comes before a charge."""
-        return Ladder() if self.pads else NO_LADDER
 
     def checked_version(
         self, analyst: str, check: Callable[[reader.Reader], None], question: BoundQuery | None = None
@@ -402,15 +402,16 @@ class Curator:
                 return True
             if not self._untouched_version(policy_ledger.row_key(self.ledger)):
                 return False
+        ladder = self._ladder()
         try:
-            with self._ladder():
-                self._prepare(is_first=True)
+            self._prepare(ladder=ladder)
         except _NeedsNewVersion:
             return False
         except EngineFailed:
+            ladder.wait()
             self.prepares = False
             self.register(again=False)  # says so if the source itself cannot be read
-            self.notify(UNPREPARED_NOTE)
+            self.notify(prepare.UNPREPARED_NOTE)
             return False
         return True
 
@@ -442,17 +443,23 @@ class Curator:
             known = None if again else policy_ledger.find_data_set(self.ledger, self.policy)
             if known is not None:  # registered by another thread while we waited
                 return known.version
+            ladder = NO_LADDER if again else self._ladder()
             try:
-                return self._register_version(None, now(), with_charge=not again)
+                return self._register_version(None, now(), ladder, with_charge=not again)
             except EngineFailed:
+                ladder.wait()
                 raise open_sources.unreadable_error() from None
 
+    def _ladder(self) -> Ladder:  # of a first question, which reads all people before a charge
+        return Ladder() if self.pads else NO_LADDER
+
     def _register_version(
-        self, copy: prepared_copy.PreparedCopy | None, at: str, *, with_charge: bool
+        self, copy: prepared_copy.PreparedCopy | None, at: str, ladder: Ladder, *, with_charge: bool
     ) -> int:
         seen = prepared_copy.settled_identities(self.policy) if copy is None else copy.seen
         files = prepared_copy.files_of(self.policy) if copy is None else copy.files
         people = prepare.unit_ids(self.policy, copy)
+        ladder.wait()  # the position of the entry is public
         version = policy_ledger.register_version(
             self.ledger, self.policy, people, at, with_charge=with_charge
         ).version
@@ -503,9 +510,9 @@ class Curator:
 
     def _prepare(
         self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False,
-        is_first: bool = False,
+        ladder: Ladder | None = None,
     ) -> bool:  # fmt: skip
-        """Prepare. `is_first`: for the first question, without a new version of data that is known."""
+        """Prepare. `ladder`: for the first question, without a new version of data that is known."""
         today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy
         policy_ledger.open_arrival_block(self.ledger, self.policy, today)
         self._readers.close()
@@ -513,25 +520,26 @@ class Curator:
 
         def is_done() -> bool:
             nonlocal kept
-            kept = 0 if again else self._untouched_version(key)
-            if is_first and self._is_prepared_first(key, at, kept):
+            kept = 0 if again else policy_ledger.untouched_version(self.ledger, self.policy, key)
+            if ladder is not None and self._is_prepared_first(key, at, kept):
                 return True
             if not kept or not prepare.has_readable_copy(self.policy, key):
                 return False
             copy = prepared_copy.last_copy(self.policy)
             if copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy):
-                self.notify(EARLIER_RANKS)
+                self.notify(prepare.EARLIER_RANKS)
             return True
 
         def then(copy: prepared_copy.PreparedCopy) -> None:
             nonlocal is_new
             is_new = not kept or copy.has_arrivals
             if is_new:
-                self._register_version(copy, at, with_charge=is_first)
+                self._register_version(copy, at, ladder or NO_LADDER, with_charge=ladder is not None)
             else:
+                (ladder or NO_LADDER).wait()
                 registration.save_registration(self.policy, kept, copy.files, copy.seen)
-            if is_first:
-                self.notify(PREPARED_NOTE.format(copy.folder.name))
+            if ladder is not None:
+                self.notify(prepare.PREPARED_NOTE.format(copy.folder.name))
 
         prepare.prepare(
             self.policy, key, known=self._ledger_people, then=then, is_done=is_done,
@@ -549,23 +557,9 @@ class Curator:
         copy = prepared_copy.last_copy(self.policy)
         is_ours = copy is not None and not prepared_copy.has_earlier_ranks(self.policy, key, copy)
         if is_ours and prepare.has_readable_copy(self.policy, key):
-            self._register_version(copy, at, with_charge=True)
+            self._register_version(copy, at, NO_LADDER, with_charge=True)
             return True
         return False
-
-    def _untouched_version(self, key: bytes) -> int:
-        """Return the version if its files, how they are read and the registry have not changed; else 0."""
-        known = policy_ledger.find_data_set(self.ledger, self.policy)
-        copy = prepared_copy.last_copy(self.policy)
-        if known is None or not registration.is_untouched(self.policy, known.version):
-            return 0
-        if not policy_ledger.are_people_known(self.ledger, self.policy):
-            return 0
-        is_same = copy is None or (
-            prepared_copy.is_copy_of(self.policy, key, copy)
-            and prepared_copy.has_current_units(self.policy, copy)
-        )
-        return known.version if is_same else 0
 
     # Closing
 

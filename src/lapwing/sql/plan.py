@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lapwing.config.values import checked_count, shortened_list
-from lapwing.core.exact import Number, float_up, grouped, short
+from lapwing.core.budget import EPSILON_UNIT, Terms
+from lapwing.core.exact import Number, float_up, grouped, round_up, short
+from lapwing.core.losses import LaplaceNoise
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from lapwing.sql.releasing import ReleaseSession
 
 CONFIDENCE_OF_THRESHOLD = Fraction(95, 100)
+
+_FINE = 10**6  # steps of a sum: as good as real numbers
+_STEP = Fraction(5, 4)  # from one ε that is tried to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,25 +299,62 @@ def plan_question(
 
     plan = planned(shares, why)
     is_known = not analysis.is_possible(question)
-    if (shares.epsilon >= policy.least_epsilon and not is_known) or session.has_answer(plan):
+    if (not is_known and costs_enough(shares, policy)) or session.has_answer(plan):
         return plan
     if is_known:
         why = "no row can meet WHERE, by what the policy declares about the columns: the answer is known"
         raise Refused(why, "Nothing is charged for that. Ask about declared values")
+    least = _least_shares(question, policy, delta, noise)
     if within is None:
-        raise too_little(shares.epsilon, policy)
+        raise too_little(shares, policy, least.epsilon)
     why = f"the least for one question; ± {within} at {float(level):g} confidence needs less"
-    least = divide_budget(question, epsilon=policy.least_epsilon, delta=delta, noise=noise)
     return planned(least, why)
 
 
-def too_little(epsilon: Fraction, policy: Policy) -> BadParameter:
-    """Return the error of a question that costs less than the policy's least ε."""
+@lru_cache(maxsize=64)
+def _most_questions(epsilon: Fraction, delta: Fraction, least: Fraction) -> tuple[Terms, Fraction]:
+    """Return the terms of a budget, and how many sums at the least ε they admit, with rounding."""
+    terms = Terms.of(epsilon, delta)
+    one = LaplaceNoise(_FINE / least, _FINE)
+    return terms, terms.how_many(terms.price(one)) * Fraction(101, 100)
+
+
+def costs_enough(shares: BudgetShares, policy: Policy) -> bool:
+    """Return whether a question costs as much as the least that the policy sells.
+
+    Claim    a budget buys no more such questions than sums with Laplace noise at `least_epsilon`, but for a
+             hundredth, which covers the rounding of scales and charges.
+    Because  ε is not below it, and the filters of the budget are asked how many charges of each they admit:
+             Gaussian noise with a tiny δ, or many aggregates that share ε, cost less than their ε.
+    Test     tests/sql/test_plan_least_epsilon.py
+    """
+    if not policy.least_epsilon:
+        return True
+    terms, most = _most_questions(policy.epsilon, policy.delta, policy.least_epsilon)
+    return shares.epsilon >= policy.least_epsilon and terms.how_many(terms.price(shares.loss)) <= most
+
+
+def _least_shares(question: BoundQuery, policy: Policy, delta: Number, noise: str) -> BudgetShares:
+    """Return shares that cost enough, at the least ε or a few steps above it."""
+    epsilon = policy.least_epsilon
+    while True:
+        shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
+        if costs_enough(shares, policy):
+            return shares
+        epsilon = Fraction(round_up(epsilon * _STEP, EPSILON_UNIT), EPSILON_UNIT)
+
+
+def too_little(shares: BudgetShares, policy: Policy, enough: Fraction | None = None) -> BadParameter:
+    """Return the error of a question that costs less than the policy's least. `enough` is an ε for it."""
     least = f"{float_up(policy.least_epsilon):.10g}"
+    now = "more" if enough is None else f"ε {float_up(enough):.10g} or more"
+    why = ""
+    if shares.epsilon >= policy.least_epsilon:
+        why = "; Gaussian noise and several aggregates cost less than their ε"
     return BadParameter(
         "epsilon",
-        f"asked ε {float(epsilon):.6g}, but one question costs at least ε {least} here. Ask with ε {least} "
-        "or more, or let the curator write a smaller budget.least_epsilon",
+        f"asked ε {float(shares.epsilon):.6g}, but one question costs at least ε {least} here{why}. Ask "
+        f"with {now}, or let the curator write a smaller budget.least_epsilon",
     )
 
 

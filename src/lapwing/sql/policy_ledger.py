@@ -43,7 +43,7 @@ from lapwing.ledger.unit_ids import Ids, Sketch
 from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
 from lapwing.sql.source_location import registry_names
 from lapwing.sql.truncated import registration
-from lapwing.sql.truncated.prepared_copy import prepared_folder
+from lapwing.sql.truncated.prepared_copy import has_current_units, is_copy_of, last_copy, prepared_folder
 
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
 RELATION = Relation.ADD_REMOVE  # of all accounts that policies open
@@ -302,6 +302,15 @@ def possible_data_sets(ledger: Ledger, version: int, receipt: Receipt) -> set[in
 def forget_planned_data(ledger: Ledger, policy: Policy) -> None:
     """Forget data that only a first question wanted: the curator prepares or registers it now."""
     ledger.openings.data.pop(policy.name, None)
+
+
+def untouched_version(ledger: Ledger, policy: Policy, key: bytes) -> int:
+    """Return the version if its files, how they are read and the registry have not changed; else 0."""
+    known, copy = find_data_set(ledger, policy), last_copy(policy)
+    if known is None or not registration.is_untouched(policy, known.version):
+        return 0
+    is_same = copy is None or (is_copy_of(policy, key, copy) and has_current_units(policy, copy))
+    return known.version if is_same and are_people_known(ledger, policy) else 0
 
 
 def register_version(

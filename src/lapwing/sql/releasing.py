@@ -30,7 +30,7 @@ from lapwing.sql.answers import Answer, QueryRequest
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.curator import Curator
 from lapwing.sql.noising import BudgetShares, ExactGrouping, NoisyGrouping, add_noise, divide_budget
-from lapwing.sql.plan import Plan, too_little
+from lapwing.sql.plan import Plan, costs_enough, too_little
 from lapwing.sql.policy import Policy
 from lapwing.sql.truncated import generated_rows
 
@@ -107,13 +107,11 @@ class ReleaseSession:
             return ()
         return tuple(shares for shares, _ in readable_answers(question, earlier))
 
-    def charged_read(self, plan: Plan, request: QueryRequest, key: str) -> ChargedRead:
-        """Return the charged read that releases a plan under a key."""
-        curator = self.curator
-        spending = Spending(
-            targets=curator.targets(self.analyst, plan.question),
+    def _spending(self, plan: Plan, request: QueryRequest) -> Spending:
+        return Spending(
+            targets=self.curator.targets(self.analyst, plan.question),
             loss=plan.shares.loss,
-            unit=curator.unit,
+            unit=self.curator.unit,
             relation=policy_ledger.RELATION,
             mechanism="private SQL",
             parameters={
@@ -126,9 +124,13 @@ class ReleaseSession:
             request=answers.answer_to_bytes(request, ()),
             keeps_request=True,
         )
+
+    def charged_read(self, plan: Plan, request: QueryRequest, key: str) -> ChargedRead:
+        """Return the charged read that releases a plan under a key."""
+        curator = self.curator
         return ChargedRead(
             gate=curator.gate(self.analyst, plan.question),
-            spending=spending,
+            spending=self._spending(plan, request),
             key=key,
             shared=curator.policy.shares_answers,
             version=request.version,
@@ -139,11 +141,14 @@ class ReleaseSession:
         self, plan: Plan, request: QueryRequest, key: str, earlier: list[EarlierAnswer]
     ) -> Answer:
         curator, question = self.curator, plan.question
-        if plan.shares.epsilon < curator.policy.least_epsilon:  # a stored answer was repeated before
-            raise too_little(plan.shares.epsilon, curator.policy)
+        if not costs_enough(plan.shares, curator.policy):  # a stored answer was repeated before
+            raise too_little(plan.shares, curator.policy)
         # Errors of the source or the question are raised before a charge. A stored answer needs neither.
         is_fast = curator.require_answerable(
-            request.version, lambda reader: reader.require_plan(question), question
+            request.version,
+            lambda reader: reader.require_plan(question),
+            question,
+            self._spending(plan, request),
         )
         charged = self.charged_read(plan, request, key)
         noisy: list[NoisyGrouping] = []

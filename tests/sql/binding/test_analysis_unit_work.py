@@ -114,6 +114,21 @@ def test_text_keys_count_with_the_bytes_that_are_read() -> None:
     assert counted("SELECT SUBSTRING(name, 1, 5) AS n, COUNT(*) FROM visits GROUP BY n")[1] == 2 * ROWS * 20
 
 
+def test_an_underscore_after_a_percent_sign_counts_text_times_pattern() -> None:
+    """RE2 keeps as many states as the pattern has characters, at each byte of the text."""
+    plain, _ = counted("SELECT COUNT(*) FROM visits WHERE name LIKE 'A%'")
+    for pattern, tried in (("A_%", 0), ("__A", 0), ("%A%B%", 0), ("%A_", 3), ("AB%_", 2)):
+        steps, _ = counted(f"SELECT COUNT(*) FROM visits WHERE name LIKE '{pattern}'")
+        assert steps == plain + ROWS * READ_BYTES * tried
+    long = f"name LIKE '%a{'_' * 900}q%'"
+    for asked in (
+        f"COUNT(*) FROM visits WHERE {long}",
+        f"SUM(CASE WHEN {long} THEN 1 ELSE 0 END) FROM visits",
+    ):
+        with pytest.raises(Refused, match="steps, and the limit"):
+            bind(f"SELECT {asked}", CLINIC)
+
+
 def test_rows_to_learn_from_are_bounded_as_well() -> None:
     sql = "SELECT a.stay FROM visits a JOIN visits b ON a.patient_id = b.patient_id"
     bind_rows(sql, CLINIC)

@@ -10,10 +10,9 @@ import psycopg
 import pytest
 
 from lapwing.engines.engine import MissingRight
-from lapwing.sql.curator import UNPREPARED_NOTE
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.truncated.prepare import can_prepare
+from lapwing.sql.truncated.prepare import UNPREPARED_NOTE, can_prepare
 from lapwing.sql.truncated.prepared_copy import last_copy, prepared_folder
 from support.postgres import server
 

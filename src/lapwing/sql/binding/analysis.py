@@ -302,9 +302,9 @@ class ExpressionSize:
 
     `made` (bytes of public text) and `copies` (texts of the row) are of its own text; `made_in_all` and
     `copies_in_all` are of all texts that are computed for it. `length` is its own text's, in bytes.
-    `conditions` counts the members of AND, and a
-    tenth of those of OR; for a relation, those of its filters. `if_negated` are the conditions under NOT: a
-    planner writes NOT of OR as AND. `unit_steps` and `unit_text` are of all rows of one unit.
+    `conditions` counts the members of AND, and a tenth of those of OR; for a relation, those of its
+    filters. `if_negated` are the conditions under NOT: a planner writes NOT of OR as AND. `unit_steps` and
+    `unit_text` are of all rows of one unit.
     """
 
     terms: int = 1
@@ -372,8 +372,8 @@ def _require_little_work(whole: ExpressionSize, policy: Policy) -> None:
         raise Refused(
             f"the rows of one person could take {whole.unit_steps:,} steps, and the limit is "
             f"{policy.steps_per_unit:,}",
-            "Join fewer tables, group by declared keys, or compute less for each row; the curator can "
-            "write a greater steps_per_unit in [engine]",
+            "Join fewer tables, group by declared keys, use no _ after % in LIKE, or compute less for each "
+            "row; the curator can write a greater steps_per_unit in [engine]",
         )
     if whole.unit_text > policy.text_per_unit:
         raise Refused(
@@ -401,11 +401,12 @@ class _SizeCounter:
     """A counter of the sizes of expressions over the columns of one relation.
 
     `text` are the bytes of all texts that were computed, read, stored or compared in one row. A text that
-    several expressions share counts once for each operation that reads it.
+    several expressions share counts once for each operation that reads it. `steps` are those of LIKE
+    besides its term: _ after % makes engines try each place of the text, with each character from % on.
     """
 
     def __init__(self, columns: ColumnSizes) -> None:
-        self.text = 0
+        self.text = self.steps = 0
         self._columns = columns
         self._known: dict[int, tuple[Expression, ExpressionSize]] = {}
 
@@ -440,6 +441,8 @@ class _SizeCounter:
         below = _together(args).times(COPIES.get(call.op, 1))
         if call.op is Op.LIKE and len(str(call.parameter)) > LONGEST_PATTERN:
             raise Refused(f"a pattern has more than {LONGEST_PATTERN:,} characters", "Use a shorter one")
+        if call.op is Op.LIKE and "_" in (tried := str(call.parameter).partition("%")[2]):
+            self.steps += args[0].length * (1 + len(tried))
         terms = below.terms + ADDED.get(call.op, 1) + _listed(call.parameter)
         found = _joined(call.op, replace(below, terms=terms), len(args))
         if isinstance(call.kind, Text):
@@ -580,7 +583,7 @@ def _column(kind: Kind, most_bytes: int) -> ExpressionSize:
 def _condition(columns: ColumnSizes, predicate: Expression, rows: int) -> ExpressionSize:
     sizes = _SizeCounter(columns)
     found = sizes.of(predicate)
-    steps, text = rows * found.terms, rows * sizes.text
+    steps, text = rows * (found.terms + sizes.steps), rows * sizes.text
     return replace(found, conditions=max(found.conditions, 1), unit_steps=steps, unit_text=text)
 
 
@@ -588,7 +591,7 @@ def _computed(columns: ColumnSizes, expressions: Sequence[Expression], rows: int
     """Return the size of expressions that are computed for so many rows of a unit, and are no filters."""
     sizes = _SizeCounter(columns)
     whole = _together([sizes.output(one) for one in expressions])
-    steps, text = rows * whole.terms, rows * sizes.text
+    steps, text = rows * (whole.terms + sizes.steps), rows * sizes.text
     return replace(whole, conditions=0, if_negated=0, unit_steps=steps, unit_text=text)
 
 

@@ -60,6 +60,17 @@ from lapwing.storage.private_file import sync_to_disk
 
 ARRIVALS = "lapwing_arrivals"  # the table of units and the periods in which they arrived
 
+PREPARED_NOTE = "A prepared copy of the data was made first, in {}: questions read it from now on."
+UNPREPARED_NOTE = (
+    "No prepared copy could be made (no room, or no right to write), so the source itself is read. "
+    "`lapwing prepare` says why."
+)
+EARLIER_RANKS = (
+    "The prepared copy is of an earlier version, which kept or left out equal rows of a person together: "
+    "where people have more rows than are used, frequent values count too often or too seldom. It stays, "
+    "and stored answers with it. `lapwing prepare --again` makes a new one: answers are charged anew then."
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LedgerPeople:

@@ -325,21 +325,29 @@ def shown_statements(policy: Policy, query: BoundQuery) -> tuple[str, ...]:
 
 
 MAX_READERS = 4  # each may use the engine's whole memory limit; further threads wait
+MAX_PLANNERS = 4  # they read no row
 
 
 class ReaderPool:
-    """A pool of readers of one data set, all of its latest state."""
+    """A pool of readers of one data set, all of its latest state.
+
+    Claim    who plans a question never waits for work on rows: the moment at which that work ends is seen
+             in charged questions alone, which are padded if the policy says so.
+    Because  planning has places of its own, and reads no row.
+    Test     tests/sql/test_curator_threads.py
+    """
 
     def __init__(self) -> None:
         self._idle: list[Reader] = []
         self._state: object = None
         self._changing = threading.Lock()
         self._places = threading.Semaphore(MAX_READERS)
+        self._planners = threading.Semaphore(MAX_PLANNERS)
 
     @contextmanager
-    def lent(self, state: object, make: Callable[[], Reader]) -> Iterator[Reader]:
-        """Lend a reader of this state to the caller."""
-        with self._places:
+    def lent(self, state: object, make: Callable[[], Reader], *, plans: bool = False) -> Iterator[Reader]:
+        """Lend a reader of this state to the caller. `plans`: no row will be read."""
+        with self._planners if plans else self._places:
             with self._changing:
                 if state != self._state:
                     self._close_idle()

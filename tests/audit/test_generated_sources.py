@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from lapwing.audit import generated_sources
+from lapwing.audit.audit_run import run_case
+from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
 from lapwing.audit.generated_people import NUMBER_TYPES, QUICK, neighbours
-from lapwing.audit.generated_sources import GeneratedSources, WatchedEngine
+from lapwing.audit.generated_sources import GeneratedSources, WatchedEngine, _array
 from lapwing.audit.registry.clinic import FORMS, WARDS, built_in_policy
+from lapwing.audit.stages.replay import ReplayPair, replay_stage
+from lapwing.core.losses import Pure
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.expression import Numeric
+from lapwing.sql.policy import Column
 
 POLICIES = {form: built_in_policy(form) for form in FORMS}
 
@@ -82,6 +91,33 @@ def test_statements_are_noted_without_the_folder_of_generated_files() -> None:
     sources.reader(people).exact(bind("SELECT COUNT(*) FROM visits", Catalog(policy, sources.public)))
     assert engine.statements
     assert all(str(sources._folder) not in statement for statement in engine.statements)
+    sources.close()
+
+
+def test_large_whole_numbers_are_stored_in_each_type() -> None:
+    """A float of 32 bits rounds them. An error there once looked like a violation."""
+    column = Column("x", Numeric(Fraction(1), -(10**17), 10**17))
+    for kind in NUMBER_TYPES:
+        assert len(_array(column, [755241029713430, None, 1e300, float("nan")], kind)) == 4, kind
+
+
+def test_people_that_cannot_be_generated_are_no_outcome_of_the_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise pa.ArrowInvalid("no such number")
+
+    sources = GeneratedSources(POLICIES["people"], {"wards": WARDS})
+    people = sources.neighbours(is_thorough=False)[0].one
+    with monkeypatch.context() as patched:
+        patched.setattr(generated_sources, "stored_people", failing)
+        pair = ReplayPair("people", lambda: sources.reader(people), lambda: sources.reader(people))
+        stages = {Stage.REPLAY: replay_stage([pair], Pure(Fraction(1)), epsilon=Fraction(1))}
+        case = AuditCase("generated", Family.AGGREGATE, (), Fraction(1), Fraction(0), stages)
+        (found,) = run_case(case, StageBudget()).stages
+    assert found.witness is None
+    assert "not generated: ArrowInvalid: no such number" in found.unable
+    sources.reader(people)  # a folder of a failure is not in the way
     sources.close()
 
 

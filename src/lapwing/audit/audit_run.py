@@ -20,7 +20,7 @@ from importlib.metadata import version
 from shlex import quote
 from typing import Any
 
-from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.case import AuditCase, CannotGenerate, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.planted import planted_bugs
 from lapwing.audit.stages.self_check import CheckedBug, run_self_check
 from lapwing.errors import BadParameter, LapwingError, MissingExtra, Unavailable
@@ -305,6 +305,8 @@ def _run_stage(case: AuditCase, stage: Stage, budget: StageBudget) -> StageResul
         result = case.stages[stage](budget)
     except MissingExtra as missing:
         return StageResult(stage, 0, float(case.epsilon), unable=str(missing))
+    except CannotGenerate as error:
+        return StageResult(stage, 0, float(case.epsilon), unable=f"its people were not generated: {error}")
     except Exception as error:  # its text is safe to show: all data is generated
         told = "" if isinstance(error, LapwingError) else f"{type(error).__name__}: "
         why = f"it failed with an error, which correct code never does: {told}{error}"

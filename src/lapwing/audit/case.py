@@ -50,6 +50,10 @@ class Stage(Enum):
     CANARIES = "canaries"
 
 
+class CannotGenerate(Exception):
+    """The auditor could not make its own inputs. It says nothing about the code that is audited."""
+
+
 @dataclass(frozen=True, slots=True)
 class StageBudget:
     """The limits of a stage.

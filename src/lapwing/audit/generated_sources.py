@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -27,6 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lapwing.audit.case import CannotGenerate
 from lapwing.audit.generated_people import (
     NUMBER_TYPES,
     QUICK,
@@ -87,6 +89,7 @@ class GeneratedSources:
         self._folder = Path(mkdtemp(prefix="lapwing-audit-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._readers: dict[tuple[Any, ...], Reader] = {}
+        self._numbers = count()  # of folders: no name is used again
         self._neighbours: list[NeighbourPeople] = []  # kept, so that an id() stays that of its people
 
     def neighbours(self, *, is_thorough: bool) -> list[NeighbourPeople]:
@@ -114,9 +117,12 @@ class GeneratedSources:
         from_source = question is not None and not self.has_copy(question)
         key = (id(people), is_reversed, from_source, prepared)
         if key not in self._readers:
-            folder = self._folder / str(len(self._readers))
-            folder.mkdir()
-            policy = stored_people(self.policy, people, folder, is_reversed=is_reversed)
+            folder = self._folder / str(next(self._numbers))
+            try:
+                folder.mkdir()
+                policy = stored_people(self.policy, people, folder, is_reversed=is_reversed)
+            except (pa.ArrowException, ArithmeticError, ValueError, OSError) as error:
+                raise CannotGenerate(f"{type(error).__name__}: {error}") from error
             if self._read_as is not None:
                 policy = self._read_as(policy)
             if prepared or has_blocks_by_arrival(policy):
@@ -212,6 +218,8 @@ def _array(column: Column, values: list[Any], numbers: str) -> pa.Array:
     elif pa.types.is_decimal(kind):
         most = 10 ** (kind.precision - kind.scale) - 1
         values = [_decimal(value, most, kind.scale) for value in values]
+    elif pa.types.is_floating(kind):  # Arrow rounds a float to the type, and refuses a whole number
+        values = [None if value is None else float(value) for value in values]
     return pa.array(values, kind)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.case import CannotGenerate, RunStage, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.stages.claimed_loss import follows, least_epsilon
 from lapwing.audit.stages.compared_values import comparable
 from lapwing.audit.stages.extreme_outputs import extreme_output
@@ -101,6 +101,8 @@ def recorded_run(run: Callable[[], Any], decide: Decide | None = None) -> Record
     with observing(observer):
         try:
             outcome = ("returned", run())
+        except CannotGenerate:  # an error of the auditor is no outcome
+            raise
         except Exception as error:  # an error is an outcome: it must not depend on one unit
             outcome = ("raised", (type(error).__name__, str(error)))
     return RecordedRun(tuple(calls), outcome)

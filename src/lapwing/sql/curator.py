@@ -400,7 +400,8 @@ class Curator:
         if policy_ledger.find_data_set(self.ledger, self.policy) is not None:
             if not self.reads_source():
                 return True
-            if not self._untouched_version(policy_ledger.row_key(self.ledger)):
+            key = policy_ledger.row_key(self.ledger)
+            if not policy_ledger.untouched_version(self.ledger, self.policy, key):
                 return False
         ladder = self._ladder()
         try:

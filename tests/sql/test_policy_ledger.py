@@ -68,7 +68,8 @@ def test_L6_a_ledger_that_is_gone_is_not_made_anew(opened: Open, tmp_path: Path)
         path.unlink()
     with pytest.raises(BadParameter, match="missing"):
         opened(rewrite=False).ask(COUNT, epsilon=9)
-    Path(os.environ["LAPWING_STATE"], "sources").unlink()  # also where nobody knows of it
+    for name in ("sources", "registry.key"):  # also where nobody knows of it
+        Path(os.environ["LAPWING_STATE"], name).unlink()
     with pytest.raises(BadParameter, match="never replaced"):
         opened(rewrite=False).ask(COUNT, epsilon=9)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult
 from lapwing.audit.registry.gate import gate_cases
 from lapwing.errors import OverBudget
 from lapwing.ledger import charging
-from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.gate import ChargedRelease, Gate, Work
+from lapwing.sql import releasing
+from lapwing.sql.releasing import ReleaseSession
 from lapwing.survey import respondent
 
 CASES = {case.name: case for case in gate_cases()}
@@ -89,3 +92,35 @@ def test_a_device_that_forgets_is_found(
 def test_an_answer_that_is_not_stored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(charging, "store_answer", lambda _ledger, receipt, _answer: receipt)
     assert result(GATE).witness is not None
+
+
+def test_a_stored_answer_that_gets_new_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ReleaseSession._answer
+
+    def noised_again(self: Any, plan: Any, noisy: Any, receipt: Any, *, is_replay: bool) -> Any:
+        if is_replay:
+            noisy = [replace(one, parts=tuple(part + 1 for part in one.parts)) for one in noisy]
+        return shown(self, plan, noisy, receipt, is_replay=is_replay)
+
+    monkeypatch.setattr(ReleaseSession, "_answer", noised_again)
+    witness = result(QUESTIONS).witness
+    assert witness is not None
+    assert "another answer" in witness.event
+
+
+def test_an_answer_that_is_made_anew_each_time_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "readable_answers", lambda *_: [])
+    monkeypatch.setattr(releasing, "find_earlier", lambda *_: ([], None))
+    assert result(QUESTIONS).witness is not None
+
+
+def test_failed_work_that_gives_its_reservation_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = Work.settle
+
+    def given_back(self: Work, **_: Any) -> None:
+        settle(self, stopping_was_decided_from_released_values=True)
+
+    monkeypatch.setattr(Work, "settle", given_back)
+    witness = result(GATE).witness
+    assert witness is not None
+    assert "failed work" in witness.event

@@ -62,7 +62,7 @@ def gate_cases() -> list[AuditCase]:
         _case("ledger: the gate", (Gate, ChargedRead), {
             "the filters of accounts": exceeded_filter,
             "a release": charged_before_run, "the same request again": replayed,
-            "a failed release": kept_charge,
+            "a failed release": kept_charge, "failed work in steps": kept_reservation,
             **{_words(*course): _filled(*course) for course in _COURSES},
         }),
         _case("ledger: questions", (Dataset,), {"a question": charged_before_read}),
@@ -197,6 +197,29 @@ def kept_charge(folder: Path) -> str | None:
     return "a release that failed gave an answer"
 
 
+def kept_reservation(folder: Path) -> str | None:
+    """Return what is wrong if work in steps shares its reservation, or gives it back when it fails."""
+    path = folder / "audited.ledger"
+    with _ledger(folder) as ledger:
+        gate = Gate(ledger, principal="auditor")
+        step = _price(Pure(Fraction(3, 4)), b"in steps")
+        before = _entries(path)
+        work = gate.reserve(step, key="work")
+        if _entries(path) <= before:
+            return "work began before its reservation was stored"
+        try:
+            gate.reserve(_price(Pure(Fraction(1, 2)), b"more work"))
+            return "two reservations of ε 3/4 and 1/2 fit into ε 1"
+        except OverBudget:
+            work.fail()
+        try:
+            gate.reserve(step, key="work")
+            return "work that failed was continued"
+        except WorkEnded:
+            fitting = _admitted(gate, lambda place: _price(Pure(Fraction(1, 4)), b"%d" % place))
+    return None if fitting == 1 else f"after failed work that reserved ε 3/4, {fitting} of 1/4 fit into 1"
+
+
 def _admitted(gate: Gate, price: Callable[[int], Spending]) -> int:
     """Return the number of charges that fit, up to `_MOST_CHARGES`."""
     for place in range(_MOST_CHARGES):
@@ -260,7 +283,10 @@ class _WatchedCurator(Curator):
 
 
 def charged_before_read(folder: Path) -> str | None:
-    """Return what is wrong if a question reads rows before its charge is stored."""
+    """Return what is wrong if a question reads rows before its charge is stored, or once more when repeated.
+
+    A repeated question must give the stored answer: it reads nothing, draws nothing and costs nothing.
+    """
     rows: dict[str, list[Any]] = {"person": [f"P{k}" for k in range(9)], "stay": list(range(9))}
     path = write_world(folder, "visits", rows, {"stay": "low = 0, high = 9, step = 1"}, epsilon=EPSILON)
     policy = load_policy(path)
@@ -272,11 +298,20 @@ def charged_before_read(folder: Path) -> str | None:
             plan = dataset.plan(sql, epsilon=Fraction(1, 4))
             before = _entries(Path(policy.ledger))
             curator.seen.clear()
-            plan.release()
+            first = plan.release()
             if not curator.seen:
                 return "no row was read by the reader that is watched"
             if min(curator.seen) <= before:
                 return f"{sql}: rows were read before the charge was stored"
+            after = _entries(Path(policy.ledger))
+            curator.seen.clear()
+            again = [plan.release(), dataset.plan(sql, epsilon=Fraction(1, 4)).release()]
+            if curator.seen:
+                return f"{sql}: rows were read for an answer that is stored"
+            if any(answer.rows != first.rows for answer in again):
+                return f"{sql}: the same question again gave another answer"
+            if _entries(Path(policy.ledger)) != after:
+                return f"{sql}: the same question again wrote to the ledger"
     return None
 
 

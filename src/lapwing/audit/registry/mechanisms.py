@@ -458,6 +458,10 @@ def _quantile() -> AuditCase:
     fractions = [(half, 2), (half, 1), (Fraction(9, 10), 2), (Fraction(0), 1)]
     settings = [(e, f, r, relation) for relation in Relation for f, r in fractions for e in epsilons]
     settings += [(ONE, Fraction(1), 3, relation) for relation in Relation]
+    # Below one half, 1 − f is the greater part of the sensitivity. These come first, for a quick audit.
+    settings = [
+        (ONE, Fraction(1, g), r, Relation.ADD_REMOVE) for g, r in ((10, 1), (4, 2), (10, 3))
+    ] + settings
     draws = [_sampled("rows (2, 3) and (2, 3, 8)", _chosen, median, [2, 3], [2, 3, 8])]
     return _case("quantile", Quantile, settings, _quantile_pairs, draws)
 

@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time
+from datetime import date
 from typing import Any
 
 from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
@@ -129,23 +129,20 @@ def _just_below(column: Column, place: int) -> Any:
 
 
 _BOUNDED = (Numeric, Moment, Period)
-_FAR_DATES = (
-    date(1600, 1, 1),
-    date(2600, 1, 1),
-)  # before and after all but odd bounds; any engine has them
 
 
 def _outside(column: Column, sign: int) -> Any:
     """Return a value that moves a sum by more than its bounds, if it is not clamped; its code fits."""
-    if isinstance(column.kind, Moment | Period):
-        bound, beyond = _end(column, -(sign > 0)), _FAR_DATES[sign > 0]
-        is_day = not isinstance(bound, datetime)
-        far = beyond if is_day else datetime.combine(beyond, time(), UTC)
-        return max(bound, far) if sign > 0 else min(bound, far)
-    assert isinstance(column.kind, Numeric)
-    reach = column.kind.reach if column.kind.is_bounded else 1 << 20
+    codes = codes_of(column.kind)
+    reach = 1 << 20 if codes is None else max(abs(codes[0]), abs(codes[-1]))
     room = next(size for bits in (7, 15, 31, 63) if (size := (1 << bits) - 1) > reach)
-    return float(sign * min(reach + max(1, reach // 2), room) * column.kind.step)
+    code = sign * min(reach + max(1, reach // 2), room)
+    if isinstance(column.kind, Numeric):
+        return float(code * column.kind.step)
+    try:
+        return _value(column.kind, code)
+    except (ValueError, OverflowError):  # there is no such date
+        return _end(column, -(sign > 0))
 
 
 def _missing(column: Column, place: int) -> Any:
@@ -216,7 +213,7 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
         *typed[NUMBER_TYPES[1]],
         *(typed[kind][0] for kind in NUMBER_TYPES[2:]),
         joins("numbers and dates just above their bounds", _above),
-        joins("numbers just below their bounds, by one bit", _just_below),
+        joins("numbers and dates just below their bounds", _below),
         joins("as many rows as count, each at the least value", _lowest),
         joins("as many rows as count, at the least and the greatest value in turn", _in_turn),
         joins("one row", ordinary("one row"), times=0, more=1),
@@ -225,7 +222,7 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
     ]
     found += [pair for kind in NUMBER_TYPES[2:] for pair in typed[kind][1:]]
     found += [
-        joins("numbers and dates just below their bounds", _below),
+        joins("numbers just below their bounds, by one bit", _just_below),
         *(
             joins(f"each row has code {code} of its keys", _same(code))
             for code in (0, *range(2, SAME_KEYS))

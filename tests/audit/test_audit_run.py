@@ -168,6 +168,7 @@ def test_nothing_to_audit_and_senseless_limits_are_refused() -> None:
 def test_a_report_is_plain_json() -> None:
     case = case_with(replay=lambda _: StageResult(Stage.REPLAY, 2, 1.0, witness=BROKEN))
     found = json.loads(json.dumps(run_audit([case], QUICK).to_json(), allow_nan=False))
+    assert found["quick"] is True
     assert found["passed"] is False
     assert 0 < found["error_probability"] < 1
     assert found["cases"][0]["stages"][0]["witness"]["numbers"] == {"P": 0.9}

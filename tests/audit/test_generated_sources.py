@@ -20,7 +20,7 @@ from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.losses import Pure
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.expression import Numeric
+from lapwing.sql.expression import Moment, Numeric
 from lapwing.sql.policy import Column
 
 POLICIES = {form: built_in_policy(form) for form in FORMS}
@@ -92,6 +92,26 @@ def test_statements_are_noted_without_the_folder_of_generated_files() -> None:
     assert engine.statements
     assert all(str(sources._folder) not in statement for statement in engine.statements)
     sources.close()
+
+
+def test_a_quick_audit_has_values_beyond_their_bounds_and_repeated_keys() -> None:
+    policy = POLICIES["people"]
+    found = {pair.description: pair.other[-1].rows["visits"] for pair in neighbours(policy)[:QUICK]}
+    admitted = policy.tables["visits"].columns["admitted"].kind
+    assert isinstance(admitted, Moment)
+
+    def rows(words: str) -> list[Any]:
+        (these,) = [list(rows) for name, rows in found.items() if name.endswith(words)]
+        return these
+
+    assert all(
+        row["admitted"] > admitted.value(admitted.last) for row in rows("dates just above their bounds")
+    )
+    assert all(
+        row["admitted"] < admitted.value(admitted.first) for row in rows("dates just below their bounds")
+    )
+    assert all(row["stay"] == -90 for row in rows("dates just below their bounds"))
+    assert [row["ward"] for row in rows("second of its keys")] == ["B"] * 3  # twice in the public table
 
 
 def test_large_whole_numbers_are_stored_in_each_type() -> None:

@@ -58,6 +58,7 @@ def test_the_verdict_follows_from_the_rows_and_never_from_the_words(tmp_path: Pa
         ({"cases": RUN["cases"]}, "Violation found: a count."),
         ({"cases": [{"name": "a", "stages": [{**GOOD_STAGE, "unable": "no time"}]}]}, "could not run (a)"),
         ({"cases": [{"name": "a", "stages": []}]}, "could not run (a)"),
+        ({"cases": [{"name": "a", "stages": [{**GOOD_STAGE, "measured": 7.5}]}]}, "Violation found: a."),
         ({"cases": []}, "no claims"),
         ({"self_check": []}, "no planted bugs"),
         ({"self_check": [{"name": "a bug", "caught": "yes"}]}, "did not catch a bug"),

@@ -140,6 +140,7 @@ class AuditReport:
         started: When the audit began (UTC).
         version: The version of Lapwing.
         uncovered: What the registry lacks, in words; only an audit of all claims looks for it.
+        is_quick: Whether a few settings of each claim were tried instead of all.
 
     Example:
         >>> from lapwing.audit import StageBudget, cases, run_audit
@@ -154,6 +155,7 @@ class AuditReport:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     version: str = ""
     uncovered: tuple[str, ...] = ()
+    is_quick: bool = False
 
     @property
     def violations(self) -> tuple[CaseResult, ...]:
@@ -195,6 +197,7 @@ class AuditReport:
             "lapwing": "audit",
             "format": AUDIT_FORMAT,
             "passed": self.passed,
+            "quick": self.is_quick,
             "verdict": self.verdict,
             "error_probability": self.error,
             "uncovered": list(self.uncovered),
@@ -274,7 +277,10 @@ def run_audit(
         progress(number + 1, len(cases) + 1, case.name)
         results.append(_run_stages(case, budgets, (commands or {}).get(case.name, "")))
     progress(len(cases) + 1, len(cases) + 1, "")
-    return AuditReport(tuple(results), caught, whole.error, started, version("lapwing"), tuple(uncovered))
+    return AuditReport(
+        tuple(results), caught, whole.error, started, version("lapwing"), tuple(uncovered),
+        is_quick=not whole.is_thorough,
+    )  # fmt: skip
 
 
 def run_case(

@@ -7,6 +7,7 @@ an audit finds the same each time.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -17,9 +18,10 @@ from lapwing.sql.policy import BlockRule, Column, Policy, Table
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 PEOPLE = 7
-QUICK = 15  # neighbours of a quick audit
+QUICK = 18  # neighbours of a quick audit
 # The types of stored numbers. The first is that of most neighbours; a quick audit tries each of the others.
 NUMBER_TYPES = ("double", "integer", "smallint", "bigint", "float", "decimal", "text")
+SAME_KEYS = 4  # a person has all rows at one of the first codes of each key: public rows may repeat it
 MOST_ROWS = 4000  # of one generated person in one table
 NOBODIES = (None, "", "  ")
 Row = Mapping[str, Any]
@@ -110,21 +112,37 @@ def _far_beyond(column: Column, place: int) -> Any:
 
 
 def _above(column: Column, place: int) -> Any:
-    """Return numbers above their bound, by so little that each type can store them."""
-    return _outside(column, 1) if isinstance(column.kind, Numeric) else _highest(column, place)
+    """Return numbers and dates above their bound, by so little that each type can store them."""
+    return _outside(column, 1) if isinstance(column.kind, _BOUNDED) else _highest(column, place)
 
 
 def _below(column: Column, place: int) -> Any:
-    """Return numbers below their bound, by so little that each type can store them."""
-    return _outside(column, -1) if isinstance(column.kind, Numeric) else _lowest(column, place)
+    """Return numbers and dates below their bound, by so little that each type can store them."""
+    return _outside(column, -1) if isinstance(column.kind, _BOUNDED) else _lowest(column, place)
 
 
-def _outside(column: Column, sign: int) -> float:
-    """Return a number that moves a sum by more than its bounds, if it is not clamped; its code fits."""
-    assert isinstance(column.kind, Numeric)
-    reach = column.kind.reach if column.kind.is_bounded else 1 << 20
+def _just_below(column: Column, place: int) -> Any:
+    """Return the number just below the least one: as a double, its code is still that of the bound."""
+    if not isinstance(column.kind, Numeric):
+        return _below(column, place)
+    return math.nextafter(float(_lowest(column, place)), -math.inf)
+
+
+_BOUNDED = (Numeric, Moment, Period)
+
+
+def _outside(column: Column, sign: int) -> Any:
+    """Return a value that moves a sum by more than its bounds, if it is not clamped; its code fits."""
+    codes = codes_of(column.kind)
+    reach = 1 << 20 if codes is None else max(abs(codes[0]), abs(codes[-1]))
     room = next(size for bits in (7, 15, 31, 63) if (size := (1 << bits) - 1) > reach)
-    return float(sign * min(reach + max(1, reach // 2), room) * column.kind.step)
+    code = sign * min(reach + max(1, reach // 2), room)
+    if isinstance(column.kind, Numeric):
+        return float(code * column.kind.step)
+    try:
+        return _value(column.kind, code)
+    except (ValueError, OverflowError):  # there is no such date
+        return _end(column, -(sign > 0))
 
 
 def _missing(column: Column, place: int) -> Any:
@@ -138,6 +156,18 @@ def _rare(column: Column, place: int) -> Any:
     if codes is None:
         return f"lapwing rare {place}"
     return _value(column.kind, codes[(place * max(1, len(codes) // 7)) % len(codes)])
+
+
+def _same(code: int) -> Pick:
+    """Return a function that picks the same key in each row, and the greatest number."""
+
+    def pick(column: Column, place: int) -> Any:
+        codes = codes_of(column.kind)
+        if codes is None or not isinstance(column.kind, Choice | Truth):
+            return _highest(column, place)
+        return _value(column.kind, codes[code % len(codes)])
+
+    return pick
 
 
 def neighbours(policy: Policy) -> list[NeighbourPeople]:
@@ -178,9 +208,12 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
         ),
         NeighbourPeople("nobody, and one person with the greatest values", (), alone),
         joins("as many rows as count, without values (NULL, NaN)", _missing),
+        joins("each row has the second of its keys", _same(1)),
         joins("values beyond all bounds, and values that are not declared", _far_beyond, times=2),
         *typed[NUMBER_TYPES[1]],
         *(typed[kind][0] for kind in NUMBER_TYPES[2:]),
+        joins("numbers and dates just above their bounds", _above),
+        joins("numbers and dates just below their bounds", _below),
         joins("as many rows as count, each at the least value", _lowest),
         joins("as many rows as count, at the least and the greatest value in turn", _in_turn),
         joins("one row", ordinary("one row"), times=0, more=1),
@@ -189,8 +222,11 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
     ]
     found += [pair for kind in NUMBER_TYPES[2:] for pair in typed[kind][1:]]
     found += [
-        joins("numbers just above their bounds", _above),
-        joins("numbers just below their bounds", _below),
+        joins("numbers just below their bounds, by one bit", _just_below),
+        *(
+            joins(f"each row has code {code} of its keys", _same(code))
+            for code in (0, *range(2, SAME_KEYS))
+        ),
     ]
     if not policy.folds_ids:
         found += [

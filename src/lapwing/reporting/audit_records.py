@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +15,7 @@ from lapwing.audit.signed_audit import is_signed_by
 from lapwing.errors import BadParameter
 
 LARGEST_AUDIT = 1 << 26
+_ROUNDED = 1 + 1e-9  # the numbers of a run are rounded
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "passed": bool, "started": str, "version": str, "cases": list, "self_check": list, "uncovered": list,
 }  # fmt: skip
@@ -89,7 +91,7 @@ class AuditRecord:
 def _failure(found: Mapping[str, Any]) -> str:
     """Return why a run did not pass, from its rows; nothing if it passed."""
     cases = found["cases"]
-    broken = [case for case in cases if any(stage["witness"] is not None for stage in case["stages"])]
+    broken = [case for case in cases if any(map(_is_broken, case["stages"]))]
     unable = [
         case
         for case in cases
@@ -106,10 +108,16 @@ def _failure(found: Mapping[str, Any]) -> str:
     return why if why or found["passed"] else "Not passed, by the run's own account."
 
 
+def _is_broken(stage: Mapping[str, Any]) -> bool:
+    """Return whether a stage found a violation, by its witness or by its numbers: a run may be edited."""
+    measured = math.inf if stage["measured"] == "infinite" else float(stage["measured"] or 0)
+    return stage["witness"] is not None or measured > float(stage["claimed"]) * _ROUNDED
+
+
 def _rows(case: dict[str, Any]) -> Iterable[tuple[str, ...]]:
     for stage in case["stages"]:
         result = "no violation found"
-        if stage["witness"] is not None:
+        if _is_broken(stage):
             result = "VIOLATION"
         elif stage["unable"]:
             result = "could not run"

@@ -61,6 +61,7 @@ QUERIES = (
         "SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY stay), "
         "PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY cost) FROM visits"),
     AuditedQuery("MIN and MAX", "SELECT urgent, MIN(cost), MAX(admitted) FROM visits GROUP BY urgent"),
+    AuditedQuery("dates", "SELECT SUM(DATE_DIFF('day', DATE '2025-01-01', admitted)) FROM visits"),
     AuditedQuery("undeclared keys", "SELECT name, COUNT(*), SUM(cost) FROM visits GROUP BY name"),
     AuditedQuery("undeclared keys with Gaussian noise",
         "SELECT name, COUNT(*), AVG(stay) FROM visits GROUP BY name", noise="gaussian"),
@@ -81,6 +82,10 @@ QUERIES = (
     AuditedQuery("sub-query of each person",
         "WITH p AS (SELECT who, COUNT(*) AS n, AVG(cost) AS c, MAX(stay) AS m FROM visits GROUP BY who "
         "HAVING COUNT(*) > 1) SELECT COUNT(*), AVG(n), SUM(c), MEDIAN(m) FROM p"),
+    AuditedQuery("join of tables with several rows of a person",
+        "SELECT COUNT(*), SUM(v.stay) FROM visits v JOIN bills b ON v.who = b.who"),
+    AuditedQuery("sub-query of each person and key",
+        "SELECT COUNT(*), SUM(n) FROM (SELECT who, ward, COUNT(*) AS n FROM visits GROUP BY who, ward) p"),
     AuditedQuery("UNION ALL",
         "SELECT COUNT(*), SUM(x) FROM (SELECT stay AS x FROM visits UNION ALL SELECT age FROM patients) u"),
     AuditedQuery("where first",

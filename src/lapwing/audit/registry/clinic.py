@@ -29,6 +29,7 @@ VISITS: Mapping[str, Kind] = {
     "name": Text(),
 }
 PATIENTS: Mapping[str, Kind] = {"sex": Choice(("f", "m")), "age": Numeric(Fraction(1), 0, 120)}
+BILLS: Mapping[str, Kind] = {"paid": Numeric(Fraction(1), 0, 100)}
 WARDS = PublicTable(
     "wards", {"ward": ["A", "B", "B", "Z"], "region": ["n", "s", "n", "s"], "beds": [10, 20, 30, 5]}
 )
@@ -73,6 +74,7 @@ def built_in_policy(form: str) -> Policy:
     tables = {"visits": replace(visits, **changed), "wards": wards}
     if blocks is None and form not in ("rows", "folded"):
         tables["patients"] = patients
+        tables["bills"] = _table("bills", BILLS, 4)
     protects = {"rows": "row", "periods": "person-period"}.get(form, "person")
     return Policy(
         NOWHERE / "clinic.toml", "clinic", Fraction(10), DELTA, DELTA, tables, blocks,

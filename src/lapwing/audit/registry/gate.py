@@ -283,7 +283,7 @@ class _WatchedCurator(Curator):
 
 
 def charged_before_read(folder: Path) -> str | None:
-    """Return what is wrong if a question reads rows before its charge is stored, or once more when repeated.
+    """Return what is wrong if a question reads rows before its charge is stored, or when it is repeated.
 
     A repeated question must give the stored answer: it reads nothing, draws nothing and costs nothing.
     """

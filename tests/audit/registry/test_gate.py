@@ -124,3 +124,16 @@ def test_failed_work_that_gives_its_reservation_back_is_found(monkeypatch: pytes
     witness = result(GATE).witness
     assert witness is not None
     assert "failed work" in witness.event
+
+
+def test_a_device_that_draws_its_question_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = respondent._code
+
+    def looks_at_all(survey: Any, place: int, answers: Any) -> int:
+        assert all(one.name in answers for one in survey.questions)
+        return code(survey, place, answers)
+
+    monkeypatch.setattr(respondent, "_code", looks_at_all)
+    witness = result(DEVICE).witness
+    assert witness is not None
+    assert "answers to 2" in witness.event

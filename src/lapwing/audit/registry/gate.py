@@ -34,7 +34,9 @@ from lapwing.ledger.spending import Spending, Target
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy_file import load_policy
+from lapwing.survey.designing import design
 from lapwing.survey.respondent import Respondent
+from lapwing.survey.survey_file import load
 
 EPSILON = Fraction(1)
 _PERSON: dict[str, Any] = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
@@ -53,6 +55,23 @@ _COURSES: tuple[tuple[Fraction, Fraction, tuple[Loss, ...], int | None], ...] = 
     (Fraction(1), _MILLIONTH, (_GAUSSIAN,), None),
     (Fraction(1), _MILLIONTH, (_GAUSSIAN, Pure(Fraction(1, 20))), None),
 )
+_DEVICES = 40  # a device that draws again after some answer does so on one of four
+_TWO_QUESTIONS = """
+[survey]
+name = "two"
+title = "Two questions"
+epsilon = 0.5
+ask = "one"
+stop_after = 1000
+[[questions]]
+name = "first"
+text = "The first?"
+kind = "yes_no"
+[[questions]]
+name = "second"
+text = "The second?"
+kind = "yes_no"
+"""
 Check = Callable[[Path], str | None]
 
 
@@ -67,7 +86,8 @@ def gate_cases() -> list[AuditCase]:
         }),
         _case("ledger: questions", (Dataset,), {"a question": charged_before_read}),
         _case("survey: a device's account", (Respondent,), {
-            "one survey": kept_report, "more surveys than fit": kept_lifetime,
+            "one survey": kept_report, "one question by chance": kept_question,
+            "more surveys than fit": kept_lifetime,
         }),
     ]  # fmt: skip
 
@@ -335,6 +355,40 @@ def kept_report(folder: Path) -> str | None:
         return "another answer to the same survey made another report"
     if found.spent <= 0 or found.spent > Fraction(1, 2):
         return f"the device counts ε {float(found.spent)} for a report of ε 0.5"
+    return None
+
+
+class _SeenAnswers(dict[str, object]):
+    """Answers that note the questions whose answer was looked at."""
+
+    def __init__(self, answers: dict[str, object]) -> None:
+        super().__init__(answers)
+        self.seen: set[object] = set()
+
+    def __contains__(self, name: object) -> bool:
+        self.seen.add(name)
+        return super().__contains__(name)
+
+    def __getitem__(self, name: str) -> object:
+        self.seen.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: object = None) -> object:
+        """Return an answer, as a dict does."""
+        self.seen.add(name)
+        return super().get(name, default)
+
+
+def kept_question(folder: Path) -> str | None:
+    """Return what is wrong if the one question that a device draws depends on answers."""
+    path = folder / "two.toml"
+    path.write_text(_TWO_QUESTIONS)
+    public = design(load(path)).public()
+    for place in range(_DEVICES):
+        answers = _SeenAnswers({"first": None, "second": "yes"})
+        Respondent(folder / f"device {place}", lifetime=1).answer(public, answers)
+        if len(answers.seen) != 1:
+            return f"a device that asks one question looked at the answers to {len(answers.seen)}"
     return None
 
 

@@ -147,9 +147,9 @@ def test_the_entry_of_new_data_is_written_after_the_wait(
     dataset, waits = opened(more="[engine]\npad = true\n"), []
     real = policy_ledger.register_version
 
-    def noted(*args: Any) -> DataSet:
+    def noted(*args: Any, **options: Any) -> DataSet:
         waits.append(len(padding_clock.waits))
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr(policy_ledger, "register_version", noted)
     dataset.ask(f"{COUNT} WHERE stay > 3", epsilon=1, where_first=where_first)

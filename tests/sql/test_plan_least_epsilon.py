@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,11 +58,12 @@ def test_what_costs_less_than_its_epsilon_is_refused_until_it_costs_as_much(data
     many = ", ".join(f"COUNT_IF(stay > {n}) AS c{n}" for n in range(9))
     terms = Terms.of(dataset.policy.epsilon, dataset.policy.delta)
     most = terms.how_many(terms.price(Pure(Fraction("0.003")))) * 1.02
-    for sql, options in (
+    asked: list[tuple[str, dict[str, Any]]] = [
         (SQL, {"noise": "gaussian", "delta": "1e-12"}),
         (SQL, {"noise": "gaussian", "delta": "1e-100"}),
         (f"SELECT {many} FROM visits", {}),
-    ):
+    ]
+    for sql, options in asked:
         with pytest.raises(BadParameter, match=r"cost less than their ε. Ask with ε") as refused:
             dataset.plan(sql, epsilon="0.003", **options)
         [enough] = re.findall(r"Ask with ε (\S+) or more", str(refused.value))

@@ -151,7 +151,7 @@ class _GeneratedCurator(Curator):
         self._sources, self._people, self._is_reversed = sources, people, is_reversed
 
     @contextmanager
-    def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
+    def reading(self, question: BoundQuery | None = None, *, plans: bool = False) -> Iterator[Reader]:
         """Lend a reader of generated people."""
         yield self._sources.reader(self._people, is_reversed=self._is_reversed, question=question)
 

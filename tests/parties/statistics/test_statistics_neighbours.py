@@ -34,7 +34,7 @@ class Pinned(Curator):
     """A curator whose rows are ranked by a known key: neighbours keep the same rows of everybody else."""
 
     @contextmanager
-    def reading(self, question: Any = None) -> Iterator[Reader]:
+    def reading(self, question: Any = None, *, plans: bool = False) -> Iterator[Reader]:
         public = read_public_tables(self.policy)
         with self._readers.lent(KEY, lambda: Reader.open(self.policy, KEY, public)) as reader:
             yield reader

@@ -253,9 +253,9 @@ class _WatchedCurator(Curator):
     seen: list[int]
 
     @contextmanager
-    def reading(self, question: Any = None) -> Iterator[Any]:
+    def reading(self, question: Any = None, *, plans: bool = False) -> Iterator[Any]:
         """Lend a watched reader."""
-        with super().reading(question) as reader:
+        with super().reading(question, plans=plans) as reader:
             yield _WatchedReader(reader, self.seen, Path(self.policy.ledger))
 
 

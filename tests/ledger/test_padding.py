@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from lapwing.ledger import padding
 from lapwing.ledger.padding import NO_LADDER, Ladder, next_rung, random_start
 from support.clocks import PaddingClock
 
@@ -48,6 +49,26 @@ def test_a_wait_ends_at_the_rung_that_follows_the_work(padding_clock: PaddingClo
             padding_clock.work(worked)
         took = padding_clock.monotonic() - begun
         assert worked <= took < max(2, 2 * worked) + 1e-6
+
+
+def test_an_interrupt_during_the_wait_is_raised_at_the_rung(
+    padding_clock: PaddingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one during the work: it does not show whether the work had ended. Times are exact in binary."""
+    padding_clock.stop()
+    monkeypatch.setattr(padding, "random_start", lambda: 1.5)
+    interrupts = iter([0.25, 0.5])
+
+    def sleep(seconds: float) -> None:
+        after = next(interrupts, None)
+        padding_clock.sleep(seconds if after is None else after)
+        if after is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(padding, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt), Ladder():
+        padding_clock.work(0.125)
+    assert padding_clock.monotonic() == 1.5
 
 
 def test_without_padding_nobody_waits(padding_clock: PaddingClock) -> None:

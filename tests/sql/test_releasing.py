@@ -95,7 +95,8 @@ def test_the_mechanisms_are_found_again_from_what_is_stored(
     opened: Open, sql: str, epsilon: str, noise: str
 ) -> None:
     """The kind of noise is stored as it was chosen, δ as it was allowed."""
-    plan = opened().plan(sql, epsilon=epsilon, noise=noise, delta="1e-8")
+    dataset = opened(more="least_epsilon = 1e-6\n")
+    plan = dataset.plan(sql, epsilon=epsilon, noise=noise, delta="1e-8")
     asked = plan.request
     again = divide_budget(plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
     assert (again.added, again.chosen, again.selected) == (

@@ -74,7 +74,7 @@ def test_a_second_question_for_an_accuracy_is_cheaper_or_free(opened: Open) -> N
 @pytest.mark.parametrize(("before", "within"), [("0.5", 15), ("0.5", 60), ("0.05", 500), ("2", 40)])
 # Case C16.
 def test_an_accuracy_is_reached_after_any_releases(opened: Open, before: str, within: int) -> None:
-    dataset = opened()
+    dataset = opened(more="least_epsilon = 1e-3\n")
     alone = dataset.plan(WARDS, within=within).cost.epsilon
     dataset.ask(WARDS, epsilon=before)
     dataset.ask(WARDS, epsilon="0.01")

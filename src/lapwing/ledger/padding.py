@@ -36,8 +36,9 @@ def next_rung(start: float, elapsed: float) -> float:
 class Ladder:
     """The moments at which one piece of work may be seen to end. It begins when it is made.
 
-    As a context it waits for the next rung at its end, also after a failure. A wait that is interrupted
-    ends there.
+    As a context it waits for the next rung at its end, also after a failure. An interrupt (SIGINT) is
+    raised at the rung, whether it comes during the work or the wait: it does not show whether work had
+    ended.
     """
 
     def __init__(self) -> None:
@@ -46,8 +47,14 @@ class Ladder:
     def wait(self) -> None:
         """Wait until the next rung."""
         end = self._began + next_rung(self._start, monotonic() - self._began)
+        interrupt: KeyboardInterrupt | None = None
         while (left := end - monotonic()) > 0:
-            sleep(left)
+            try:
+                sleep(left)
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def __enter__(self) -> None:
         return None

@@ -17,7 +17,7 @@ from support.slowly import slow
 from support.sql_grammar import question
 
 CATALOG = clinic_catalog()
-MUCH_TEXT = replace(CATALOG, policy=replace(CATALOG.policy, text_per_unit=10**6))
+MUCH_TEXT = replace(CATALOG, policy=replace(CATALOG.policy, text_per_unit=10**6, steps_per_unit=10**6))
 PEOPLE = "different people"
 SUB = "SELECT COUNT(*) FROM (SELECT"
 

@@ -19,7 +19,7 @@ import pytest
 from lapwing.errors import Tampered, Unavailable
 from lapwing.ledger import Ledger
 from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
-from lapwing.ledger.registry import KEY_FILE
+from lapwing.ledger.registry import KEY_FILE, REGISTRY_FILE
 from lapwing.ledger.spending import Target
 from support.ledgers import SQLITE, Home, open_sliced, release, spending
 from support.power import (
@@ -74,7 +74,9 @@ class Run:
         lay_out(files, self.folder, self.images)
         shutil.copy(self.folder / "visits.ledger.keys", self.images)
         (self.images / "state").mkdir(exist_ok=True)
-        shutil.copy(self.folder / "state" / KEY_FILE, self.images / "state")
+        sources = self.images / "state" / REGISTRY_FILE
+        if sources.exists() and sources.stat().st_size:  # the key is written after their tables
+            shutil.copy(self.folder / "state" / KEY_FILE, self.images / "state")
         self.set_state(self.images / "state")
         return Home.of(SQLITE, self.images)
 

@@ -147,7 +147,7 @@ def test_a_copy_of_a_preparation_that_was_cut_off_is_not_taken_for_the_last(
     dataset.prepare(today=date(2026, 1, 5))
     folder = prepared_copy.prepared_folder(dataset.policy)
 
-    def dies(*_: object) -> None:
+    def dies(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -173,7 +173,9 @@ def test_after_a_preparation_was_cut_off_the_next_goes_on(
     dataset = opens()
     for month in (1, 2):
         with monkeypatch.context() as patch:
-            patch.setattr(Curator, "_register_version", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(
+                Curator, "_register_version", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
             with pytest.raises(KeyboardInterrupt):
                 dataset.prepare(today=date(2026, month, 5), again=True)
         dataset.prepare(today=date(2026, month, 6))

@@ -125,7 +125,8 @@ def test_who_interrupts_the_wait_gets_no_answer_and_stays_charged(
     ledger = home.create()
     open_account(ledger)
 
-    def interrupt(_: float) -> None:
+    def interrupt(seconds: float) -> None:
+        clock.sleep(seconds)  # an interrupt is raised at the rung
         raise KeyboardInterrupt
 
     monkeypatch.setattr(padding, "sleep", interrupt)

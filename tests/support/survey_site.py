@@ -174,7 +174,8 @@ class Site:
 
     def asked(self) -> list[Request]:
         """All requests so far, in their order."""
-        lines = [line.split() for line in (self.folder / "asked").read_text().splitlines()]
+        written = self.folder / "asked"  # there is none before the first request
+        lines = [line.split() for line in (written.read_text() if written.exists() else "").splitlines()]
         return [Request(path, int(port), float(second)) for path, port, second in lines]
 
     def reports(self) -> NDArray[np.uint8]:

@@ -23,7 +23,7 @@ from lapwing.sql.estimates import estimate
 from lapwing.sql.noising import add_noise, divide_budget
 from lapwing.sql.truncated.reader import Reader
 from sql.truncated.test_reader_neighbours import require_close
-from support.clinic import clinic_catalog, people, write_clinic
+from support.clinic import clinic_catalog, people, roomy, write_clinic
 from support.sql_grammar import question
 
 KEY = bytes(range(32))
@@ -49,9 +49,9 @@ class Clinic:
             keep = [row for row in visits if name == "all" or row[0] != most]
             write_clinic(folder / name, keep[::-1] if name == "without" else keep,
                          [row for row in patients if name == "all" or row[0] != most])  # fmt: skip
-            catalog = clinic_catalog(folder / name)
+            catalog = roomy(clinic_catalog(folder / name))
             self.readers.append(Reader.open(catalog.policy, KEY, catalog.public, threads=1))
-        self.catalog: Catalog = clinic_catalog(folder / "all")
+        self.catalog: Catalog = roomy(clinic_catalog(folder / "all"))
 
     def ask(self, sql: str) -> str:
         """All that an analyst would see. Raises what an analyst would get."""

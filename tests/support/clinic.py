@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -73,6 +74,14 @@ def clinic_catalog(folder: Path = Path("clinic"), blocks: BlockRule | None = COH
     return Catalog(
         clinic_policy(folder, blocks), {"wards": PublicTable("wards", columns)}, undeclared=undeclared
     )
+
+
+def roomy(catalog: Catalog) -> Catalog:
+    """The same clinic, whose curator allows a hundred times the work for one person.
+
+    Generated questions chain costly terms at random. These tests ask what an accepted question does.
+    """
+    return replace(catalog, policy=replace(catalog.policy, steps_per_unit=10**7, text_per_unit=10**7))
 
 
 def asked(sql: str, catalog: Catalog | None = None) -> BoundQuery:

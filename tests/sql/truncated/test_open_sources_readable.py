@@ -24,9 +24,8 @@ from lapwing.sql.expression import Kind, Moment, Text
 from lapwing.sql.joint_questions import JointQuestion
 from lapwing.sql.policy import Policy, Source
 from lapwing.sql.truncated import open_sources, prepare
-from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
-from support.private_tables import KEY, coded_rows, policy_of, table_of, whole
+from support.private_tables import coded_rows, policy_of, table_of, whole
 from support.reached import reaching
 from support.spark import spark
 
@@ -153,27 +152,27 @@ def test_times_without_end_are_unknown_in_postgresql(tmp_path: Path) -> None:
     )  # the other two are moved to the bounds
 
 
-@pytest.mark.slow
-def test_in_spark_a_text_that_is_not_utf8_is_unknown_and_a_time_beyond_is_refused(tmp_path: Path) -> None:
+def in_spark(folder: Path, column: str) -> Policy:
     spark()  # the session that all tests share
-    for column, bad in BAD.items():
-        folder = tmp_path / column
-        folder.mkdir()
-        policy = written(folder, **{column: bad})
-        source = Source("spark", "", str(folder / "v.parquet"), "spark-parquet")
-        policy = replace(policy, tables={"visits": replace(policy.tables["visits"], source=source)})
-        reader = Reader.open(policy, KEY, {})
-        reader.close()
-        if column == "name":
-            assert counted(policy, "SELECT COUNT(name) AS n FROM visits") == 2
-            with Dataset(policy, analyst="ann") as dataset:
-                sql = "SELECT name, COUNT(*) AS n FROM visits GROUP BY name"
-                dataset.ask(sql, epsilon="0.1", delta="1e-8")
-        else:
-            with Dataset(policy, analyst="ann") as dataset:
-                with pytest.raises(Unavailable, match="cannot be read"):
-                    dataset.ask(SUM, epsilon="0.1")
-                assert spent(dataset) == 0
+    policy = written(folder, **{column: BAD[column]})
+    source = Source("spark", "", str(folder / "v.parquet"), "spark-parquet")
+    return replace(policy, tables={"visits": replace(policy.tables["visits"], source=source)})
+
+
+@pytest.mark.slow
+def test_in_spark_a_text_that_is_not_utf8_is_unknown(tmp_path: Path) -> None:
+    policy = in_spark(tmp_path, "name")
+    assert counted(policy, "SELECT COUNT(name) AS n FROM visits") == 2
+    with Dataset(policy, analyst="ann") as dataset:
+        dataset.ask("SELECT name, COUNT(*) AS n FROM visits GROUP BY name", epsilon="0.1", delta="1e-8")
+
+
+@pytest.mark.slow
+def test_in_spark_a_time_beyond_is_refused(tmp_path: Path) -> None:
+    with Dataset(in_spark(tmp_path, "day"), analyst="ann") as dataset:
+        with pytest.raises(Unavailable, match="cannot be read"):
+            dataset.ask(SUM, epsilon="0.1")
+        assert spent(dataset) == 0
 
 
 def test_the_engines_own_error_is_kept_for_the_curator_and_printed_for_nobody(tmp_path: Path) -> None:

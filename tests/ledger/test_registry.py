@@ -28,12 +28,12 @@ class TestFolder:
         monkeypatch.delenv("LAPWING_STATE", raising=False)
         for state in ("", "relative"):
             monkeypatch.setenv("XDG_STATE_HOME", state)
-            assert Registry.at().folder == tmp_path / "home" / ".local" / "state" / "lapwing"
+            assert Path(Registry.at().where) == tmp_path / "home" / ".local" / "state" / "lapwing"
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-        assert Registry.at().folder == tmp_path / "xdg" / "lapwing"
+        assert Path(Registry.at().where) == tmp_path / "xdg" / "lapwing"
         monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "own"))
-        assert Registry.at().folder == tmp_path / "own"
-        assert Registry.at(tmp_path / "named").folder == tmp_path / "named"
+        assert Path(Registry.at().where) == tmp_path / "own"
+        assert Path(Registry.at(tmp_path / "named").where) == tmp_path / "named"
         assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
 
     # Case C15.
@@ -62,10 +62,6 @@ class TestFolder:
         assert not is_ledger_gone(str(tmp_path / "file"))
         # No name may be that long: this error says nothing about the ledger either, and root gets it too.
         assert not is_ledger_gone(str(tmp_path / ("x" * 300)))
-
-    def test_a_server_is_no_folder(self) -> None:
-        with pytest.raises(BadParameter, match="folder"):
-            Registry.at("postgresql://there/registry")
 
     def test_its_files_are_its_owner_s_or_its_group_s(self, tmp_path: Path) -> None:
         for mode, wanted in ((0o700, 0o600), (0o770, 0o660)):

@@ -289,7 +289,7 @@ def register(where: console.Where, curator: CuratorFile, files: console.LedgerFi
                 anchor=found.anchor,
                 registry=found.registry,
             )
-    print(f"The registry {registry.folder} knows the ledger now, as every statement will say.")
+    print(f"The registry {registry.where} knows the ledger now, as every statement will say.")
     print("It does not know the people yet: run `lapwing prepare` for each of its policies before asking.")
 
 

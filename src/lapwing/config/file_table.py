@@ -262,15 +262,18 @@ class LedgerTable(FileTable):
             "ledger": read_location(self, "url", path, example=example) or default,
             "ledger_keys": read_location(self, "keys", path, example=example),
             "ledger_anchor": read_location(self, "anchor", path, example=example, web=True),
-            "ledger_registry": ""
-            if self.registry is None
-            else os.path.normpath(path.parent / self.registry),
+            "ledger_registry": self._registry(path),
         }
-        if self.registry is not None and "://" in self.registry:
-            self.wrong("registry", "must be the path of a folder, which a team can share")
         if found["ledger_keys"].startswith(POSTGRES_SCHEMES):
             self.wrong("keys", "must be the path of a file")
         return found
+
+    def _registry(self, path: Path) -> str:
+        if self.registry is None or self.registry.startswith(POSTGRES_SCHEMES):
+            return self.registry or ""
+        if "://" in self.registry:
+            self.wrong("registry", "must be the path of a folder, or begin with postgresql://")
+        return os.path.normpath(path.parent / self.registry)
 
 
 def read_location(table: FileTable, name: str, path: Path, *, example: str, web: bool = False) -> str:

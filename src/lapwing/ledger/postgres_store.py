@@ -20,7 +20,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from lapwing.errors import BadParameter, LapwingError, Unavailable
@@ -49,6 +48,7 @@ from lapwing.storage.postgres import (
     new_session_number,
     psycopg,
     server_message,
+    translated,
 )
 
 
@@ -78,13 +78,6 @@ _SKIP = (
 )
 ROWS_AT_ONCE = 2000
 _LOCK = "SELECT FROM budgets WHERE block = ANY(%s::bigint[]) ORDER BY block FOR UPDATE"
-
-
-@lru_cache(maxsize=1024)
-def _translated(sql: str) -> str:
-    assert "%" not in sql
-    assert not any("?" in literal for literal in sql.split("'")[1::2])
-    return sql.replace("?", "%s")
 
 
 def _array(numbers: Iterable[int]) -> str:
@@ -144,7 +137,7 @@ class PostgresTransaction(Transaction):
 
     def _run(self, sql: str, parameters: Sequence[Any]) -> Any:
         # Without parameters nothing is translated: the schema has functions with a % in them.
-        return self.link.run(_translated(sql), parameters) if parameters else self.link.run(sql)
+        return self.link.run(translated(sql), parameters) if parameters else self.link.run(sql)
 
     def rows(self, sql: str, *parameters: Any) -> list[Row]:
         """Return all rows of a query."""
@@ -163,7 +156,7 @@ class PostgresTransaction(Transaction):
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
         """Run a statement once for each row of parameters."""
-        self.link.connection.cursor().executemany(_translated(sql), rows)
+        self.link.connection.cursor().executemany(translated(sql), rows)
 
     def append(self, body: bytes, key: bytes | None = None) -> int:
         """Append an entry and return its number."""

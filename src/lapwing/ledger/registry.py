@@ -1,8 +1,9 @@
 """The registry: the ledgers of a user or a team, the data and people that each knows, and its open copy.
 
 It is a folder away from the data: $LAPWING_STATE, else $XDG_STATE_HOME/lapwing, else
-~/.local/state/lapwing; or the folder that a policy names in `[ledger] registry`. It also keeps the second
-anchors of all ledgers, the *witnesses*.
+~/.local/state/lapwing; or what a policy names in `[ledger] registry`. Both may also name a schema of a
+PostgreSQL server (`server_registry`). `RegistryHome` is all that the two differ in. The registry also keeps
+the second anchors of all ledgers, the *witnesses*.
 
 Claim    data that a ledger of this registry knows gets no second ledger because its policy, file, folder,
          view or table has another name now, or because the first ledger is gone.
@@ -10,20 +11,23 @@ Because  before a ledger is opened or made for data, the registry is asked which
          sources. When data is registered, keyed hashes of its unit ids are compared with those of all data
          in other ledgers. One common id is refused, unless the curator signed that the people are others,
          which every statement shows. Asking and noting are one transaction, and a ledger is made within it.
-Test     tests/sql/test_policy_ledger_registry.py, tests/ledger/test_registry.py
+Test     tests/sql/test_policy_ledger_registry.py, tests/ledger/test_registry.py,
+         tests/ledger/test_server_registry.py
 
 Claim    a ledger is not opened with a registry that does not know it. There is none without a registry.
 Because  the first entry names the registry by a digest of its key. Another one is accepted only with an
          entry that the curator signs.
-Test     tests/ledger/test_registry.py
+Test     tests/ledger/test_registry.py, tests/ledger/test_server_registry.py
 
 Claim    of one ledger, two copies are never open at once.
 Because  whoever opens a ledger holds a shared lock of a file named after it, which says which copy is open.
          To write another copy into it, the lock must be held alone. Before each charge, the locked file is
-         compared with the one of that name: a file that was removed locks nobody out.
-Test     tests/ledger/test_registry.py, tests/faults/test_ledger_identity.py
+         compared with the one of that name: a file that was removed locks nobody out. On a server, the lock
+         is one of a session, and before each charge the same session must answer.
+Test     tests/ledger/test_registry.py, tests/ledger/test_server_registry.py,
+         tests/faults/test_ledger_identity.py
 
-Other machines and other users have registries of their own unless they share a folder.
+Other machines and other users have registries of their own unless they share a folder or a server.
 """
 
 from __future__ import annotations
@@ -32,20 +36,19 @@ import fcntl
 import hashlib
 import json
 import os
-import sqlite3
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Protocol
 
 from lapwing.config.values import is_postgres
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, SessionOver, Unavailable
-from lapwing.ledger.anchors import FileAnchor
+from lapwing.ledger.anchors import Anchor, FileAnchor
 from lapwing.ledger.unit_ids import Sketch, tagged, untagged
 from lapwing.storage.private_file import sync_to_disk
 from lapwing.storage.sqlite import connect_sqlite, sqlite_errors
@@ -55,8 +58,8 @@ KEY_FILE = "registry.key"
 KEY_BYTES = 32
 PATIENCE = 60  # seconds that others may take to make a ledger
 HOW = (
-    "Set LAPWING_STATE to a folder that is kept, away from the data, or name it in the policy: "
-    '[ledger] and below it registry = "/path/of/the/folder"'
+    "Set LAPWING_STATE to a folder that is kept, away from the data, or to the postgresql:// URL of a "
+    'team; or name it in the policy: [ledger] and below it registry = "/path/of/the/folder"'
 )
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS ledgers (ledger TEXT PRIMARY KEY, place TEXT NOT NULL) STRICT",
@@ -67,8 +70,137 @@ _TABLES = (
 )
 
 
+class Run(Protocol):
+    """A function that runs a statement with ? for each value, and returns all rows."""
+
+    def __call__(self, sql: str, *values: str | bytes | int) -> list[tuple[Any, ...]]:
+        """Run the statement."""
+
+
+class CopyLock(Protocol):
+    """A lock of a ledger, shared by all who have the same copy open, with the name of that copy."""
+
+    def said(self) -> tuple[str, str]:
+        """Return the copy that was open last, and its location; empty texts if there was none."""
+
+    def change(self, copy: str, where: str) -> bool:
+        """Name another copy while the lock is held alone. Return False if others share it."""
+
+    def why_lost(self) -> str:
+        """Return why the lock is not held any more; empty if it is held, or was closed."""
+
+    def close(self) -> None:
+        """Release the lock."""
+
+
+class RegistryHome(Protocol):
+    """The place of a registry: a folder, or a schema of a server. Equal homes are the same registry."""
+
+    @property
+    def where(self) -> str:
+        """The location, without a password."""
+
+    @property
+    def key(self) -> bytes:
+        """The key of the sketches of people. It is made at its first use, and never made again."""
+
+    def witness(self, ledger_id: str) -> Anchor:
+        """Return the second anchor of a ledger."""
+
+    def transaction(self) -> AbstractContextManager[Run]:
+        """Begin a transaction that excludes all others, and commit it at the end of the block."""
+
+    def lock(self, ledger_id: str) -> CopyLock:
+        """Return the lock of a ledger's open copy, held by this process together with others."""
+
+    def copy_name(self, copy: str) -> str:
+        """Return the name of a copy among all that may use this registry."""
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
+    """A registry of ledgers.
+
+    Args:
+        home: where it is.
+    """
+
+    home: RegistryHome
+
+    @classmethod
+    def at(cls, where: str | Path = "") -> Registry:
+        """Return the registry in a folder or at a PostgreSQL URL; without one, the user's own.
+
+        A folder is made if needed; the tables of a server are made at their first use.
+
+        Raises:
+            BadParameter: if the URL is wrong, or a part of the registry is missing.
+            Unavailable: if there is no such folder and none can be made.
+        """
+        named = str(where) or os.environ.get("LAPWING_STATE", "")
+        if is_postgres(named):
+            # psycopg is an extra: only registries in PostgreSQL need it.
+            from lapwing.ledger.server_registry import ServerHome  # noqa: PLC0415
+
+            return cls(ServerHome.of(named))
+        return cls(FolderHome.at(named))
+
+    @property
+    def where(self) -> str:
+        """The location of the registry, without a password."""
+        return self.home.where
+
+    @property
+    def id(self) -> str:
+        """The id of the registry, which ledgers name. It reveals nothing of the key."""
+        return hashlib.blake2b(key=self.key, digest_size=16, person=b"lapwing registry").hexdigest()
+
+    @property
+    def key(self) -> bytes:
+        """The key of the sketches of people."""
+        return self.home.key
+
+    def witness(self, ledger_id: str) -> Anchor:
+        """Return the second anchor of a ledger. Restoring the data's folder does not restore it."""
+        return self.home.witness(ledger_id)
+
+    @contextmanager
+    def open(self) -> Iterator[OpenRegistry]:
+        """Open the registry for one transaction. A thread that has it open gets the same one."""
+        held = _HELD.__dict__.setdefault("registries", {})
+        if self.home in held:
+            yield held[self.home]
+            return
+        with self.home.transaction() as run:
+            own = held[self.home] = OpenRegistry(run, self.where)
+            try:
+                yield own
+            finally:
+                del held[self.home]
+
+    def require_known(self, ledger_id: str, registered: str, where: str) -> None:
+        """Raise BadParameter unless a ledger that names a registry names this one, which knows it."""
+        if not registered:  # made before ledgers named one
+            return
+        is_here = registered == self.id
+        if is_here:
+            with self.open() as known:
+                if known.place_of(ledger_id) is not None:
+                    return
+        why = "which does not know it any more" if is_here else "and this is another one"
+        raise BadParameter(
+            "registry",
+            f"the ledger {where} belongs to a registry, {why}: {self.where}. {HOW}, where the ledger was "
+            "made. If that is gone, the curator signs that the ledger goes on in this one, and every "
+            f"statement says so: `lapwing ledger register {quote(where)} --curator KEY`",
+        )
+
+
+_HELD = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class FolderHome:
     """The folder of a registry.
 
     Args:
@@ -78,17 +210,10 @@ class Registry:
     folder: Path
 
     @classmethod
-    def at(cls, where: str | Path = "") -> Registry:
-        """Return the registry in a folder; without one, the user's own. The folder is made if needed.
-
-        Raises:
-            BadParameter: if it is the address of a server, or a part of the registry is missing.
-            Unavailable: if there is no such folder and none can be made.
-        """
-        if is_postgres(str(where)):
-            raise BadParameter("registry", "must be a folder. A team shares one on a common disk")
+    def at(cls, where: str) -> FolderHome:
+        """Return a folder, which is made if needed; without a name, the user's own."""
         try:
-            folder = Path(where).absolute() if str(where) else _own_folder()
+            folder = Path(where).absolute() if where else _own_folder()
         except RuntimeError:  # no home
             raise _no_registry("this user has no home folder") from None
         try:
@@ -102,23 +227,23 @@ class Registry:
         return found
 
     @property
-    def id(self) -> str:
-        """The id of the registry, which ledgers name. It reveals nothing of the key."""
-        return hashlib.blake2b(key=self.key, digest_size=16, person=b"lapwing registry").hexdigest()
+    def where(self) -> str:
+        """The path of the folder."""
+        return str(self.folder)
 
     @property
     def key(self) -> bytes:
-        """The key of the sketches of people. It is made at its first use and never leaves the folder."""
+        """The key. It is made at its first use and never leaves the folder."""
         with suppress(FileNotFoundError):
             return self._read_key()
-        with self.open():  # one process makes it
+        with Registry(self).open():  # one process makes it
             with suppress(FileNotFoundError):
                 return self._read_key()
             made = self.folder / f"{KEY_FILE}.new"
             with suppress(FileNotFoundError):
                 made.unlink()
             try:
-                file = self._private(made)
+                file = self.private_file(made)
                 os.write(file, random_bytes(KEY_BYTES))
                 os.fsync(file)
                 os.close(file)
@@ -147,7 +272,7 @@ class Registry:
     def _mode(self) -> int:
         return 0o660 if self.folder.stat().st_mode & stat.S_IWGRP else 0o600
 
-    def _private(self, path: Path) -> int:
+    def private_file(self, path: Path) -> int:
         """Open a file for reading and writing; a new one only for those who share the registry."""
         try:
             return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -158,31 +283,30 @@ class Registry:
             return file
 
     def witness(self, ledger_id: str) -> FileAnchor:
-        """Return the second anchor of a ledger. Restoring the data's folder does not restore it."""
+        """Return the second anchor of a ledger, a file."""
         mode = self._mode if self._mode & stat.S_IWGRP else None
         return FileAnchor(self.folder / f"{ledger_id}.anchor", mode=mode)
 
     @contextmanager
-    def open(self) -> Iterator[OpenRegistry]:
-        """Open the registry for one transaction. A thread that has it open gets the same one."""
+    def transaction(self) -> Iterator[Run]:
+        """Begin a transaction. The tables are made in one of their own, so that they stay."""
         path = self.folder / REGISTRY_FILE
-        held = _HELD.__dict__.setdefault("registries", {})
-        if path in held:
-            yield held[path]
-            return
         self._require_whole()
-        with sqlite_errors(f"the registry {path}"):
-            os.close(self._private(path))
+        what, hint = f"the registry {path}", "Another process makes a ledger: try again"
+        with sqlite_errors(what):
+            os.close(self.private_file(path))
             # EXTRA: else a power loss could bring back the journal, and undo what a ledger relies on.
             connection = connect_sqlite(path, ("synchronous = EXTRA",), wait=PATIENCE)
+
+        def run(sql: str, *values: str | bytes | int) -> list[tuple[Any, ...]]:
+            with sqlite_errors(what, if_locked=hint):
+                return connection.execute(sql, values).fetchall()
+
         with closing(connection):  # this rolls back an open transaction
-            own = held[path] = OpenRegistry(connection, str(path))
-            try:
-                own.begin()
-                yield own
-                own.run("COMMIT")
-            finally:
-                del held[path]
+            for statement in ("BEGIN IMMEDIATE", *_TABLES, "COMMIT", "BEGIN IMMEDIATE"):
+                run(statement)
+            yield run
+            run("COMMIT")
 
     def _require_whole(self) -> None:
         """Require the file of sources if there is a key, which is made after it: no part is made anew."""
@@ -200,31 +324,17 @@ class Registry:
             "ledger register LEDGER --curator KEY`",
         )
 
-    def require_known(self, ledger_id: str, registered: str, where: str) -> None:
-        """Raise BadParameter unless a ledger that names a registry names this one, which knows it."""
-        if not registered:  # made before ledgers named one
-            return
-        is_here = registered == self.id
-        if is_here:
-            with self.open() as known:
-                if known.place_of(ledger_id) is not None:
-                    return
-        why = "which does not know it any more" if is_here else "and this is another one"
-        raise BadParameter(
-            "registry",
-            f"the ledger {where} belongs to a registry, {why}: {self.folder}. {HOW}, where the ledger was "
-            "made. If that is gone, the curator signs that the ledger goes on in this one, and every "
-            f"statement says so: `lapwing ledger register {quote(where)} --curator KEY`",
-        )
+    def lock(self, ledger_id: str) -> CopyLock:
+        """Return the shared lock of a file that is named after the ledger."""
+        return _FileLock(self, self.folder / f"{ledger_id}.open")
 
-
-_HELD = threading.local()
+    def copy_name(self, copy: str) -> str:
+        """Return the copy's own name: all who share the folder see the same disks."""
+        return copy
 
 
 def _own_folder() -> Path:
-    own, state = os.environ.get("LAPWING_STATE"), os.environ.get("XDG_STATE_HOME", "")
-    if own:
-        return Path(own).absolute()
+    state = os.environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(state):  # the XDG rules ignore a relative one
         return Path(state, "lapwing")
     if os.environ.get("HOME") == "":  # Path.home() would be the working folder, or /
@@ -239,25 +349,62 @@ def _no_registry(why: str) -> Unavailable:
     )
 
 
+class _FileLock:
+    """A file that is locked (flock). Locks of a process that ends are released by the system."""
+
+    def __init__(self, home: FolderHome, path: Path) -> None:
+        self._path, self._file = path, -1
+        with self._usable():
+            self._file = home.private_file(path)
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.close()
+            raise Unavailable(f"{self._path} cannot be used: {error.strerror}") from None
+
+    def said(self) -> tuple[str, str]:
+        with self._usable():
+            content = os.pread(self._file, 1 << 16, 0)
+        try:
+            said = json.loads(content)
+        except ValueError:  # new, or unfinished
+            said = None
+        return (str(said.get("copy")), str(said.get("where"))) if isinstance(said, dict) else ("", "")
+
+    def change(self, copy: str, where: str) -> bool:
+        with self._usable():
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, json.dumps({"copy": copy, "where": where}).encode(), 0)
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+        return True
+
+    def why_lost(self) -> str:
+        if self._file == -1:
+            return ""
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self._path), os.fstat(self._file)):
+                return ""
+        return f"{self._path} was removed or replaced while this ledger was open"
+
+    def close(self) -> None:
+        file, self._file = self._file, -1
+        if file != -1:
+            os.close(file)
+
+
 class OpenRegistry:
     """A registry in one transaction, locked against other processes."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection, self._path = connection, path
-
-    def begin(self) -> None:
-        """Begin the transaction. The tables are made in one of their own, so that they stay."""
-        self.run("BEGIN IMMEDIATE")
-        for statement in _TABLES:
-            self.run(statement)
-        self.run("COMMIT")
-        self.run("BEGIN IMMEDIATE")
-
-    def run(self, sql: str, *values: str | bytes) -> list[tuple[Any, ...]]:
-        """Run a statement and return all rows."""
-        what, hint = f"the registry {self._path}", "Another process makes a ledger: try again"
-        with sqlite_errors(what, if_locked=hint):
-            return self._connection.execute(sql, values).fetchall()
+    def __init__(self, run: Run, where: str) -> None:
+        self.run, self._where = run, where
 
     def place_of(self, ledger: str) -> str | None:
         """Return the last known location of a ledger; None if the ledger is not known."""
@@ -270,7 +417,7 @@ class OpenRegistry:
         found = self.run("SELECT ledger FROM ledgers WHERE ledger = ? OR place = ?", named, place)
         if len(found) != 1:
             which = "no ledger" if not found else "several ledgers: give an id"
-            raise BadParameter("ledger", f"the registry {self._path} knows {which} of the name {named}")
+            raise BadParameter("ledger", f"the registry {self._where} knows {which} of the name {named}")
         return str(found[0][0])
 
     def ledgers_of(self, sources: Iterable[str]) -> dict[str, str]:
@@ -285,12 +432,20 @@ class OpenRegistry:
 
     def note(self, sources: Sequence[str] = (), *, ledger: str, place: str, account: str = "") -> None:
         """Note the sources and the location of a ledger; and the account, if rows have no ids."""
-        moved = "ON CONFLICT (ledger) DO UPDATE SET place = excluded.place WHERE place <> excluded.place"
-        self.run(f"INSERT INTO ledgers (ledger, place) VALUES (?, ?) {moved}", ledger, place)  # noqa: S608
+        self.run(
+            "INSERT INTO ledgers (ledger, place) VALUES (?, ?) ON CONFLICT (ledger) "
+            "DO UPDATE SET place = excluded.place WHERE ledgers.place <> excluded.place",
+            ledger, place,
+        )  # fmt: skip
         for source in sources:
-            self.run("INSERT OR IGNORE INTO sources (source, ledger) VALUES (?, ?)", source, ledger)
+            self.run(
+                "INSERT INTO sources (source, ledger) VALUES (?, ?) ON CONFLICT DO NOTHING", source, ledger
+            )
             if account:
-                self.run("INSERT OR IGNORE INTO accounts (source, account) VALUES (?, ?)", source, account)
+                self.run(
+                    "INSERT INTO accounts (source, account) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    source, account,
+                )  # fmt: skip
 
     def ledgers_with(self, people: Sketch, key: bytes, *, besides: str) -> dict[str, str]:
         """Return the other ledgers that know one of these people: the location of each, by its id."""
@@ -311,8 +466,10 @@ class OpenRegistry:
             people = people.merged(self._people(ledger, data, key))
         content = tagged(people, key, f"{ledger} {data}", 0)
         self.run(
-            "INSERT OR REPLACE INTO people (ledger, data, sketch) VALUES (?, ?, ?)", ledger, data, content
-        )
+            "INSERT INTO people (ledger, data, sketch) VALUES (?, ?, ?) ON CONFLICT (ledger, data) "
+            "DO UPDATE SET sketch = excluded.sketch",
+            ledger, data, content,
+        )  # fmt: skip
 
     def _people(self, ledger: str, data: str, key: bytes) -> Sketch:
         one = "SELECT sketch FROM people WHERE ledger = ? AND data = ?"
@@ -330,10 +487,10 @@ class OpenRegistry:
         """Forget files whose ledger is gone. This is for invented data, which may begin anew."""
         known = (
             "SELECT source, place FROM sources JOIN ledgers USING (ledger) "
-            "WHERE source = ? OR substr(source, 1, length(?) + 1) = ? || '#'"
+            "WHERE source = ? OR substr(source, 1, ?) = ?"
         )
         for name in map(source_of_file, files):
-            for source, place in self.run(known, name, name, name):
+            for source, place in self.run(known, name, len(name) + 1, f"{name}#"):
                 if is_ledger_gone(place):
                     self.run("DELETE FROM sources WHERE source = ?", source)
                     self.run("DELETE FROM accounts WHERE source = ?", source)
@@ -364,7 +521,7 @@ class OpenCopy:
     """A sign in the registry that this process has one copy of a ledger open.
 
     Several processes may have the same copy open, but nobody another one. Locks of a process that ends are
-    released by the system.
+    released by the system, or by the server.
 
     Args:
         registry: the registry.
@@ -377,57 +534,39 @@ class OpenCopy:
     """
 
     def __init__(self, registry: Registry, ledger_id: str, copy: str, where: str) -> None:
-        path = self._path = registry.folder / f"{ledger_id}.open"
-        self._file = -1
-        with registry.open():  # only one process changes the file or its own lock at a time
+        self._lock: CopyLock | None = None
+        copy = registry.home.copy_name(copy)
+        with registry.open():  # only one process changes the name of the copy or its own lock at a time
+            self._lock = registry.home.lock(ledger_id)
             try:
-                self._file = registry._private(path)
-                fcntl.flock(self._file, fcntl.LOCK_SH)
-                content = os.pread(self._file, 1 << 16, 0)
-                if self._said(content).get("copy") == copy:
+                said, open_now = self._lock.said()
+                if said == copy or self._lock.change(copy, where):
                     return
-                try:
-                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    self.close()
-                    raise BadParameter(
-                        "ledger",
-                        f"{where} is a copy of the ledger {self._said(content).get('where')}, which is "
-                        "open now. Two copies of one ledger would spend its budget twice. Use that one, "
-                        "or close it first",
-                    ) from None
-                os.ftruncate(self._file, 0)
-                os.pwrite(self._file, json.dumps({"copy": copy, "where": where}).encode(), 0)
-                fcntl.flock(self._file, fcntl.LOCK_SH)
-            except OSError as error:
+            except BaseException:
                 self.close()
-                raise Unavailable(f"{path} cannot be used: {error.strerror}") from None
-
-    def require_held(self) -> None:
-        """Raise SessionOver if the locked file is no longer that of the registry: it locks nobody out."""
-        if self._file == -1:  # the ledger is closed, and its database says so
-            return
-        with suppress(OSError):
-            if os.path.samestat(os.stat(self._path), os.fstat(self._file)):
-                return
-        raise SessionOver(
-            f"{self._path} was removed or replaced while this ledger was open, so another copy of it may "
-            "be open now. No more is charged here: close the ledger and open it again"
+                raise
+            self.close()
+        raise BadParameter(
+            "ledger",
+            f"{where} is a copy of the ledger {open_now}, which is open now. Two copies of one ledger "
+            "would spend its budget twice. Use that one, or close it first",
         )
 
-    @staticmethod
-    def _said(content: bytes) -> dict[str, Any]:
-        try:
-            said = json.loads(content)
-        except ValueError:  # new, or unfinished
-            return {}
-        return said if isinstance(said, dict) else {}
+    def require_held(self) -> None:
+        """Raise SessionOver if the lock is lost: it locks nobody out."""
+        if self._lock is None:  # the ledger is closed, and its database says so
+            return
+        if why := self._lock.why_lost():
+            raise SessionOver(
+                f"{why}, so another copy of it may be open now. No more is charged here: close the ledger "
+                "and open it again"
+            )
 
     def close(self) -> None:
         """Release the lock."""
-        file, self._file = self._file, -1
-        if file != -1:
-            os.close(file)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
 
     def __del__(self) -> None:
         self.close()

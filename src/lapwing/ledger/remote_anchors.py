@@ -191,6 +191,8 @@ class DatabaseAnchor(Anchor):
     begin: tuple[str, ...] = ()  # statements that begin a transaction for writing
     exists_query: str
     insert: str
+    read_query = _READ
+    values: tuple[str, ...] = ()  # what both queries need, and what every row begins with
     tables: tuple[str, ...]
     errors: tuple[type[Exception], ...]
 
@@ -214,9 +216,8 @@ class DatabaseAnchor(Anchor):
 
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
         """Append lines in one transaction, which is durable when this returns."""
-        rows = [(mark.seq, mark.line) for mark in marks]
-        if head is not None:
-            rows.append((head.last, head.line))
+        lines: tuple[Mark | Head, ...] = (*marks, *([head] if head else []))
+        rows = [(*self.values, line.last, line.line) for line in lines]
 
         def append(cursor: Any) -> None:
             for statement in self.begin:
@@ -246,11 +247,11 @@ class DatabaseAnchor(Anchor):
                 raise Unavailable(f"the anchor {self.where} was removed while in use")
             return []
         self._made = True
-        cursor.execute(_READ)
+        cursor.execute(self.read_query, self.values)
         return [str(line) for (line,) in cursor.fetchall()]
 
     def _has_table(self, cursor: Any) -> bool:
-        cursor.execute(self.exists_query)
+        cursor.execute(self.exists_query, self.values)
         return bool(cursor.fetchone()[0])
 
     def _transaction(self, done: str, action: Callable[[Any], Result]) -> Result:

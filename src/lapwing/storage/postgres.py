@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Self
 
 from lapwing.core.noise import random_bytes
@@ -40,6 +41,7 @@ __all__ = [
     "parse_postgres_url",
     "psycopg",
     "server_message",
+    "translated",
 ]
 
 OLDEST_SERVER = 14
@@ -190,6 +192,14 @@ def server_message(error: psycopg.Error) -> str:
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     why = "the connection was lost" if lost else "the driver refused a value"
     return error.diag.message_primary or why
+
+
+@lru_cache(maxsize=1024)
+def translated(sql: str) -> str:
+    """Return a statement with ? for each value, as psycopg writes it."""
+    assert "%" not in sql
+    assert not any("?" in literal for literal in sql.split("'")[1::2])
+    return sql.replace("?", "%s")
 
 
 def new_session_number() -> int:

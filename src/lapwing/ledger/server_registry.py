@@ -234,8 +234,8 @@ class ServerHome:
             "registry",
             f"{self.where} is not whole: {what}. It said which data and people have a ledger. Put all of "
             f"its schema {schema} back from a backup. If it is gone for good, rename the schema; the "
-            "curator then signs for each ledger that it goes on in a new registry: `lapwing ledger register LEDGER "
-            "--curator KEY`",
+            "curator then signs for each ledger that it goes on in a new registry: `lapwing ledger "
+            "register LEDGER --curator KEY`",
         )
 
 

@@ -45,7 +45,7 @@ PATIENCE = 60  # seconds that others may take to make a ledger
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 _TABLES = {
-    "registry": "(only BOOLEAN PRIMARY KEY DEFAULT true CHECK (only), key BYTEA NOT NULL)",
+    "registry": "(one BOOLEAN PRIMARY KEY DEFAULT true CHECK (one), key BYTEA NOT NULL)",
     "ledgers": "(ledger TEXT PRIMARY KEY, place TEXT NOT NULL)",
     "sources": "(source TEXT PRIMARY KEY, ledger TEXT NOT NULL)",
     "accounts": "(source TEXT PRIMARY KEY, account TEXT NOT NULL)",

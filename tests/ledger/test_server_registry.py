@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from lapwing.config.values import is_postgres
@@ -82,7 +83,7 @@ class TestHome:
         named, other = Registry.at(team), Registry.at(str(tmp_path))
         assert named.id == Registry.at().id != other.id
         assert is_postgres(named.where)
-        write_visits(tmp_path / "visits.parquet")
+        write_visits(tmp_path, range(20))
         (tmp_path / "visits.toml").write_text(POLICY.format(more=f'[ledger]\nregistry = "{team}"\n'))
         policy = load_policy(tmp_path / "visits.toml")
         assert policy.ledger_registry == team
@@ -237,7 +238,7 @@ class TestPeople:
         for name in ("a", "b"):
             monkeypatch.setenv("LAPWING_STATE", str(tmp_path / f"state of {name}"))
             (tmp_path / name).mkdir()
-            write_visits(tmp_path / name / "visits.parquet")
+            write_visits(tmp_path / name, range(300))
             policy = tmp_path / name / "visits.toml"
             policy.write_text(POLICY.format(more=f'[ledger]\nregistry = "{team}"\n'))
         with Dataset(load_policy(tmp_path / "a" / "visits.toml"), analyst="ann") as dataset:
@@ -312,7 +313,7 @@ class TestWitness:
         with home.create() as ledger:
             open_account(ledger, "visits")
         for change in ("DELETE FROM witnesses", "UPDATE witnesses SET seq = 0", "TRUNCATE witnesses"):
-            with pytest.raises(postgres.psycopg.Error, match="only grows"):
+            with pytest.raises(psycopg.Error, match="only grows"):
                 postgres.sql(team, change)
         postgres.sql(team, "ALTER TABLE witnesses DISABLE TRIGGER witnesses_stay; DELETE FROM witnesses")
         with pytest.raises(Tampered, match="second anchor"):

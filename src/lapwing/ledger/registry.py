@@ -70,7 +70,7 @@ _TABLES = (
 )
 
 
-class Run(Protocol):
+class StatementRunner(Protocol):
     """A function that runs a statement with ? for each value, and returns all rows."""
 
     def __call__(self, sql: str, *values: str | bytes | int) -> list[tuple[Any, ...]]:
@@ -107,7 +107,7 @@ class RegistryHome(Protocol):
     def witness(self, ledger_id: str) -> Anchor:
         """Return the second anchor of a ledger."""
 
-    def transaction(self) -> AbstractContextManager[Run]:
+    def transaction(self) -> AbstractContextManager[StatementRunner]:
         """Begin a transaction that excludes all others, and commit it at the end of the block."""
 
     def lock(self, ledger_id: str) -> CopyLock:
@@ -288,7 +288,7 @@ class FolderHome:
         return FileAnchor(self.folder / f"{ledger_id}.anchor", mode=mode)
 
     @contextmanager
-    def transaction(self) -> Iterator[Run]:
+    def transaction(self) -> Iterator[StatementRunner]:
         """Begin a transaction. The tables are made in one of their own, so that they stay."""
         path = self.folder / REGISTRY_FILE
         self._require_whole()
@@ -403,7 +403,7 @@ class _FileLock:
 class OpenRegistry:
     """A registry in one transaction, locked against other processes."""
 
-    def __init__(self, run: Run, where: str) -> None:
+    def __init__(self, run: StatementRunner, where: str) -> None:
         self.run, self._where = run, where
 
     def place_of(self, ledger: str) -> str | None:

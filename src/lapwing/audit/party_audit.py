@@ -33,12 +33,13 @@ from lapwing.core.losses import Concentrated, LaplaceNoise, Pure
 from lapwing.errors import BadParameter
 from lapwing.mechanisms import GaussianShares, LaplaceShares
 from lapwing.parties.consortium import Consortium
-from lapwing.parties.joint_plan import JointPlan
+from lapwing.parties.joint_plan import JointPlan, epsilon_for_coalition
 
 MOST_MEMBERS = 3
 _MODULUS = 5
 _LARGEST_SCALE = 20  # up to this, shares are added up one by one; else their sum is one whole noise
 _BITS = 256
+_ROUNDING = 1e-9  # measured losses are floats
 _LARGEST_ORDER, _DEVIATIONS = 72, 17
 
 
@@ -94,9 +95,11 @@ def _row_laws(options: int, truth: Decimal) -> tuple[laws.Law, laws.Law]:
     )
 
 
-def _laplace_pair(plan: JointPlan, name: str, part: Fraction, shares: LaplaceShares) -> ExactPair:
+def _laplace_pair(
+    plan: JointPlan, name: str, part: Fraction, shares: LaplaceShares, honest: int | None = None
+) -> ExactPair:
     """Return the laws of the honest noise, for a person at h members: one step of h times l1."""
-    honest = _honest(plan)
+    honest = _honest(plan) if honest is None else honest
     scale = shares.scale / (shares.l1 * plan.requirements.people_at)
     if scale <= _LARGEST_SCALE:
         one, other = laws.shifted_pair(laws.laplace_shares(scale, shares.of, honest), 1)
@@ -175,7 +178,40 @@ def compare_noise(plan: JointPlan, budget: StageBudget) -> StageResult:
             at_least=float(promised) if is_pure else None,
         )
     measured = steps * total if is_pure else None
-    return StageResult(Stage.EXACT, checks, claimed, measured, claimed, witness)
+    found = StageResult(Stage.EXACT, checks, claimed, measured, claimed, witness)
+    return found if witness is not None else replace(found, witness=_larger_coalition(plan, budget))
+
+
+def _larger_coalition(plan: JointPlan, budget: StageBudget) -> Witness | None:
+    """Compare the ε that is stated for one member more than planned with the noise that is left then.
+
+    Only Laplace shares have short laws for fewer members than planned.
+    """
+    needs, together = plan.requirements, plan.requirements.coalition + 1
+    left = needs.members - together - needs.losses
+    narrow = [
+        (block.label, shares)
+        for block, shares in zip(plan.blocks, plan.shares, strict=False)
+        if isinstance(shares, LaplaceShares)
+        and shares.scale <= _LARGEST_SCALE * shares.l1 * needs.people_at
+    ]
+    if plan.protocol in "AL" or left < 1 or not narrow or len(narrow) < len(plan.blocks):
+        return None
+    stated, total = epsilon_for_coalition(plan, together), Fraction(0)
+    for label, shares in narrow:
+        pair = _laplace_pair(plan, f'block "{label}"', stated, shares, left)
+        found = compare_exactly([pair], budget, epsilon=stated)
+        if found.witness is not None:
+            return found.witness
+        total += Fraction(found.measured or 0.0)
+    if float(plan.stages * total) <= float(stated) * (1 + _ROUNDING):
+        return None
+    return Witness(
+        pair="the rows of one person, and none",
+        event=f"what {together} members see together: {left} honest noises are left",
+        numbers={"ε that is stated": float(stated), "ε of the noise": float(plan.stages * total)},
+        at_least=float(plan.stages * total),
+    )
 
 
 def _sums(plan: JointPlan) -> SampledPair:

@@ -10,6 +10,7 @@ import pytest
 
 from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult
 from lapwing.audit.registry.gate import gate_cases
+from lapwing.core import budget
 from lapwing.errors import OverBudget
 from lapwing.ledger import charging
 from lapwing.ledger.gate import ChargedRelease, Gate, Work
@@ -137,3 +138,18 @@ def test_a_device_that_draws_its_question_again_is_found(monkeypatch: pytest.Mon
     witness = result(DEVICE).witness
     assert witness is not None
     assert "answers to 2" in witness.event
+
+
+def test_steps_beyond_their_reservation_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charging._Part, "move", lambda _self, costs: costs)
+    monkeypatch.setattr(charging, "_move", lambda *_args, **_costs: None)
+    witness = result(GATE).witness
+    assert witness is not None
+    assert "reservation of ε 1/2" in witness.event
+
+
+def test_a_price_that_is_rounded_down_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "round_up", lambda value, unit: int(value * unit))
+    witness = result(GATE).witness
+    assert witness is not None
+    assert "charged less" in witness.event

@@ -16,7 +16,7 @@ from lapwing.core.laplace import LaplaceShares
 from lapwing.core.losses import Loss
 from lapwing.parties import joint_noise
 from lapwing.parties.contribution import LocalContribution
-from lapwing.parties.joint_plan import JointPlan
+from lapwing.parties.joint_plan import JointPlan, epsilon_with_honest_shares
 
 QUICK = StageBudget(is_thorough=False)
 CASES = {case.name: case for case in joint_noise_cases()}
@@ -87,3 +87,12 @@ def test_what_members_charge_for_one_person_adds_up_to_the_whole() -> None:
         if plan.noise == "laplace":
             assert plan.loss.pure is not None
             assert setting.people_at * plan.loss.pure == 1
+
+
+def test_a_stated_epsilon_that_forgets_lost_members_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(plan: JointPlan, together: int) -> Fraction:
+        return epsilon_with_honest_shares(plan, plan.requirements.members - together)
+
+    monkeypatch.setattr("lapwing.audit.party_audit.epsilon_for_coalition", forgetful)
+    found = planned_noise([one for one in SETTINGS if one.protocol == "B" and one.losses])(QUICK).witness
+    assert found is not None

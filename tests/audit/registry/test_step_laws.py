@@ -44,3 +44,17 @@ def test_samples_of_logistic_regression_have_the_charged_rate() -> None:
     found = regression_samples(BUDGET)
     assert found.holds
     assert found.checks == 4  # steps
+
+
+def test_the_same_noise_in_all_steps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, kept = noise.discrete_gaussian_lots, []
+
+    def same(sigma: Fraction, size: int) -> Any:
+        if not kept or kept[0][0] != size:
+            kept[:] = [(size, [lot.copy() for lot in right(sigma, size)])]
+        return iter([lot.copy() for lot in kept[0][1]])
+
+    monkeypatch.setattr(randomness, "discrete_gaussian_lots", same)
+    found = step_stage()(BUDGET).witness
+    assert found is not None
+    assert "2 steps" in found.pair

@@ -32,6 +32,7 @@ def cases() -> list[AuditCase]:
     from lapwing.audit.registry.randomizers import randomizer_cases  # noqa: PLC0415
     from lapwing.audit.registry.sensitivities import sensitivity_cases  # noqa: PLC0415
     from lapwing.audit.registry.sessions import session_cases  # noqa: PLC0415
+    from lapwing.audit.registry.shuffled_reports import shuffled_case  # noqa: PLC0415
 
     return [
         *mechanism_cases(),
@@ -39,6 +40,7 @@ def cases() -> list[AuditCase]:
         *loss_cases(),
         *sensitivity_cases(),
         *randomizer_cases(),
+        shuffled_case(),
         *aggregate_cases(),
         *preliminary_cases(),
         *protocol_cases(),

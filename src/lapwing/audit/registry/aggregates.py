@@ -47,7 +47,8 @@ QUERIES = (
     AuditedQuery("SUM with Gaussian noise",
         "SELECT ward, SUM(cost), COUNT(*) FROM visits GROUP BY ward", noise="gaussian"),
     AuditedQuery("SUM of an expression",
-        "SELECT SUM(ROUND(cost / stay, 1)), SUM(CLAMP(CAST(name AS INTEGER), -5, 5)) FROM visits"),
+        "SELECT SUM(ROUND(cost / stay, 1)), SUM(CLAMP(CAST(name AS INTEGER), -5, 5)), SUM(2 - stay) "
+        "FROM visits"),
     AuditedQuery("AVG", "SELECT AVG(cost) FROM visits"),
     AuditedQuery("AVG beside a count", "SELECT urgent, AVG(stay), COUNT(*) FROM visits GROUP BY urgent"),
     AuditedQuery("variance and deviation",

@@ -23,10 +23,11 @@ from typing import Any
 from lapwing.audit.attacks.devices import OneQuestion
 from lapwing.audit.attacks.temporary_gate import new_folder, temporary_folder, write_world
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
-from lapwing.core.budget import DELTA, DELTA0, FIRST_ORDER, Terms
+from lapwing.core.budget import DELTA, DELTA0, DELTA_UNIT, EPSILON_UNIT, FIRST_ORDER, Terms
 from lapwing.core.budget import EPSILON as EPSILON_COST
-from lapwing.core.losses import GaussianNoise, Loss, Pure, Relation
-from lapwing.errors import LapwingError, OverBudget, WorkEnded
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import Approximate, GaussianNoise, Loss, Pure, Relation
+from lapwing.errors import BadParameter, LapwingError, OverBudget, WorkEnded
 from lapwing.ledger.accounts import Unit
 from lapwing.ledger.gate import ChargedRead, ChargedRelease, Gate
 from lapwing.ledger.ledger import Ledger
@@ -82,6 +83,8 @@ def gate_cases() -> list[AuditCase]:
             "the filters of accounts": exceeded_filter,
             "a release": charged_before_run, "the same request again": replayed,
             "a failed release": kept_charge, "failed work in steps": kept_reservation,
+            "steps of a reservation": bounded_steps, "a run of fixed steps": single_fixed_run,
+            "the price of a loss": rounded_up,
             **{_words(*course): _filled(*course) for course in _COURSES},
         }),
         _case("ledger: questions", (Dataset,), {"a question": charged_before_read}),
@@ -238,6 +241,44 @@ def kept_reservation(folder: Path) -> str | None:
         except WorkEnded:
             fitting = _admitted(gate, lambda place: _price(Pure(Fraction(1, 4)), b"%d" % place))
     return None if fitting == 1 else f"after failed work that reserved ε 3/4, {fitting} of 1/4 fit into 1"
+
+
+def bounded_steps(folder: Path) -> str | None:
+    """Return what is wrong if the steps of some work cost more than it reserved."""
+    with _ledger(folder) as ledger:
+        work = Gate(ledger, principal="auditor").reserve(_price(Pure(Fraction(1, 2)), b"in steps"))
+        done = _steps(lambda: work.step(Pure(Fraction(1, 5))))
+    return None if done == 2 else f"{done} steps of ε 1/5 were charged to a reservation of ε 1/2"
+
+
+def single_fixed_run(folder: Path) -> str | None:
+    """Return what is wrong if a run of fixed steps is charged once, and runs again."""
+    with _ledger(folder, Fraction(1), _MILLIONTH) as ledger:
+        run = FixedRun.of((_GAUSSIAN, 2), delta=_MILLIONTH)
+        work = Gate(ledger, principal="auditor").reserve(_price(run, b"fixed"))
+        done = _steps(work.step)
+    return None if done == 1 else f"a run of fixed steps was run {done} times for one price"
+
+
+def _steps(step: Callable[[], None]) -> int:
+    """Return the number of steps that are admitted, up to `_MOST_CHARGES`."""
+    for place in range(_MOST_CHARGES):
+        try:
+            step()
+        except (OverBudget, BadParameter):
+            return place
+    return _MOST_CHARGES
+
+
+def rounded_up(_folder: Path) -> str | None:
+    """Return what is wrong if an account takes less than a loss, when its numbers do not end."""
+    third = Fraction(1, 3)
+    for loss in (Pure(third), Approximate(third, third * _MILLIONTH), Approximate(third, third**99)):
+        costs = Terms.of(Fraction(1), _MILLIONTH).price(loss).costs
+        charged = Fraction(costs[EPSILON_COST], EPSILON_UNIT), Fraction(costs[DELTA0], DELTA_UNIT)
+        if charged[0] < loss.epsilon or charged[1] < loss.delta0:
+            return f"{loss} is charged less than it is"
+    return None
 
 
 def _admitted(gate: Gate, price: Callable[[int], Spending]) -> int:

@@ -79,7 +79,7 @@ _BLOCKS = (CellBlock("rows", 3, 3, 9), CellBlock("sums", 2, 60, 1800, Fraction(2
 SETTINGS = (
     PlannedSetting("A", "laplace", 3, 1, 0, 2, 2),
     PlannedSetting("A", "gaussian", 3, 1, 0, 2, 1),
-    PlannedSetting("B", "laplace", 3, 1, 1, 1, 1),
+    PlannedSetting("B", "laplace", 5, 1, 1, 1, 1),
     PlannedSetting("B", "gaussian", 4, 1, 0, 3, 2),
     PlannedSetting("C", "laplace", 5, 2, 0, 2, 3),
     PlannedSetting("D", "laplace", 4, 1, 1, 1, 2),

@@ -23,6 +23,7 @@ from lapwing.audit.case import RunStage, Stage, StageBudget, StageResult, Witnes
 from lapwing.audit.forced_draws import copy_of
 from lapwing.audit.stages.known_law import KnownEvent, KnownLaw, gaussian_events, with_known_laws
 from lapwing.audit.training_runs import LabelledRows, charged_loss, watching
+from lapwing.core.exact import sqrt_up
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import GaussianNoise, SampledGaussian
 from lapwing.core.noise import bernoulli
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _WEIGHTS = 20_000
 _UNITS, _STEPS = 1_500, 4
 _RATE = Fraction(1, 5)
+_NEARLY_GAUSSIAN = 10  # from this σ on, a sum of discrete Gaussian noises is one to e^-900
 _BATCH = 64  # a power of two, so that dividing by it is exact
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 
@@ -45,7 +47,7 @@ def step_stage(trainer: type[Any] | None = None) -> RunStage:
         from lapwing.learn import PrivateTrainer  # noqa: PLC0415 (it says if torch is missing)
 
         made = PrivateTrainer if trainer is None else trainer
-        return [_noise_law(made), *_sample_laws(made)]
+        return [_noise_law(made, 1), _noise_law(made, 2), *_sample_laws(made)]
 
     return with_known_laws(None, known, float(EPSILON))
 
@@ -84,19 +86,24 @@ def _rewards(outputs: Tensor, _targets: Tensor) -> Tensor:
     return -outputs.reshape(-1)
 
 
-def _noise_law(made: type[Any]) -> KnownLaw:
-    """Return the noise of one step, read off weights that nothing else moves."""
-    noise = _charged(made, _WEIGHTS, 1).noise
+def _noise_law(made: type[Any], steps: int) -> KnownLaw:
+    """Return the noise of some steps together, read off weights that nothing else moves.
+
+    The noises of two steps must be independent: then their sum has the spread σ√2, and not 2σ.
+    """
+    noise = _charged(made, _WEIGHTS, steps).noise
     assert isinstance(noise, GaussianNoise)
+    assert noise.sigma > _NEARLY_GAUSSIAN
 
     def draw() -> NDArray[np.float64]:
-        module, trainer = _trainer(made, _WEIGHTS, 1, PublicData(), _nothing)
+        module, trainer = _trainer(made, _WEIGHTS, steps, PublicData(), _nothing)
         trainer.fit(np.zeros((8, _WEIGHTS), dtype=np.float32), np.zeros(8, dtype=np.float32))
         moved = module.weight.detach().numpy().reshape(-1).astype(np.float64)
         return np.asarray(moved * _BATCH / float(trainer.sensitivity.step), dtype=np.float64)
 
+    name = "the noise of a step of DP-SGD" if steps == 1 else f"the noise of {steps} steps of DP-SGD"
     return KnownLaw(
-        "the noise of a step of DP-SGD, in the released weights", draw, gaussian_events(noise.sigma)
+        f"{name}, in the released weights", draw, gaussian_events(sqrt_up(steps * noise.sigma**2))
     )
 
 

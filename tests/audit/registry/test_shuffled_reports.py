@@ -10,6 +10,7 @@ import pytest
 from lapwing.audit.case import Stage, StageBudget
 from lapwing.audit.registry import shuffled_reports
 from lapwing.audit.registry.shuffled_reports import shuffled_case
+from lapwing.survey.shuffled import shuffled_epsilon
 
 
 def holds(*, thorough: bool) -> bool:
@@ -30,6 +31,6 @@ def test_the_stated_epsilon_holds() -> None:
     ids=["a report too many", "twice δ", "ε less a thousandth"],
 )
 def test_a_small_mistake_is_seen(monkeypatch: pytest.MonkeyPatch, broken: Callable[..., Fraction]) -> None:
-    right = shuffled_reports.shuffled_epsilon
+    right = shuffled_epsilon
     monkeypatch.setattr(shuffled_reports, "shuffled_epsilon", lambda *numbers: broken(right, *numbers))
     assert not holds(thorough=False)

@@ -47,7 +47,8 @@ def test_samples_of_logistic_regression_have_the_charged_rate() -> None:
 
 
 def test_the_same_noise_in_all_steps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right, kept = noise.discrete_gaussian_lots, []
+    right = noise.discrete_gaussian_lots
+    kept: list[tuple[int, list[Any]]] = []
 
     def same(sigma: Fraction, size: int) -> Any:
         if not kept or kept[0][0] != size:

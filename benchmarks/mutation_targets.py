@@ -46,8 +46,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "GaussianNoise.renyi_units", "_Composition.renyi", "_larger", "Repeated.delta0", "Repeated.pure",
         "Repeated.pair", "Repeated.renyi",
     ),
-    "sql/noising.py": ("BudgetShares.loss", "divide_budget", "_split", "_gaussian", "_choice"),
-    "sql/binding/aggregates.py": (
+    "sql/pricing/noise_shares.py": ("BudgetShares.loss", "divide_budget", "_split", "_gaussian", "_choice"),
+    "sql/question/aggregates.py": (
         "AggregateCollector.count_rows", "AggregateCollector.count_units",
         "AggregateCollector.count_distinct", "AggregateCollector.total", "AggregateCollector._centred",
         "AggregateCollector._pair", "AggregateCollector._product", "AggregateCollector._part", "_reach",
@@ -94,7 +94,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
          "LaplaceNoise.for_group", "GaussianNoise.for_group"),
         _GROUP,
     ),
-    "sql/noising.py": {
+    "sql/pricing/noise_shares.py": {
         **dict.fromkeys(("_error", "deviation"), _ACCURACY),
         "proportions": "weights of a division, all of them public: any are private",
         "largest_rho": "a search: only a ρ that `zcdp_to_epsilon` accepts is returned",
@@ -102,7 +102,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("_too_much_noise",), _CHECK),
         **dict.fromkeys(("_grouping", "_rank", "_sample", "_by_group"), _FORM),
     },
-    "sql/binding/aggregates.py": dict.fromkeys(
+    "sql/question/aggregates.py": dict.fromkeys(
         ("AggregateCollector._known", "AggregateCollector._add", "_combination",
          "AggregateBinder.statistic",
          "AggregateBinder._of_one", "AggregateBinder._count", "with_average_pairs"),
@@ -133,6 +133,7 @@ _LARGER = "the continuous bound becomes larger, so the zCDP bound, which holds a
 _UNEVEN = "η is below 1e-8: no stage compares so many digits; tests/claims/test_noise_shares.py does"
 _FEWER = "a part of the score does not depend on rows any more: it moves by no more"
 _RESPONSE = "core/randomized_response.py: RandomizedResponse"
+_NOISE_SHARES = "sql/pricing/noise_shares.py"
 _KEYS_IN_FLOATS = "core/partition_selection.py: PartitionSelection._approximate"
 _EXACTLY = "a larger bound on the error of floats: more draws are decided by the exact probability"
 EXPLAINED: dict[str, str] = {
@@ -155,7 +156,7 @@ EXPLAINED: dict[str, str] = {
     "core/randomized_response.py: RandomizedResponse.sample: true + others": "the other options are "
     "uniform in either direction",
     "core/gaussian.py: GaussianShares._paid: ": _UNEVEN,
-    "sql/noising.py: divide_budget: GAUSSIAN_GAIN": "chooses one of two kinds of noise, both paid: "
+    f"{_NOISE_SHARES}: divide_budget: GAUSSIAN_GAIN": "chooses one of two kinds of noise, both paid: "
     "only the accuracy depends on it",
     f"{_SHARES_DELTA}: self.of * self.sigma ** 2 -> self.of /": _LARGER,
     f"{_SHARES_DELTA}: self.dimension * unevenness(self.sigma, self.of) -> self.dimension": _LARGER,
@@ -184,13 +185,14 @@ EXPLAINED: dict[str, str] = {
     "core/sensitivity.py: Sensitivity.in_steps: 2 -> 3": "a distance of at least 1 can only grow",
     "core/losses.py: GaussianNoise.renyi_units: 2 * squared.denominator -> 2": "charges more, if the "
     "squared distance is a fraction",
-    "sql/noising.py: _split: 0 -> 1": "the ε of a choice, in a question without choices: nobody reads it",
-    "sql/noising.py: _gaussian: dimension * len(part.numbers) -> dimension": "ρ does not depend on the "
+    f"{_NOISE_SHARES}: _split: 0 -> 1": "the ε of a choice, in a question without choices: nobody reads it",
+    f"{_NOISE_SHARES}: _gaussian: dimension * len(part.numbers) -> dimension": "ρ does not depend on the "
     "dimension, and the sampler counts its values itself",
-    "sql/noising.py: _choice: max(last, first + 1)": "other candidates, which are public: any are private",
-    "sql/binding/aggregates.py: AggregateCollector._pair: 0 -> 1": "whether there is a pair of sums, by "
+    f"{_NOISE_SHARES}: _choice: max(last, first + 1)": "other candidates, which are public: any are"
+    " private",
+    "sql/question/aggregates.py: AggregateCollector._pair: 0 -> 1": "whether there is a pair of sums, by "
     "public bounds: only the accuracy depends on it",
-    "sql/binding/aggregates.py: _reach: 1 -> 2": "a larger sensitivity, of columns with one value or two",
+    "sql/question/aggregates.py: _reach: 1 -> 2": "a larger sensitivity, of columns with one value or two",
     "core/gaussian.py: GaussianShares.for_rho: ": _SEARCH,
     "core/gaussian.py: GaussianShares.for_budget: ": _SEARCH,
 }

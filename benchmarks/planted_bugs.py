@@ -83,7 +83,7 @@ BUGS = (
             "self.float_steps(self.cast(text, self.float_type), step, first, 2 * last)", ("SUM",)),
     Planted("decimals are not clamped above", "engines/dialect.py", "if high <= shape.last:",
             "if high <= shape.last and shape.family is TypeFamily.WHOLE:", ("SUM",)),
-    Planted("one row of a unit too many", "sql/truncated/render.py", "{RANK} <= {scan.rows}",
+    Planted("one row of a unit too many", "sql/reading/render.py", "{RANK} <= {scan.rows}",
             "{RANK} <= {scan.rows + 1}", ("COUNT",)),
     Planted("quantile: the sensitivity of the median for all", "core/order_statistics.py",
             "Relation.REPLACE else max(f, 1 - f))", "Relation.REPLACE else Fraction(1, 2))", ("uantile",)),

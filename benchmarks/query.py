@@ -47,13 +47,13 @@ from benchmarks.query_data import (
 from benchmarks.query_error import error_figures
 from benchmarks.query_peers import compare_peers
 from lapwing.ledger.charging import charge
+from lapwing.sql.answering.estimates import estimate
+from lapwing.sql.answering.noisy_numbers import add_noise
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.estimates import estimate
-from lapwing.sql.noising import add_noise
 from lapwing.sql.policy_ledger import row_key
-from lapwing.sql.truncated.open_sources import open_sources
-from lapwing.sql.truncated.prepare import prepare
-from lapwing.sql.truncated.prepared_copy import prepared_folder
+from lapwing.sql.reading.open_sources import open_sources
+from lapwing.sql.reading.prepare import prepare
+from lapwing.sql.reading.prepared_copy import prepared_folder
 
 BOUND = 5
 ABOVE_ALL = 100  # more rows than any person has

@@ -14,9 +14,9 @@ import duckdb
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineLimits
-from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.question.bound_query import BoundQuery
 
 WARDS = 100
 STREETS = 100_000

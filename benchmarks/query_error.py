@@ -20,9 +20,11 @@ from benchmarks.query_data import (
     opened,
     write_policy,
 )
+from lapwing.sql.answering.estimates import estimate
+from lapwing.sql.answering.noisy_numbers import add_noise
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.estimates import estimate
-from lapwing.sql.noising import ExactGrouping, add_noise, deviation
+from lapwing.sql.pricing.noise_shares import deviation
+from lapwing.sql.reading.exact_numbers import ExactGrouping
 
 ROWS = 5  # of a person
 DRAWS = 30_000  # of each interval

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import duckdb
 
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.public_tables import PublicTable
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.policy_file import load_policy
-from lapwing.sql.truncated.prepare import prepare
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.question.bind import bind
+from lapwing.sql.question.public_tables import PublicTable
+from lapwing.sql.question.scope import Catalog
+from lapwing.sql.reading.prepare import prepare
+from lapwing.sql.reading.reader import Reader
 
 KEY = bytes(32)
 K = 10

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from lapwing.ledger.verification import verify as verify
     from lapwing.parties.consortium import Consortium as Consortium
     from lapwing.parties.member import take_part as take_part
-    from lapwing.sql.answers import Answer as Answer
-    from lapwing.sql.binding.refusal import Refused as Refused
+    from lapwing.sql.answering.answers import Answer as Answer
     from lapwing.sql.curator import Curator as Curator
     from lapwing.sql.dataset import Dataset as Dataset
     from lapwing.sql.dataset import open as open  # noqa: A004
-    from lapwing.sql.plan import Plan as Plan
+    from lapwing.sql.pricing.plan import Plan as Plan
+    from lapwing.sql.question.refusal import Refused as Refused
     from lapwing.survey.respondent import Respondent as Respondent
     from lapwing.survey.survey import Survey as Survey
 
     __version__: str
 
 _HOMES = {
-    "Answer": "sql.answers",
+    "Answer": "sql.answering.answers",
     "Consortium": "parties.consortium",
     "Curator": "sql.curator",
     "Dataset": "sql.dataset",
@@ -47,8 +47,8 @@ _HOMES = {
     "Ledger": "ledger.ledger",
     "OverBudget": "errors",
     "Pipeline": "learn.pipelines.pipeline",
-    "Plan": "sql.plan",
-    "Refused": "sql.binding.refusal",
+    "Plan": "sql.pricing.plan",
+    "Refused": "sql.question.refusal",
     "Respondent": "survey.respondent",
     "Stream": "learn.stream",
     "Survey": "survey.survey",

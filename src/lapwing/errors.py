@@ -3,7 +3,7 @@
 LapwingError
 ├── BadParameter       a public parameter (ε, δ, scale, bound …) is not acceptable
 │   ├── BadFile        a file that a person wrote has mistakes
-│   ├── Refused        a query cannot be answered privately (lapwing.sql.binding.refusal)
+│   ├── Refused        a query cannot be answered privately (lapwing.sql.question.refusal)
 │   └── InvalidCredential  a credential is not one of this survey (lapwing.survey.service)
 ├── BadValue           data handed to a mechanism is not of the promised form
 ├── NoEntropy          the operating system gave no randomness; nothing was drawn

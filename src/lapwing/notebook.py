@@ -21,8 +21,8 @@ from lapwing.sql.dataset import open as open_policy
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from lapwing.sql.answers import Answer
-    from lapwing.sql.plan import Plan
+    from lapwing.sql.answering.answers import Answer
+    from lapwing.sql.pricing.plan import Plan
 
 USAGE = "%%lapwing visits.toml --epsilon 0.5 [--release]"
 

@@ -18,10 +18,10 @@ from lapwing.audit.generated_sources import GeneratedSources, WatchedEngine, _ar
 from lapwing.audit.registry.clinic import FORMS, WARDS, built_in_policy
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.losses import Pure
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.expression import Moment, Numeric
-from lapwing.sql.policy import Column
+from lapwing.sql.policy.kinds import Moment, Numeric
+from lapwing.sql.policy.policy import Column
+from lapwing.sql.question.bind import bind
+from lapwing.sql.question.scope import Catalog
 
 POLICIES = {form: built_in_policy(form) for form in FORMS}
 

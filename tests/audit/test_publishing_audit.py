@@ -21,7 +21,7 @@ from lapwing.publish.census import census_release
 from lapwing.publish.measured import private_marginals
 from lapwing.publish.measured.private_marginals import Candidate, PrivateMarginals
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 
 POLICY = """dataset.name = "people"
 budget = { epsilon = 20, delta = 1e-6 }

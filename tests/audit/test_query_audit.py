@@ -21,13 +21,15 @@ from lapwing.audit.registry.aggregates import AuditedQuery, planned
 from lapwing.audit.registry.clinic import WARDS, built_in_policy, built_in_sources
 from lapwing.engines.dialects import DuckDbDialect
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.sql import noising
+from lapwing.sql.answering import noisy_numbers
+from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_budget
-from lapwing.sql.plan import Plan
-from lapwing.sql.policy_file import load_policy
-from lapwing.sql.relation import Scan
-from lapwing.sql.truncated.truncated_table import TruncatedTable
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.pricing.noise_shares import divide_budget
+from lapwing.sql.pricing.plan import Plan
+from lapwing.sql.question.relation import Scan
+from lapwing.sql.reading.exact_numbers import ExactGrouping
+from lapwing.sql.reading.truncated_table import TruncatedTable
 
 QUICKLY = StageBudget(is_thorough=False)
 POLICY = """dataset.name = "visits"
@@ -232,7 +234,7 @@ def test_groups_that_exist_only_in_the_data_are_found(monkeypatch: pytest.Monkey
     def only_there(plan: Plan, exact: list[ExactGrouping]) -> list[NoisyGrouping]:
         (found,) = exact
         there = found.values[found.values.any(axis=1)]
-        monkeypatch.setattr(noising, "number_of_groups", lambda *_: len(there))
+        monkeypatch.setattr(noisy_numbers, "number_of_groups", lambda *_: len(there))
         return add_noise(plan.shares, [replace(found, values=there)])
 
     witness = violation("SELECT ward, COUNT(*) FROM visits GROUP BY ward", only_there)

@@ -18,7 +18,7 @@ from lapwing.learn.features import Feature, Features
 from lapwing.learn.stream import Stream
 from lapwing.learn.validators import MeanValidator
 from lapwing.ledger import Ledger
-from lapwing.sql.expression import Numeric
+from lapwing.sql.policy.kinds import Numeric
 
 QUICK = StageBudget(is_thorough=False)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lapwing.ledger.spending import Target
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.reading.reader import Reader
 from support.events import eventful
 from support.ledgers import Home, open_account, release
 from support.shell import Shell, at

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.reading.reader import Reader
 from support.shell import Shell
 
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay) AS days FROM visits GROUP BY ward"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import LapwingError
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.reading.reader import Reader
 from support.shell import Shell
 
 

@@ -15,7 +15,7 @@ from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import CuratorKey, Ledger
 from lapwing.ledger.recovery import register_anew
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 from support.shell import Shell
 
 COUNT = "SELECT COUNT(*) AS n FROM t"

@@ -11,8 +11,8 @@ import pytest
 
 from lapwing.errors import BadParameter, LapwingError
 from lapwing.ledger.publishing import export_statement
-from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.question.refusal import Refused
 from support.hospital import ENGINES, Hospital, invented, policy_for
 from support.reached import reaching
 from support.slowly import first

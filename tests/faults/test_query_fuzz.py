@@ -16,13 +16,14 @@ from random import Random
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.refusal import Refused
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.estimates import estimate
-from lapwing.sql.noising import add_noise, divide_budget
-from lapwing.sql.truncated.reader import Reader
-from sql.truncated.test_reader_neighbours import require_close
+from lapwing.sql.answering.estimates import estimate
+from lapwing.sql.answering.noisy_numbers import add_noise
+from lapwing.sql.pricing.noise_shares import divide_budget
+from lapwing.sql.question.bind import bind
+from lapwing.sql.question.refusal import Refused
+from lapwing.sql.question.scope import Catalog
+from lapwing.sql.reading.reader import Reader
+from sql.reading.test_reader_neighbours import require_close
 from support.clinic import clinic_catalog, people, roomy, write_clinic
 from support.sql_grammar import question
 

@@ -15,12 +15,12 @@ from random import Random
 import pytest
 
 from lapwing.engines.engine import MEGABYTE, EngineFailed, EngineLimits
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.refusal import Refused
-from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.truncated.prepare import prepare
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.question.bind import bind
+from lapwing.sql.question.refusal import Refused
+from lapwing.sql.question.scope import Catalog
+from lapwing.sql.reading.prepare import prepare
+from lapwing.sql.reading.reader import Reader
 from support.growing_texts import GROWING, grown
 from support.hospital import ENGINES, Hospital, policy_for
 from support.private_tables import KEY

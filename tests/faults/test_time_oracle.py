@@ -12,9 +12,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.question.refusal import Refused
 from support.cases import each
 
 POLICY = """

@@ -168,7 +168,12 @@ def test_the_wheel_runs_the_readme_with_the_base_install_alone(built: Path, tmp_
         assert ran.returncode == 0, (arguments, ran.stderr)
 
 
-QUICK = ("tests/claims/test_laplace.py", "tests/shape", "tests/stored", "tests/sql/test_policy_draft.py")
+QUICK = (
+    "tests/claims/test_laplace.py",
+    "tests/shape",
+    "tests/stored",
+    "tests/sql/policy/test_policy_draft.py",
+)
 
 
 @pytest.mark.slow

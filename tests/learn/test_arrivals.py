@@ -14,7 +14,7 @@ from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.learn import arrivals
 from lapwing.learn.stream import Stream
-from lapwing.sql.truncated import prepared_copy, registration
+from lapwing.sql.reading import prepared_copy, registration
 from support.ride_streams import ARRIVALS, COHORTS, Opens, write_rides
 
 UNLOCK = '[sharing]\nrule = "unlock"\nversions = 4\n'

@@ -10,8 +10,8 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.learn.arrivals import take_file
-from lapwing.sql.policy import Source, Table
-from lapwing.sql.source_location import parse_source
+from lapwing.sql.policy.policy import Source, Table
+from lapwing.sql.policy.source_location import parse_source
 from support.private_tables import table_of, whole
 
 

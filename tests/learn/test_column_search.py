@@ -12,8 +12,8 @@ from lapwing.errors import BadParameter
 from lapwing.learn.column_search import find_bounds, find_values
 from lapwing.sql import row_questions
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.expression import Choice, Numeric
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.kinds import Choice, Numeric
+from lapwing.sql.policy.policy_file import load_policy
 
 POLICY = """
 [dataset]

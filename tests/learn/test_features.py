@@ -10,7 +10,7 @@ import pytest
 from lapwing.errors import BadParameter
 from lapwing.learn.features import Feature, Features
 from lapwing.learn.trainers.columns import checked_columns
-from lapwing.sql.expression import Text
+from lapwing.sql.policy.kinds import Text
 from lapwing.sql.row_questions import RowQuestion
 from support.row_question import KINDS
 

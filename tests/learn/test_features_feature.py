@@ -13,7 +13,7 @@ from lapwing.errors import BadParameter
 from lapwing.learn.features import Feature, code_of
 from lapwing.learn.trainers.columns import Category, Real
 from lapwing.learn.trainers.columns import feature_matrix as trainers_features
-from lapwing.sql.expression import Choice, Numeric, Text
+from lapwing.sql.policy.kinds import Choice, Numeric, Text
 from lapwing.sql.row_questions import CodedColumn
 from support.cases import each
 from support.row_question import KINDS

@@ -22,7 +22,7 @@ from lapwing.ledger.registry import OpenCopy, Registry
 from lapwing.ledger.spending import Target
 from lapwing.ledger.unit_ids import Sketch
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 from sql.conftest import POLICY, write_visits
 from support import postgres
 from support.ledgers import Home, open_account, release

@@ -22,8 +22,8 @@ from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import statistic_of
 from lapwing.sql import policy_ledger
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy import Policy, Source
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.policy.policy_file import load_policy
 from support.contributing import HISTOGRAM, MEDIAN, OTHER_RUN, contribution, left
 from support.joint import laplace, member, plain
 from support.postgres import server

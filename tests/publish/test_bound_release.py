@@ -14,7 +14,7 @@ from lapwing.errors import BadParameter
 from lapwing.publish.bound_release import BoundRelease, bind_release, impossible_cells
 from lapwing.publish.measured.published_column import PublishedColumn, published_column
 from lapwing.publish.release_file import load_release
-from lapwing.sql.expression import Choice, Truth
+from lapwing.sql.policy.kinds import Choice, Truth
 
 POLICY = """dataset.name = "visits"
 budget = { epsilon = 5, delta = 1e-6 }

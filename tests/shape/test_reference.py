@@ -25,7 +25,7 @@ from lapwing.examples.visits import write_visits
 from lapwing.learn import load_pipeline, write_outputs
 from lapwing.ledger import Ledger, Spending, Target, Unit
 from lapwing.parties import JointRequirements
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.reading.reader import Reader
 from support.published import copied_bundle
 from support.scripts import ROOT, load_script
 

@@ -41,7 +41,7 @@ from lapwing.examples.visits import write_visits
 
 SQL = "SELECT ward, COUNT(*) AS n, SUM(stay) AS days FROM visits WHERE stay > 1 GROUP BY ward"
 FORMS = (
-    "syntax tree", "BoundQuery", "BudgetShares", "Plan", "ChargedRead", "Statements", "table",
+    "syntax tree", "BoundQuery", "BudgetShares", "SessionPlan", "ChargedRead", "Statements", "table",
     "ExactGrouping", "NoisyGrouping", "AnswerRows", "Answer",
 )  # fmt: skip
 FORMS_ITSELF = ("BoundQuery", "Statements", "ExactGrouping", "NoisyGrouping", "AnswerRows")

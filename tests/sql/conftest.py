@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 
 POLICY = """
 [dataset]

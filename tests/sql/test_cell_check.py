@@ -18,18 +18,18 @@ import lapwing
 from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import CuratorKey
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.cell_check import check_noisily, policy_of_states
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.exact_check import _exact, check_exactly
-from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
-from lapwing.sql.noising import divide_budget
-from lapwing.sql.policy import BlockRule, Column, Policy, Source
-from lapwing.sql.policy_file import load_policy
-from lapwing.sql.truncated.column_codes import STATES
-from lapwing.sql.truncated.open_sources import open_sources
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.pricing.noise_shares import divide_budget
+from lapwing.sql.question.bind import bind
+from lapwing.sql.question.scope import Catalog
+from lapwing.sql.reading.column_codes import STATES
+from lapwing.sql.reading.open_sources import open_sources
+from lapwing.sql.reading.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.slowly import first

@@ -12,7 +12,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 from sql.conftest import POLICY, write_visits
 from sql.test_curator_threads import COUNT, asker, in_threads
 from sql.test_releasing import spent
@@ -33,7 +33,7 @@ def curator(tmp_path: Path) -> Iterator[Curator]:
 
 def test_eight_analysts_of_one_curator_ask_at_once(curator: Curator) -> None:
     """Each question is charged once, to the analyst who asked; all use one ledger object."""
-    sessions = [curator.session(name) for name in ANALYSTS]
+    sessions = [Dataset(curator, analyst=name) for name in ANALYSTS]
     works = [asker(session, range(k, 80, 8)) for k, session in enumerate(sessions)]
     assert sum(in_threads(works)) == 80
     assert spent(sessions[0]) == 0.8
@@ -42,7 +42,7 @@ def test_eight_analysts_of_one_curator_ask_at_once(curator: Curator) -> None:
 
 def test_answers_belong_to_the_analyst_who_asked(curator: Curator) -> None:
     curator.policy = replace(curator.policy, shares_answers=False)
-    ann, bob = curator.session("ann"), curator.session("bob")
+    ann, bob = Dataset(curator, analyst="ann"), Dataset(curator, analyst="bob")
     first = ann.ask(COUNT, epsilon=1)
     assert ann.ask(COUNT, epsilon=1).is_replay
     second = bob.ask(COUNT, epsilon=1)
@@ -53,7 +53,7 @@ def test_answers_belong_to_the_analyst_who_asked(curator: Curator) -> None:
 
 
 def test_readers_are_shared_by_sessions(curator: Curator) -> None:
-    ann, bob = curator.session("ann"), curator.session("bob")
+    ann, bob = Dataset(curator, analyst="ann"), Dataset(curator, analyst="bob")
     with ann.curator.reading() as first:
         pass
     with bob.curator.reading() as second:
@@ -61,11 +61,11 @@ def test_readers_are_shared_by_sessions(curator: Curator) -> None:
 
 
 def test_closing_a_session_leaves_the_curator_open(curator: Curator) -> None:
-    with curator.session("ann") as ann:
+    with Dataset(curator, analyst="ann") as ann:
         ann.ask(COUNT, epsilon=1)
         ledger = ann.ledger
     assert curator.ledger is ledger
-    assert curator.session("ann").ask(COUNT, epsilon=1).is_replay
+    assert Dataset(curator, analyst="ann").ask(COUNT, epsilon=1).is_replay
 
 
 def closed_with(opened: Callable[[], Dataset]) -> bool:
@@ -79,15 +79,15 @@ def test_a_session_with_its_own_curator_closes_it(curator: Curator) -> None:
     path = curator.policy.path
     assert closed_with(lambda: open_dataset(path, analyst="ann"))
     assert closed_with(lambda: Dataset(load_policy(path), analyst="ann"))
-    assert not closed_with(lambda: curator.session("ann"))
+    assert not closed_with(lambda: Dataset(curator, analyst="ann"))
 
 
 def test_a_session_needs_a_good_name(curator: Curator) -> None:
     with pytest.raises(BadParameter, check=named("analyst")):
-        curator.session("")
+        Dataset(curator, analyst="")
 
 
 def test_notices_are_shown_by_one_answer(curator: Curator) -> None:
-    first = curator.session("ann").ask(COUNT, epsilon=1)
+    first = Dataset(curator, analyst="ann").ask(COUNT, epsilon=1)
     assert any("for life" in note or "ledger" in note for note in first.notes)
-    assert not any("ledger" in note for note in curator.session("bob").ask(COUNT, epsilon=1).notes)
+    assert not any("ledger" in note for note in Dataset(curator, analyst="bob").ask(COUNT, epsilon=1).notes)

@@ -16,10 +16,10 @@ from lapwing.errors import BadParameter, OverBudget, Unavailable
 from lapwing.ledger import DataSet
 from lapwing.sql import policy_ledger
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy import Policy
+from lapwing.sql.policy.policy import Policy
+from lapwing.sql.reading import open_sources
+from lapwing.sql.reading.prepare import PREPARED_NOTE, UNPREPARED_NOTE
 from lapwing.sql.releasing import SLOW_NOTE
-from lapwing.sql.truncated import open_sources
-from lapwing.sql.truncated.prepare import PREPARED_NOTE, UNPREPARED_NOTE
 from support.clocks import PaddingClock
 from support.raised import named
 

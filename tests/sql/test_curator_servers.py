@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy import Policy, Source
-from lapwing.sql.truncated.prepare import PREPARED_NOTE, UNPREPARED_NOTE, prepare, unit_ids
-from lapwing.sql.truncated.prepared_copy import PreparedCopy
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.reading.prepare import PREPARED_NOTE, UNPREPARED_NOTE, prepare, unit_ids
+from lapwing.sql.reading.prepared_copy import PreparedCopy
+from lapwing.sql.reading.reader import Reader
 from support.clocks import PaddingClock
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
@@ -108,7 +108,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
             return found
 
         run(f"INSERT INTO {where} VALUES (555, 1)")
-        monkeypatch.setattr("lapwing.sql.truncated.prepare.unit_ids", ids)
+        monkeypatch.setattr("lapwing.sql.reading.prepare.unit_ids", ids)
         dataset.prepare()
         dataset.ask(COUNT, epsilon=1)
         assert told == [{*range(1, 51), 555}]

@@ -16,11 +16,11 @@ from lapwing.core.observed import observing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, InProgress
 from lapwing.ledger import DataSet
-from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.noising import ExactGrouping
-from lapwing.sql.truncated import registration
-from lapwing.sql.truncated.reader import MAX_READERS, Reader
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.reading import registration
+from lapwing.sql.reading.exact_numbers import ExactGrouping
+from lapwing.sql.reading.reader import MAX_READERS, Reader
 from sql.conftest import write_visits
 from sql.test_releasing import spent
 from support.hospital import ENGINES, invented, policy_for

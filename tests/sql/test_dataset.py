@@ -14,10 +14,10 @@ import pytest
 import lapwing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, OverBudget, Tampered
-from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.truncated import registration
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.question.refusal import Refused
+from lapwing.sql.reading import registration
+from lapwing.sql.reading.reader import Reader
 from sql.conftest import POLICY, write_visits
 from support.raised import coded, named
 from support.reached import reaching
@@ -187,7 +187,7 @@ def test_a_source_that_changed_must_be_prepared_first(opened: Open, tmp_path: Pa
 def test_blocks_that_a_condition_reaches_are_charged_alone(opened: Open) -> None:
     dataset = opened(more='[blocks]\nby = "unit"\ncohorts = 4\n')
     plan = dataset.plan("SELECT COUNT(*) AS n FROM visits WHERE cohort < 2", epsilon=1)
-    assert plan.blocks == ["0", "1"]
+    assert plan.blocks == ("0", "1")
     plan.release()
     spent_by = {block.label: block.spent[1] for block in dataset.ledger.blocks("visits")}
     assert spent_by["0"] == spent_by["1"] == 10**9
@@ -205,7 +205,7 @@ def test_rows_sliced_by_month(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "visits.toml").write_text(text)
     dataset = opened(rewrite=False)
     plan = dataset.plan("SELECT COUNT(*) AS n FROM visits WHERE admitted < DATE '2025-03-01'", epsilon=5)
-    assert plan.blocks == ["2025-01", "2025-02"]
+    assert plan.blocks == ("2025-01", "2025-02")
     assert abs(plan.release().columns[0].values[0] - 2 * 59) < 20
 
 

@@ -14,12 +14,13 @@ import pytest
 from lapwing.core.gaussian import SummedGaussian
 from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.errors import BadValue
-from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
 from lapwing.sql.joint_questions import ONCE_PER_MEMBER, JointQuestion
-from lapwing.sql.noising import deviation, number_of_groups
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.pricing.noise_shares import deviation
+from lapwing.sql.pricing.noise_widths import NoiseFamily, half_width, noise_scale
+from lapwing.sql.question.bound_query import number_of_groups
+from lapwing.sql.question.refusal import Refused
 from support.joint import member, plain
 
 PEOPLE = (range(0, 60), range(60, 90), range(90, 200))

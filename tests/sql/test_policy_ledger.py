@@ -15,8 +15,8 @@ from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import Ledger, Unit
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy import block_rule_text
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy import block_rule_text
+from lapwing.sql.policy.policy_file import load_policy
 from sql.conftest import POLICY
 from sql.test_releasing import reopened
 from support.raised import named

@@ -10,7 +10,7 @@ import pytest
 from lapwing.errors import LapwingError, OverBudget
 from lapwing.ledger import Ledger
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 
 Open = Callable[..., Dataset]
 COUNT = "SELECT COUNT(*) AS n FROM visits"

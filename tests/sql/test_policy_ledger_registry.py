@@ -16,12 +16,12 @@ import pytest
 from lapwing.errors import BadParameter, LapwingError, OverBudget, Unavailable
 from lapwing.ledger import Ledger
 from lapwing.ledger.registry import Registry
-from lapwing.sql import source_location
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy import Source
-from lapwing.sql.policy_file import load_policy
-from lapwing.sql.source_location import registry_names
-from lapwing.sql.truncated.prepare import PREPARED_NOTE
+from lapwing.sql.policy import source_location
+from lapwing.sql.policy.policy import Source
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.policy.source_location import registry_names
+from lapwing.sql.reading.prepare import PREPARED_NOTE
 from lapwing.storage.birth_time import birth_time
 from sql.conftest import POLICY, write_visits
 from support.askers import ask

@@ -15,8 +15,8 @@ import pytest
 from lapwing.errors import BadParameter, Held, InProgress, SessionOver
 from lapwing.sql import curator, policy_ledger, releasing
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.noising import BudgetShares, divide_budget
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
+from lapwing.sql.reading.reader import Reader
 from sql.conftest import write_visits
 from support.askers import ask, die
 from support.forking import FORKING, forked
@@ -174,7 +174,7 @@ def test_a_policy_that_does_not_fit_its_source_charges_nothing(
 
 def test_months_of_arrival_need_a_copy_before_anything_is_charged(opened: Open, tmp_path: Path) -> None:
     dataset = opened(more=ARRIVALS)
-    assert dataset.plan(COUNT, epsilon=1).blocks == []
+    assert dataset.plan(COUNT, epsilon=1).blocks == ()
     assert not list(tmp_path.glob("*.ledger*"))
     with pytest.raises(BadParameter, match="prepare"):
         dataset.ask(COUNT, epsilon=1)
@@ -196,7 +196,7 @@ def test_who_arrives_at_midnight_arrives_in_a_block_that_is_open(
         def now(cls, tz: Any = None) -> Any:
             return next(cls.ticks)
 
-    from lapwing.sql.truncated import prepare  # noqa: PLC0415
+    from lapwing.sql.reading import prepare  # noqa: PLC0415
 
     for module in (curator, policy_ledger, prepare):
         monkeypatch.setattr(module, "datetime", Clock)
@@ -275,7 +275,7 @@ def test_an_answer_with_the_first_form_of_max_comes_again_for_nothing(
     """It was made with equal slopes, and its note is about the rank that was aimed at then."""
     dataset, sql = opened(), "SELECT MAX(stay) AS top FROM visits"
     with monkeypatch.context() as older:
-        older.setattr("lapwing.sql.plan.divide_budget", partial(divide_budget, steepness=1))
+        older.setattr("lapwing.sql.planning.divide_budget", partial(divide_budget, steepness=1))
         first = dataset.ask(sql, epsilon=1)
     again = dataset.ask(sql, epsilon=1)
     assert again.is_replay

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.sql.answers import Answer
+from lapwing.sql.answering.answers import Answer
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.plan import Plan
+from lapwing.sql.pricing.plan import Plan
 
 Open = Callable[..., Dataset]
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -101,7 +101,7 @@ def test_after_new_answers_the_stored_reply_is_their_mean(opened: Open) -> None:
 
 def test_a_plan_tells_nothing_of_answers_that_the_analyst_may_not_see(opened: Open) -> None:
     ann = opened(more=QUOTAS)
-    bob = ann.curator.session("bob")
+    bob = Dataset(ann.curator, analyst="bob")
     before = str(bob.plan(COUNT, epsilon="0.1")), bob.plan(COUNT, within=55).cost
     ann.ask(COUNT, epsilon="0.1")
     assert ann.plan(COUNT, within=55).cost != before[1]

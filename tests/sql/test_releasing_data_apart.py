@@ -13,10 +13,10 @@ import pytest
 from lapwing.errors import Held, InProgress
 from lapwing.ledger.gate import Gate
 from lapwing.sql import releasing
-from lapwing.sql.answers import QueryRequest
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.pricing.request import QueryRequest
+from lapwing.sql.reading.reader import Reader
 from sql.conftest import POLICY, write_visits
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"

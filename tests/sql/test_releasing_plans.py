@@ -50,7 +50,7 @@ def test_a_shared_answer_comes_for_nothing_whoever_planned(opened: Open) -> None
     ann = opened()
     plan = ann.plan(COUNT, epsilon=1)
     first = plan.release()
-    again = ann.curator.session("bob").session.release(plan)
+    again = Dataset(ann.curator, analyst="bob").session.release(plan)
     assert again.is_replay
     assert again.receipt == first.receipt
 
@@ -59,7 +59,7 @@ def test_what_one_analyst_knows_about_truncation_is_not_told_to_another(opened: 
     ann = opened(more=QUOTAS)
     ann.truncated("visits", epsilon="0.1")
     plan = ann.plan(COUNT, epsilon="0.1")
-    own, other = plan.release(), ann.curator.session("bob").session.release(plan)
+    own, other = plan.release(), Dataset(ann.curator, analyst="bob").session.release(plan)
     assert "receipt" in own.truncation[0]
     assert "receipt" not in other.truncation[0]
 

@@ -10,10 +10,10 @@ import pytest
 
 from lapwing.engines.dialect import TEXT_BYTES
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy import Table
-from lapwing.sql.truncated import prepare as preparing
-from lapwing.sql.truncated.prepare import EARLIER_RANKS
-from lapwing.sql.truncated.prepared_copy import last_copy
+from lapwing.sql.policy.policy import Table
+from lapwing.sql.reading import prepare as preparing
+from lapwing.sql.reading.prepare import EARLIER_RANKS
+from lapwing.sql.reading.prepared_copy import last_copy
 from sql.conftest import Open, write_visits
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"

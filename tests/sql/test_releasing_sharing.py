@@ -10,7 +10,7 @@ import pytest
 
 from lapwing.errors import BadFile, BadParameter, Held, InProgress, OverBudget
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.reading.reader import Reader
 from sql.conftest import Open
 from sql.test_curator_threads import in_threads
 from support.askers import ask

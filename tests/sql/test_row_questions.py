@@ -18,21 +18,15 @@ from lapwing.core.losses import Relation as Neighbours
 from lapwing.errors import BadParameter, WorkEnded
 from lapwing.ledger import ChargedRead, Gate, Spending, Unit
 from lapwing.sql import row_questions
-from lapwing.sql.binding.refusal import Refused
-from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.expression import Choice, Numeric
-from lapwing.sql.policy import BlockRule, Policy, UnitBy
-from lapwing.sql.relation import blocks_of, only_blocks
-from lapwing.sql.row_questions import (
-    PrivateRows,
-    RowQuestion,
-    bind_rows,
-    decode_rows,
-    read_rows,
-)
-from lapwing.sql.truncated.prepare import prepare
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.policy.kinds import Choice, Numeric
+from lapwing.sql.policy.policy import BlockRule, Policy, UnitBy
+from lapwing.sql.question.refusal import Refused
+from lapwing.sql.question.relation import blocks_of, only_blocks
+from lapwing.sql.question.scope import Catalog
+from lapwing.sql.reading.prepare import prepare
+from lapwing.sql.reading.reader import Reader
+from lapwing.sql.row_questions import PrivateRows, RowQuestion, bind_rows, decode_rows, read_rows
 from sql.conftest import Open, write_visits
 from support.hospital import ENGINES, WARDS, id_of, invented, policy_for
 from support.raised import named

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from lapwing.sql.expression import codes_of
+from lapwing.sql.policy.kinds import codes_of
 from support.small_kinds import KINDS, Row, greatest, half_away, known, least, meaning
 
 F = Fraction

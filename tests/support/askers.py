@@ -8,8 +8,8 @@ from typing import Any
 
 from lapwing.errors import InProgress
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.reading.reader import Reader
 
 
 def ask(policy: Path, sql: str, price: str, out: Any, analyst: str = "ann") -> None:

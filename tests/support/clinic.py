@@ -11,12 +11,12 @@ from random import Random
 
 import duckdb
 
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.public_tables import PublicTable
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
-from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.question.bind import bind
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.public_tables import PublicTable
+from lapwing.sql.question.scope import Catalog
 
 VISITS_PER_PERSON = 5
 COHORTS = BlockRule("unit", 64)

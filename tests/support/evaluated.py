@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lapwing.sql.expression import Apply, Constant, Expression, Moment, Op, Reference
+from lapwing.sql.policy.kinds import Moment
+from lapwing.sql.question.expression import Apply, Constant, Expression, Op, Reference
 
 DAY = 86400
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}

@@ -14,9 +14,9 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lapwing.sql.binding.public_tables import PublicTable
-from lapwing.sql.expression import Choice, Moment, Numeric, Text, Truth
-from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.kinds import Choice, Moment, Numeric, Text, Truth
+from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.question.public_tables import PublicTable
 from support.postgres import server
 from support.spark import spark
 

@@ -16,7 +16,7 @@ from lapwing.core.laplace import LaplaceShares
 from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics.statistic import Noise, Statistic
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 
 POLICY = """
 [dataset]

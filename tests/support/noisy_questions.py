@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from lapwing.sql.bound_query import (
+from lapwing.sql.policy.kinds import Choice, Kind, Numeric, Text
+from lapwing.sql.question.bound_query import (
     BoundQuery,
     Key,
     KeyValue,
@@ -17,10 +18,12 @@ from lapwing.sql.bound_query import (
     Released,
     Spectrum,
     Sum,
+    has_declared_keys,
+    number_of_groups,
 )
-from lapwing.sql.expression import Choice, Kind, Numeric, Reference, Text
-from lapwing.sql.noising import ExactGrouping, has_declared_keys, number_of_groups
-from lapwing.sql.relation import Scan
+from lapwing.sql.question.expression import Reference
+from lapwing.sql.question.relation import Scan
+from lapwing.sql.reading.exact_numbers import ExactGrouping
 
 STAY = Numeric(Fraction(1), 0, 60)
 X = Reference("stay", STAY)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadFile
-from lapwing.sql.expression import Kind
-from lapwing.sql.policy import Policy, Source
-from lapwing.sql.policy_draft import KnownFacts, draft_of, read_schema
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.kinds import Kind
+from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.policy.policy_draft import KnownFacts, draft_of, read_schema
+from lapwing.sql.policy.policy_file import load_policy
 
 HEAD = """\
 [dataset]

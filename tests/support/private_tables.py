@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lapwing.sql.expression import Kind, Numeric
-from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
-from lapwing.sql.truncated.open_sources import OpenedSources, open_sources
-from lapwing.sql.truncated.truncated_table import TruncatedTable
+from lapwing.sql.policy.kinds import Kind, Numeric
+from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.reading.open_sources import OpenedSources, open_sources
+from lapwing.sql.reading.truncated_table import TruncatedTable
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(range(1, 33))

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Truth
-from lapwing.sql.relation import Scan
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Period, Truth
+from lapwing.sql.question.relation import Scan
 from lapwing.sql.row_questions import RowQuestion
 
 KINDS: dict[str, Kind] = {

@@ -10,23 +10,11 @@ from typing import Any
 
 from sqlglot import exp, parse_one
 
-from lapwing.sql.binding.scalar import ExpressionBinder
-from lapwing.sql.binding.scope import FromItem, Scope
-from lapwing.sql.binding.typed_expressions import LARGEST
-from lapwing.sql.expression import (
-    Apply,
-    Choice,
-    Constant,
-    Expression,
-    Kind,
-    Moment,
-    Numeric,
-    Period,
-    Reference,
-    Text,
-    Truth,
-    codes_of,
-)
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
+from lapwing.sql.question.expression import Apply, Constant, Expression, Reference
+from lapwing.sql.question.scalar import ExpressionBinder
+from lapwing.sql.question.scope import FromItem, Scope
+from lapwing.sql.question.typed_expressions import LARGEST
 from support.evaluated import evaluated
 
 Row = Mapping[str, Any]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
-from lapwing.sql.policy import BlockRule, Column, Policy, Table
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
+from lapwing.sql.policy.policy import BlockRule, Column, Policy, Table
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 PEOPLE = 7

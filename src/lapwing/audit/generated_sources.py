@@ -37,15 +37,15 @@ from lapwing.audit.generated_people import (
     neighbours,
     rows_of_table,
 )
-from lapwing.sql.binding.public_tables import PublicTable
-from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Truth
-from lapwing.sql.policy import Column, Policy, Source, Table
-from lapwing.sql.relation import needs_new_ranks
-from lapwing.sql.truncated.prepare import has_blocks_by_arrival, prepare
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Truth
+from lapwing.sql.policy.policy import Column, Policy, Source, Table, has_blocks_by_arrival
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.public_tables import PublicTable
+from lapwing.sql.question.relation import needs_new_ranks
+from lapwing.sql.reading.prepare import prepare
+from lapwing.sql.reading.reader import Reader
 
 AUDITOR = "auditor"  # the analyst of all audits
 KEY = bytes(range(32))  # decides which rows of a unit count; an audit's results are the same each time

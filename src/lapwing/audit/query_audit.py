@@ -19,11 +19,12 @@ from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.exact import Number
 from lapwing.errors import BadParameter
 from lapwing.sql import policy_ledger
-from lapwing.sql.answers import answer_to_bytes
+from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
+from lapwing.sql.answering.stored_answers import answer_to_bytes
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise
-from lapwing.sql.plan import Plan
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.pricing.plan import Plan
+from lapwing.sql.reading.exact_numbers import ExactGrouping
 
 Release = Callable[[Plan, list[ExactGrouping]], list[NoisyGrouping]]
 

@@ -120,7 +120,7 @@ def history(
 ) -> None:
     """Show what was asked: question, who, when, price, receipt, and whether there was an answer."""
     from lapwing.ledger.request_log import PrincipalTotals, each_request
-    from lapwing.sql.answers import stored_question
+    from lapwing.sql.answering.stored_answers import stored_question
 
     place = files.of(where)
     totals, found = PrincipalTotals(), []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from lapwing.sql.policy import Policy
+    from lapwing.sql.policy.policy import Policy
     from lapwing.survey.questionnaire import Questionnaire
 
 VARIABLES = {"keys": "LAPWING_KEYS", "anchor": "LAPWING_ANCHOR"}  # by option
@@ -99,8 +99,8 @@ def _owner(path: Path) -> tuple[Policy | Questionnaire, str]:
         from lapwing.survey.invitations import RESPONDENTS_ACCOUNT
 
         return load(path), RESPONDENTS_ACCOUNT
-    from lapwing.sql.policy_file import load_policy
-    from lapwing.sql.policy_ledger import account_label
+    from lapwing.sql.policy.policy import account_label
+    from lapwing.sql.policy.policy_file import load_policy
 
     if "pipeline" in tables:
         from lapwing.learn import load_pipeline

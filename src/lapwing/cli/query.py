@@ -18,12 +18,12 @@ from lapwing.cli import console, ledger, sql_text
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from lapwing.sql.answers import Answer
+    from lapwing.sql.answering.answers import Answer
     from lapwing.sql.cell_check import NoisyCheck
     from lapwing.sql.dataset import Dataset
     from lapwing.sql.exact_check import TableCheck
-    from lapwing.sql.plan import Plan
-    from lapwing.sql.policy import Policy
+    from lapwing.sql.policy.policy import Policy
+    from lapwing.sql.releasing import SessionPlan
 
 
 ROWS_SHOWN = 60
@@ -151,7 +151,7 @@ def _show_answers(
 
 def _write_answer(answer: Answer, first: Answer | None) -> None:
     """Write an answer as CSV. The sentences about it, and a count that was bought first, go to stderr."""
-    from lapwing.sql.answers import column_notes
+    from lapwing.sql.answering.answers import column_notes
 
     found = answer.to_arrow()
     writer = console.CsvWriter(found.column_names)
@@ -165,7 +165,7 @@ def _write_answer(answer: Answer, first: Answer | None) -> None:
 
 def _tell_not_utf8(policy: Policy) -> None:
     """Tell the curator of CSV files whose encoding is not the declared one."""
-    from lapwing.sql.truncated.open_sources import encoding_notes
+    from lapwing.sql.reading.open_sources import encoding_notes
 
     for note in encoding_notes(policy):
         console.tell(note)
@@ -255,9 +255,9 @@ def clear_hold(
         print(f"The question of receipt {receipt} may be asked again. Its charge stays.")
 
 
-def show_plan(plan: Plan) -> None:
+def show_plan(plan: SessionPlan) -> None:
     """Show the cost and expected error of a plan, every mechanism, and the SQL."""
-    from lapwing.sql.plan import describe_spread
+    from lapwing.sql.pricing.plan import describe_spread
 
     with console.page() as out:
         out.title(f"Would cost {plan.cost}")
@@ -290,7 +290,7 @@ def show_answer(answer: Answer) -> None:
 
 def show_rows(out: console.Page, answer: Answer) -> None:
     """Print the first rows of an answer, and its notes."""
-    from lapwing.sql.answers import column_notes
+    from lapwing.sql.answering.answers import column_notes
 
     headings, cells = answer.table(ROWS_SHOWN)
     out.table(*headings, right=range(len(headings)), rows=cells)
@@ -373,7 +373,7 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
 
 
 def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
-    from lapwing.sql.answers import cell_text
+    from lapwing.sql.answering.answers import cell_text
 
     with console.page() as out:
         for one in made:

@@ -31,8 +31,8 @@ def schema(
 ) -> None:
     """Show tables, columns, bounds, and what may be asked. It reads the policy alone, and no data."""
     from lapwing.config.values import did_you_mean
-    from lapwing.sql.policy_file import load_policy
-    from lapwing.sql.policy_schema import schema_json
+    from lapwing.sql.policy.policy_file import load_policy
+    from lapwing.sql.question.policy_schema import schema_json
 
     with console.os_errors_told():
         found = schema_json(load_policy(policy))

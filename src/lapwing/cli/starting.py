@@ -14,7 +14,7 @@ from lapwing.cli.console import ExampleFolder, print_written
 from lapwing.errors import BadParameter, LapwingError
 
 if TYPE_CHECKING:
-    from lapwing.sql.policy_draft import SourceSchema
+    from lapwing.sql.policy.policy_draft import SourceSchema
 
 
 def example(folder: ExampleFolder = Path(".")) -> None:
@@ -58,8 +58,8 @@ def init(
     force: Annotated[bool, Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Draft a policy from the names and types of columns. No value of the data is copied."""
-    from lapwing.sql.policy_draft import KnownFacts, draft_of, read_column_facts, read_schema
-    from lapwing.sql.policy_file import load_policy
+    from lapwing.sql.policy.policy_draft import KnownFacts, draft_of, read_column_facts, read_schema
+    from lapwing.sql.policy.policy_file import load_policy
 
     schema = read_schema(source, folder=Path.cwd())
     target = output if output is not None else Path(f"{schema.table}.toml")
@@ -90,7 +90,7 @@ def init(
 
 
 def _ask(schema: SourceSchema) -> str | None:
-    from lapwing.sql.policy_draft import find_unit_column
+    from lapwing.sql.policy.policy_draft import find_unit_column
 
     print("Which column says whom a row is about?")
     for name, kind in schema.columns:

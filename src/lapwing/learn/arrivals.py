@@ -38,12 +38,12 @@ from pathlib import Path
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter
-from lapwing.sql.policy import EPOCH, BlockRule, Policy, Table, block_labels, period_of
+from lapwing.sql.policy.policy import EPOCH, BlockRule, Policy, Table, block_labels, period_of
+from lapwing.sql.policy.source_location import FORMS
+from lapwing.sql.reading import registration
+from lapwing.sql.reading.open_sources import FILES, encodings_of
+from lapwing.sql.reading.prepared_copy import exclusive_lock, files_of, prepared_folder
 from lapwing.sql.row_questions import codes_of_block_labels
-from lapwing.sql.source_location import FORMS
-from lapwing.sql.truncated import registration
-from lapwing.sql.truncated.open_sources import FILES, encodings_of
-from lapwing.sql.truncated.prepared_copy import exclusive_lock, files_of, prepared_folder
 from lapwing.storage.private_file import PUBLIC, new_private_file, replaced_private_file, sync_to_disk
 
 ARRIVALS_FILE = "arrived.json"

@@ -19,11 +19,11 @@ from lapwing.config.toml_text import quoted
 from lapwing.core.exact import Number as AnyNumber
 from lapwing.core.exact import positive
 from lapwing.errors import BadParameter
-from lapwing.sql.answers import Answer
+from lapwing.sql.answering.answers import Answer
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.expression import Choice, Numeric, Text
-from lapwing.sql.policy import Policy
-from lapwing.sql.preliminary_questions import policy_with_column, private_table
+from lapwing.sql.policy.kinds import Choice, Numeric, Text
+from lapwing.sql.policy.policy import Policy
+from lapwing.sql.question.preliminary_questions import policy_with_column, private_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def find_values(
         raise BadParameter("column", "is declared with bounds or values already")
     sql = f'SELECT "{column}", COUNT(*) AS n FROM "{table}" GROUP BY "{column}"'  # noqa: S608
     with dataset.curator.with_policy(policy_with_column(dataset.policy, table, column, Text())) as curator:
-        answer = curator.session(dataset.analyst).ask(sql, epsilon=epsilon, delta=delta)
+        answer = Dataset(curator, analyst=dataset.analyst).ask(sql, epsilon=epsilon, delta=delta)
     values = tuple(sorted(str(value) for value in answer.columns[0].values))
     if not values:
         raise BadParameter("epsilon", "was too small to find any value. Ask with a larger ε or δ")

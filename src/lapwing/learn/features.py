@@ -29,8 +29,8 @@ from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
 from lapwing.learn.table_input import Cells, Floats, Truths, Wholes
 from lapwing.learn.trainers.columns import Category, Column, Real
-from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth, codes_of
-from lapwing.sql.policy import EPOCH
+from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth, codes_of
+from lapwing.sql.policy.policy import EPOCH
 from lapwing.sql.row_questions import CodedColumn, PrivateRows, RowQuestion
 
 _START = datetime(EPOCH.year, EPOCH.month, EPOCH.day, tzinfo=UTC)

@@ -26,7 +26,7 @@ from lapwing.ledger.spending import Target
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
-from lapwing.sql.policy import BlockRule, Policy, block_labels
+from lapwing.sql.policy.policy import BlockRule, Policy, account_label, block_labels
 
 FIRST_LOOK = 50  # blocks at first
 
@@ -197,7 +197,7 @@ class Stream(AbstractContextManager["Stream"]):
             labels = block_labels(self._blocks)
             blocks = stream_blocks.untouched_blocks(policy.epsilon, policy.delta, labels)
         elif labels := self._opened():
-            own = (Target(policy_ledger.account_label(policy), tuple(labels)),)
+            own = (Target(account_label(policy), tuple(labels)),)
             targets, arrived = (own, []) if known is None else (self._targets(labels), self.blocks())
             unlocked, share = self._unlocked(labels), None if pipeline is None else self._share(pipeline)
             blocks = stream_blocks.budget_left_by_block(
@@ -211,7 +211,7 @@ class Stream(AbstractContextManager["Stream"]):
         """The total (ε, δ) of a block, summed over its account and all raises of it."""
         if not policy_ledger.has_ledger(self.policy):
             return self.policy.epsilon, self.policy.delta
-        first = self.ledger.account(policy_ledger.account_label(self.policy))
+        first = self.ledger.account(account_label(self.policy))
         raised = [one for one in self.ledger.accounts() if one.raises and one.root == first.number]
         terms = [account.terms for account in (first, *raised)]
         none = Fraction(0)

@@ -53,7 +53,7 @@ from lapwing.ledger import Account, Block, Ledger, Target
 from lapwing.ledger.budget_history import remaining_exactly
 from lapwing.ledger.entry import Costs
 from lapwing.sql import policy_ledger
-from lapwing.sql.policy import Policy
+from lapwing.sql.policy.policy import Policy, account_label
 
 FIRST_COME, EQUAL_SHARES, UNLOCK = "first come", "equal shares", "unlock"
 MOST_PIPELINES, MOST_VERSIONS = 1000, 100_000
@@ -153,7 +153,7 @@ def load_sharing_rule(policy: Policy) -> SharingRule:
 
 def share_label(policy: Policy, pipeline: str) -> str:
     """Return the label of the account of one pipeline's share."""
-    return f"{policy_ledger.account_label(policy)}: share of {pipeline}"
+    return f"{account_label(policy)}: share of {pipeline}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: s
         return None
     if pipeline not in sharing.pipelines:
         raise BadParameter("pipeline", "has no share of this stream: ask the curator for one")
-    label, whole = share_label(policy, pipeline), ledger.account(policy_ledger.account_label(policy))
+    label, whole = share_label(policy, pipeline), ledger.account(account_label(policy))
     epsilon, delta = whole.terms.epsilon / sharing.parts, whole.terms.delta / sharing.parts
     if label not in {account.label for account in ledger.accounts()}:
         terms = Terms.of(epsilon, delta)
@@ -211,7 +211,7 @@ def open_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: s
     share = find_share(ledger, policy, sharing, pipeline)
     if share is None:
         return None
-    whole = ledger.opened_account(policy_ledger.account_label(policy))
+    whole = ledger.opened_account(account_label(policy))
     if not share.is_open:
         ledger.open_account(
             share.label,

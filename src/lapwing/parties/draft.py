@@ -38,7 +38,7 @@ from lapwing.parties.protocols.registry import LOCAL, PROTOCOL_CHOICES
 from lapwing.parties.requirements import ADVERSARIES, MOST_MEMBERS, QUORUMS, JointRequirements
 from lapwing.parties.run_configuration import parse_address
 from lapwing.parties.statistics import Statistic
-from lapwing.sql.noising import NOISE_NAMES
+from lapwing.sql.pricing.noise_shares import NOISE_NAMES
 
 DEFAULT_LOBBY_SECONDS, DEFAULT_ROUND_SECONDS = 300, 60
 

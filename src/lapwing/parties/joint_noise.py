@@ -25,7 +25,7 @@ from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
 from lapwing.parties.requirements import JointRequirements
 from lapwing.parties.statistics import CellBlock
-from lapwing.sql.noising import largest_rho, proportions
+from lapwing.sql.pricing.noise_shares import largest_rho, proportions
 
 NoiseShares = LaplaceShares | GaussianShares
 

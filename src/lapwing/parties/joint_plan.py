@@ -32,7 +32,7 @@ from lapwing.parties.protocols.protocol import Protocol
 from lapwing.parties.protocols.registry import ADDITIVE, LOCAL, MASKED, NAMES, OWN_NOISE, PROTOCOLS, SHAMIR
 from lapwing.parties.requirements import JointRequirements, ProtocolFit, protocol_fit, protocol_setting
 from lapwing.parties.statistics.statistic import MOST_CELLS, CellBlock
-from lapwing.sql.noising import GAUSSIAN_GAIN
+from lapwing.sql.pricing.noise_shares import GAUSSIAN_GAIN
 
 MOST_STAGES = 64
 _MOST_SHOWN = 3  # sizes of coalitions that are shown after the planned one, before the last

@@ -13,7 +13,7 @@ from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import COALITION_TOO_SMALL, Setting
 from lapwing.parties.protocols.registry import ADDITIVE, LOCAL, MASKED, NAMES, PROTOCOL_CHOICES, PROTOCOLS
 from lapwing.parties.statistics import CellBlock
-from lapwing.sql.noising import NOISE_NAMES
+from lapwing.sql.pricing.noise_shares import NOISE_NAMES
 
 ADVERSARIES = ("unbounded", "bounded")
 QUORUMS = ("honest", "majority")

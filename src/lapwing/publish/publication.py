@@ -27,9 +27,9 @@ from lapwing.publish.bundle import bundle_contents, manifest
 from lapwing.publish.census import census_release
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
 from lapwing.publish.synthetic_release import publish_table
-from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.question.refusal import Refused
 
 T = TypeVar("T")
 INTERRUPTED, STALE, ENDED = "interrupted", "stale", RequestState.ENDED.value

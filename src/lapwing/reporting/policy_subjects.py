@@ -25,14 +25,14 @@ from lapwing.reporting.privacy_report import (
 )
 
 if TYPE_CHECKING:
-    from lapwing.sql.policy import Policy
+    from lapwing.sql.policy.policy import Policy
 
 
 def policy_subject(path: Path) -> ReportSubject:
     """Return what a policy declares."""
-    from lapwing.sql.policy import block_rule_text  # noqa: PLC0415 (slow)
-    from lapwing.sql.policy_file import load_policy  # noqa: PLC0415
-    from lapwing.sql.policy_ledger import account_label, unit_of  # noqa: PLC0415
+    from lapwing.sql.policy.policy import account_label, block_rule_text  # noqa: PLC0415 (slow)
+    from lapwing.sql.policy.policy_file import load_policy  # noqa: PLC0415
+    from lapwing.sql.policy_ledger import unit_of  # noqa: PLC0415
 
     policy = load_policy(path)
     columns = [
@@ -104,7 +104,7 @@ def _policy_facts(policy: Policy, blocks: str) -> Facts:
 
 def kind_words(kind: Any) -> str:
     """Return what is public about a column, in words. Declared values are counted, not listed."""
-    from lapwing.sql.expression import Choice, Moment, Numeric, Truth  # noqa: PLC0415
+    from lapwing.sql.policy.kinds import Choice, Moment, Numeric, Truth  # noqa: PLC0415
 
     match kind:
         case Numeric(step, int(first), int(last)):

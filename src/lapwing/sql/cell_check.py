@@ -20,14 +20,15 @@ from typing import TypeVar
 from lapwing.core.budget import EPSILON_UNIT
 from lapwing.core.exact import Number, positive, round_down
 from lapwing.errors import OverBudget
-from lapwing.sql.answers import Answer
-from lapwing.sql.binding import bind, scope
-from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.answering.answers import Answer
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.expression import Choice, Text, Truth
-from lapwing.sql.plan import Plan, plan_question, plan_truncation
-from lapwing.sql.policy import Column, Policy, Table
-from lapwing.sql.truncated.column_codes import STATES
+from lapwing.sql.planning import plan_question, plan_truncation
+from lapwing.sql.policy.kinds import Choice, Text, Truth
+from lapwing.sql.policy.policy import Column, Policy, Table
+from lapwing.sql.question import bind, scope
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.reading.column_codes import STATES
+from lapwing.sql.releasing import SessionPlan
 
 STATE_COLUMN = "checked_{}"  # names of columns in the question
 T = TypeVar("T")
@@ -135,7 +136,7 @@ def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
     cells, beyond = [], None
     try:
         for columns, share in _shares(table, epsilon):
-            answer = _plan(dataset, table, columns, share, Plan.release)
+            answer = _plan(dataset, table, columns, share, SessionPlan.release)
             if columns:
                 cells.append(NoisyCells(columns, answer))
             else:
@@ -156,7 +157,11 @@ def cells_question(catalog: scope.Catalog, table: str, names: Iterable[str]) -> 
 
 
 def _plan(
-    dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Fraction, use: Callable[[Plan], T]
+    dataset: Dataset,
+    table: Table,
+    columns: Sequence[str],
+    epsilon: Fraction,
+    use: Callable[[SessionPlan], T],
 ) -> T:
     """Plan one question of a check, and return what `use` makes of the plan."""
     if not columns:

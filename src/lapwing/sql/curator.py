@@ -15,13 +15,14 @@ Test     tests/sql/test_curator_first_question.py
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from lapwing.config.values import checked_count
 from lapwing.engines.engine import EngineFailed, ReportProgress
@@ -30,15 +31,19 @@ from lapwing.ledger import DataSet, Gate, Ledger, Spending, Target, Unit, data_s
 from lapwing.ledger.entry import now
 from lapwing.ledger.padding import NO_LADDER, Ladder
 from lapwing.ledger.spending import require_room
-from lapwing.sql import policy_file, policy_ledger
-from lapwing.sql.binding import bind, public_tables, scope
-from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
-from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
-from lapwing.sql.truncated import open_sources, prepare, prepared_copy, reader, registration
-
-if TYPE_CHECKING:
-    from lapwing.sql.dataset import Dataset
+from lapwing.sql import policy_ledger
+from lapwing.sql.policy import policy_file
+from lapwing.sql.policy.policy import (
+    Policy,
+    account_label,
+    block_labels,
+    codes_of_blocks,
+    has_blocks_by_arrival,
+)
+from lapwing.sql.question import bind, public_tables, scope
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.relation import Relation, blocks_of, needs_new_ranks
+from lapwing.sql.reading import open_sources, prepare, prepared_copy, reader, registration
 
 
 class _NeedsNewVersion(Exception):
@@ -58,9 +63,10 @@ class Curator:
         BadParameter: If the policy file is not valid.
 
     Example:
-        >>> from lapwing.sql.curator import Curator
+        >>> from lapwing import Curator, Dataset
         >>> with Curator("visits.toml") as curator:
-        ...     answer = curator.session("ann").ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
+        ...     ann = Dataset(curator, analyst="ann")
+        ...     answer = ann.ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
     """
 
     def __init__(self, policy: Policy | str | Path, *, threads: int | None = None) -> None:
@@ -76,24 +82,10 @@ class Curator:
         self._opening = threading.RLock()
         self._releases, self._ended = 0, threading.Condition()
 
-    def session(self, analyst: str) -> Dataset:
-        """Return the session of one analyst.
-
-        Args:
-            analyst: The name under which quotas and stored answers are kept.
-
-        Returns:
-            A data set that uses this curator's ledger and connections. Closing it closes neither.
-
-        Raises:
-            BadParameter: If the name is not valid.
-
-        Example:
-            >>> ann, bob = curator.session("ann"), curator.session("bob")
-        """
-        from lapwing.sql.dataset import Dataset  # noqa: PLC0415 (a session knows its curator)
-
-        return Dataset(self, analyst=analyst)
+    @cached_property
+    def policy_digest(self) -> str:
+        """A digest of the whole policy, to recognise plans that were made for another one."""
+        return hashlib.sha256(repr(self.policy).encode()).hexdigest()
 
     # The ledger
 
@@ -135,7 +127,7 @@ class Curator:
         """
         if not self.has_ledger:
             return []
-        label = policy_ledger.account_label(self.policy)
+        label = account_label(self.policy)
         return [block.label for block in self.ledger.blocks(label) if block.label != "*"]
 
     def blocks_reached(self, relation: Relation) -> list[str] | None:
@@ -395,7 +387,7 @@ class Curator:
         Returns:
             Whether there is a current copy now.
         """
-        if not self.prepares or prepare.has_blocks_by_arrival(self.policy):
+        if not self.prepares or has_blocks_by_arrival(self.policy):
             return False
         if policy_ledger.find_data_set(self.ledger, self.policy) is not None:
             if not self.reads_source():
@@ -437,7 +429,7 @@ class Curator:
             >>> curator.register()
             2
         """
-        if prepare.has_blocks_by_arrival(self.policy):
+        if has_blocks_by_arrival(self.policy):
             raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
         registration.make_folder(self.policy)
         with prepared_copy.exclusive_lock(prepared_copy.prepared_folder(self.policy)):

@@ -3,7 +3,7 @@
 Claim    planning reads no private row and charges nothing; releasing charges before it reads.
 Because  plans are made of the question's text, the policy and released values; only
          `lapwing.sql.releasing` reads, after a charge.
-Test     tests/sql/test_dataset.py, tests/sql/test_plan.py, tests/sql/test_curator_threads.py
+Test     tests/sql/test_dataset.py, tests/sql/pricing/test_plan.py, tests/sql/test_curator_threads.py
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any, Self
 
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
+from lapwing.errors import LapwingError
 from lapwing.ledger import Ledger
-from lapwing.sql import preliminary_questions
-from lapwing.sql.answers import Answer
+from lapwing.sql.answering import html_view, preliminary_answers
+from lapwing.sql.answering.answers import Answer
 from lapwing.sql.curator import Curator
-from lapwing.sql.plan import Plan, plan_question, plan_truncation
-from lapwing.sql.policy import Policy
-from lapwing.sql.releasing import ReleaseSession
+from lapwing.sql.planning import plan_question, plan_truncation
+from lapwing.sql.policy.policy import Policy
+from lapwing.sql.question import preliminary_questions
+from lapwing.sql.releasing import ReleaseSession, SessionPlan
 
 
 def open(  # noqa: A001
@@ -61,7 +63,7 @@ def open(  # noqa: A001
     name = analyst or getpass.getuser()
     if tables is None and version is None:
         return Dataset(Curator(path, threads=threads), analyst=name, closes=True)
-    from lapwing.sql.given_frames import stored_frames  # noqa: PLC0415 (Parquet is slow to load)
+    from lapwing.sql.policy.given_frames import stored_frames  # noqa: PLC0415 (Parquet is slow to load)
 
     with stored_frames(Path(path), tables, version):
         dataset = Dataset(Curator(path, threads=threads), analyst=name, closes=True)
@@ -76,7 +78,8 @@ def open(  # noqa: A001
 class Dataset:
     """One analyst's session with the tables of a policy. Threads may share it.
 
-    Get one from `lapwing.open`, or from `Curator.session` where several analysts ask.
+    Get one from `lapwing.open`. Where several analysts ask, `Dataset(curator, analyst="ann")` is
+    the session of one of them.
 
     Args:
         source: The curator; or a policy, for which the session makes a curator that closes with it.
@@ -140,7 +143,7 @@ class Dataset:
         n: int | None = None,
         sampling: bool = False,
         where_first: bool = False,
-    ) -> Plan:
+    ) -> SessionPlan:
         """Plan a question: what it would give and cost. Nothing is charged or read.
 
         Give either `epsilon` (the price) or `within` (the accuracy).
@@ -203,7 +206,7 @@ class Dataset:
         rows: int | None = None,
         where_first: bool = False,
         **options: Any,
-    ) -> tuple[Plan, Answer]:
+    ) -> tuple[SessionPlan, Answer]:
         """Release the number of rows first, then plan the question for that number.
 
         Args:
@@ -232,7 +235,7 @@ class Dataset:
         ).release()  # fmt: skip
         plan = self.plan(
             question, within=within, confidence=confidence, rows=rows,
-            n=preliminary_questions.least_size(counted), where_first=where_first, **options,
+            n=preliminary_answers.least_size(counted), where_first=where_first, **options,
         )  # fmt: skip
         return plan, counted
 
@@ -262,7 +265,7 @@ class Dataset:
         with self.session.with_policy(policy) as session:
             plan = plan_question(session, question, name, epsilon=epsilon)
             answer = plan.release()
-        return *preliminary_questions.read_bounds(
+        return *preliminary_answers.read_bounds(
             answer, plan.shares, policy.tables[table].columns[column].kind
         ), answer
 
@@ -276,7 +279,7 @@ class Dataset:
             epsilon: The price in ε.
             rows: A lower contribution bound, as in `plan`. None: the policy's.
             beyond: Estimate the truncated rows as well, and count at most this many of each person: one of
-                `lapwing.sql.truncation.ROWS_BEYOND`. None: only people.
+                `lapwing.sql.answering.truncation.ROWS_BEYOND`. None: only people.
 
         Returns:
             The answer. Later plans and answers mention it.
@@ -404,9 +407,15 @@ class Dataset:
         )
 
     def _repr_html_(self) -> str:
-        from lapwing.sql import html_view  # noqa: PLC0415 (only notebooks need it)
+        return html_view.dataset_html(self.policy, self.analyst, self._left_in_words())
 
-        return html_view.dataset_html(self)
+    def _left_in_words(self) -> str:
+        if not self.curator.has_ledger:
+            return "Nothing has been asked yet."
+        try:
+            return f"Left: {self.left()}."
+        except LapwingError as error:
+            return f"The ledger cannot say what is left: {error}"
 
     def __enter__(self) -> Self:
         return self

@@ -17,11 +17,11 @@ from lapwing.ledger import CuratorKey
 from lapwing.sql import policy_ledger
 from lapwing.sql.cell_check import policy_of_states
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy import Policy, Table
-from lapwing.sql.relation import RANK, UNIT
-from lapwing.sql.truncated.column_codes import STATES
-from lapwing.sql.truncated.open_sources import OpenedSources, open_sources
-from lapwing.sql.truncated.truncated_table import TruncatedTable
+from lapwing.sql.policy.policy import Policy, Table, account_label
+from lapwing.sql.question.relation import RANK, UNIT
+from lapwing.sql.reading.column_codes import STATES
+from lapwing.sql.reading.open_sources import OpenedSources, open_sources
+from lapwing.sql.reading.truncated_table import TruncatedTable
 
 EVERY_ROW = 1 << 30  # a contribution bound that truncates nothing
 
@@ -50,7 +50,7 @@ def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
     ledger = dataset.ledger
     ledger.require_curator(curator)
     digest = policy_ledger.declared_digest(policy, ledger)
-    ledger.record_check(policy_ledger.account_label(policy), digest, curator)
+    ledger.record_check(account_label(policy), digest, curator)
     opened = open_sources(policy)
     try:
         return [_exact(policy, table, opened) for table in policy.private_tables]

@@ -23,13 +23,14 @@ from lapwing.core.exact import Number
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.errors import BadValue
 from lapwing.ledger import Target, Unit
-from lapwing.sql.binding.refusal import Refused
-from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.answering.estimates import AnswerRows, estimate
+from lapwing.sql.answering.noisy_numbers import NoisyGrouping
+from lapwing.sql.answering.truncation import truncation_sentences
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.estimates import AnswerRows, estimate
-from lapwing.sql.meaning import joint_digest
-from lapwing.sql.noising import NoisyGrouping, PartNoise, WantedCode, has_declared_keys, number_of_groups
-from lapwing.sql.truncation import truncation_sentences
+from lapwing.sql.pricing.noise_shares import PartNoise
+from lapwing.sql.question.bound_query import BoundQuery, WantedCode, has_declared_keys, number_of_groups
+from lapwing.sql.question.meaning import joint_digest
+from lapwing.sql.question.refusal import Refused
 
 ONCE_PER_MEMBER = "Whoever is at several members counts once at each."
 

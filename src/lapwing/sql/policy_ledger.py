@@ -40,10 +40,17 @@ from lapwing.ledger.entry import now
 from lapwing.ledger.registry import OpenRegistry, Registry, is_ledger_gone
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids, Sketch
-from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
-from lapwing.sql.source_location import registry_names
-from lapwing.sql.truncated import registration
-from lapwing.sql.truncated.prepared_copy import has_current_units, is_copy_of, last_copy, prepared_folder
+from lapwing.sql.policy.policy import (
+    Policy,
+    account_label,
+    block_label,
+    block_labels,
+    block_rule_text,
+    period_of,
+)
+from lapwing.sql.policy.source_location import registry_names
+from lapwing.sql.reading import registration
+from lapwing.sql.reading.prepared_copy import has_current_units, is_copy_of, last_copy, prepared_folder
 
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
 RELATION = Relation.ADD_REMOVE  # of all accounts that policies open
@@ -54,11 +61,6 @@ Notify = Callable[[str], None]
 def unit_of(policy: Policy) -> Unit:
     """Return the privacy unit of the policy."""
     return UNITS[policy.protects]
-
-
-def account_label(policy: Policy) -> str:
-    """Return the account's name. Data sets about the same population share an account."""
-    return policy.population or policy.name
 
 
 def _slices(policy: Policy) -> Slices:

@@ -18,21 +18,32 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 from lapwing.core.order_statistics import STEEPNESS
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState
-from lapwing.sql import answers, combining, estimates, meaning, policy_ledger
-from lapwing.sql.answers import Answer, QueryRequest
-from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql import policy_ledger
+from lapwing.sql.answering import estimates
+from lapwing.sql.answering.answers import Answer
+from lapwing.sql.answering.combining import combine_releases
+from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
+from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_bytes
+from lapwing.sql.answering.truncation import TruncationAnswer, truncation_sentences
 from lapwing.sql.curator import Curator
-from lapwing.sql.noising import BudgetShares, ExactGrouping, NoisyGrouping, add_noise, divide_budget
-from lapwing.sql.plan import Plan, costs_enough, too_little
-from lapwing.sql.policy import Policy
-from lapwing.sql.truncated import generated_rows
+from lapwing.sql.policy.policy import Policy
+from lapwing.sql.pricing.combined_widths import can_combine
+from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
+from lapwing.sql.pricing.plan import Plan, costs_enough, too_little
+from lapwing.sql.pricing.request import QueryRequest
+from lapwing.sql.question import meaning, truncation_questions
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.reading import generated_rows
+from lapwing.sql.reading.exact_numbers import ExactGrouping
 
 SLOW_NOTE = "Slower than it could be: run `lapwing prepare` once."
 MOST_REPEATS = 10_000
@@ -65,12 +76,14 @@ class ReleaseSession:
         This session's analyst is charged, and this session's stored answers are looked up, whoever planned.
         """
         with self.curator.keeping_open():
-            plan = self.own_plan(plan)
+            self.require_same_data(plan)
+            # Sentences say what this analyst knows now: others may know more, and plans may be old.
+            plan = replace(plan, bounds=self.bounds(plan.question, plan.confidence))
             data = self.curator.data(plan.question)
             request = request_about(self, plan.question, plan.request, data)
             earlier, key = find_earlier(self, request)
             asked = request.price[:3]  # an answer of older code has the mechanisms of its time
-            for stored in (earlier, answers_of_other_ranks(self, plan, data)):
+            for stored in (earlier, answers_of_other_ranks(self, plan.question, plan.request, data)):
                 readable = readable_answers(plan.question, stored)
                 same = [one for one in readable if one[1].request.price[:3] == asked]
                 if same and not fresh:
@@ -80,24 +93,31 @@ class ReleaseSession:
                     return self._combined(plan, answer, readable)
             return self._new_answer(plan, request, key, earlier)
 
-    def own_plan(self, plan: Plan) -> Plan:
-        """Return a plan as a plan of this session; refuse one of another policy or other public rows."""
-        here, made = self.curator, plan.session.curator
-        if made is not here:
-            digests = [meaning.query_digests(c.policy, plan.question, c.public) for c in (made, here)]
-            if made.policy != here.policy or digests[0] != digests[1]:
-                raise BadParameter(
-                    "plan",
-                    f'was made for other data than "{here.policy.name}" as it is declared here: plan the '
-                    "question in this session",
-                )
-        return plan if plan.session == self else replace(plan, session=self)
+    def data_digest(self, question: BoundQuery) -> str:
+        """Return a digest of the policy, and of the public rows that a question reads."""
+        curator = self.curator
+        rows = meaning.public_rows_digest(question.source, curator.public)
+        return hashlib.sha256(f"{curator.policy_digest}{rows}".encode()).hexdigest()
+
+    def require_same_data(self, plan: Plan) -> None:
+        """Refuse a plan that was made for another policy, or with other public rows."""
+        if plan.data_digest != self.data_digest(plan.question):
+            raise BadParameter(
+                "plan",
+                f'was made for other data than "{self.curator.policy.name}" as it is declared here: plan '
+                "the question in this session",
+            )
+
+    def bounds(self, question: BoundQuery, confidence: Fraction) -> tuple[str, ...]:
+        """Return sentences on how many rows of a person are used, and what is known about the others."""
+        find = partial(find_truncation, self, confidence=confidence)
+        return tuple(truncation_sentences(self.curator.policy, question, find))
 
     def released_before(
         self, question: BoundQuery, name: str, rows: int | None
     ) -> tuple[BudgetShares, ...]:
         """Return the mechanisms of the earlier releases that a new one is combined with. Costs nothing."""
-        data = self.curator.current_data() if combining.can_combine(question) else None
+        data = self.curator.current_data() if can_combine(question) else None
         if data is None:
             return ()
         asked = QueryRequest(name, 0, Fraction(0), Fraction(0), "", rows, "")
@@ -121,7 +141,7 @@ class ReleaseSession:
                 "rows of a unit": plan.question.rows,
                 "releases": len(plan.steps),
             },
-            request=answers.answer_to_bytes(request, ()),
+            request=answer_to_bytes(request, ()),
             keeps_request=True,
         )
 
@@ -159,7 +179,7 @@ class ReleaseSession:
 
         def finish(exact: list[ExactGrouping]) -> bytes:
             noisy.extend(add_noise(plan.shares, exact))
-            return answers.answer_to_bytes(request, noisy)
+            return answer_to_bytes(request, noisy)
 
         try:
             done = charged.release(read, finish)
@@ -172,12 +192,12 @@ class ReleaseSession:
             raise Held(position) from None
         self._require_few_failures(done.receipt.position)  # others may have failed meanwhile
         if done.is_replay:
-            _, noisy = answers.answer_from_bytes(done.answer)
+            _, noisy = answer_from_bytes(done.answer)
         answer = self._answer(plan, noisy, done.receipt, is_replay=done.is_replay)
         if not (done.is_replay or is_fast):
             answer = replace(answer, notes=(*answer.notes, SLOW_NOTE))
         readable = readable_answers(question, earlier)
-        if combining.can_combine(question) and not plan.sampling:
+        if can_combine(question) and not plan.sampling:
             return self._combined(plan, answer, readable, (plan.shares, noisy[0]))
         beside = [
             self._answer(replace(plan, shares=shares), one.noisy, one.receipt, is_replay=True)
@@ -198,10 +218,10 @@ class ReleaseSession:
         *newest: tuple[BudgetShares, NoisyGrouping],
     ) -> Answer:
         """Return an answer with the narrowest intervals that all releases give, if they can be combined."""
-        if len(readable) + len(newest) < 2 or plan.sampling or not combining.can_combine(plan.question):
+        if len(readable) + len(newest) < 2 or plan.sampling or not can_combine(plan.question):
             return answer
         releases = [*((shares, one.noisy[0]) for shares, one in readable), *newest]
-        rows = combining.combine_releases(releases, answer.rows, plan.confidence)
+        rows = combine_releases(releases, answer.rows, plan.confidence)
         return replace(answer, rows=rows, of=len(releases))
 
     def has_answer(self, plan: Plan) -> bool:
@@ -212,27 +232,10 @@ class ReleaseSession:
         request = request_about(self, plan.question, plan.request, data)
         try:
             earlier, _ = find_earlier(self, request)
-            earlier += answers_of_other_ranks(self, plan, data)
+            earlier += answers_of_other_ranks(self, plan.question, plan.request, data)
         except (InProgress, Held):
             return False
         return any(one.request.price == request.price for one in earlier)
-
-    def last_answers(self, plan: Plan, data: DataSet) -> list[Answer]:
-        """Return the last stored answer of a plan; none if one failed or is under way. Costs nothing."""
-        try:
-            earlier, _ = find_earlier(self, request_about(self, plan.question, plan.request, data))
-            earlier = earlier or answers_of_other_ranks(self, plan, data)
-        except (InProgress, Held):  # such a request must not hide the answers of other plans
-            return []
-        readable = readable_answers(plan.question, earlier)
-        return [
-            self._combined(
-                plan,
-                self._answer(replace(plan, shares=shares), last.noisy, last.receipt, is_replay=True),
-                readable,
-            )
-            for shares, last in readable[-1:]
-        ]
 
     def left(self) -> str:
         """Return in words what is left of the budget, and of the analyst's quota if there is one."""
@@ -240,12 +243,14 @@ class ReleaseSession:
 
     def dry_run(self, plan: Plan) -> Answer:
         """Return an answer of a plan from generated rows. See `Plan.dry_run`."""
-        plan, curator = self.own_plan(plan), self.curator
+        self.require_same_data(plan)
+        curator = self.curator
         exact = generated_rows.generated_numbers(curator.policy, curator.public, plan.question)
         noisy = add_noise(plan.shares, exact)
         rows = estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling)
-        about, level = tuple(plan.bounds), float(plan.confidence)
-        return Answer(rows, str(plan.cost), level, None, is_fake=True, truncation=about)
+        return Answer(
+            rows, str(plan.cost), float(plan.confidence), None, is_fake=True, truncation=plan.bounds
+        )
 
     def _answer(
         self, plan: Plan, noisy: list[NoisyGrouping], receipt: Receipt, *, is_replay: bool
@@ -258,8 +263,71 @@ class ReleaseSession:
             is_replay,
             left=self.left(),
             notes=self.curator.take_notices(),
-            truncation=tuple(plan.bounds),
+            truncation=plan.bounds,
         )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class SessionPlan(Plan):
+    """A plan with the session of the analyst who made it, which can release it.
+
+    Args:
+        session: The session. Another one can release the same plan, and is then the one that is charged.
+
+    Example:
+        >>> plan = dataset.plan("SELECT AVG(stay) FROM visits", epsilon="0.5")
+        >>> answer = plan.release()
+    """
+
+    session: ReleaseSession = field(compare=False)
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """The SQL statements that will run."""
+        return self.session.curator.statements(self.question)
+
+    def release(self, *, fresh: bool = False) -> Answer:
+        """Charge the cost, compute, add noise, store and return the answer.
+
+        Args:
+            fresh: Release a new answer even if the same question has a stored one.
+
+        Returns:
+            The answer. The same question at the same price gives the stored answer, at no cost.
+
+        Raises:
+            OverBudget: If an account has too little left. Nothing is charged.
+            BadParameter: If the source changed or cannot be read. Nothing is charged.
+            Held: If the question was charged and failed. It waits until the curator clears the hold.
+            InProgress: If the same question is being answered elsewhere.
+
+        Example:
+            >>> answer = plan.release()
+        """
+        return self.session.release(self, fresh=fresh)
+
+    def dry_run(self) -> Answer:
+        """Return an answer from generated rows of the same schema. It costs nothing and means nothing.
+
+        Returns:
+            An answer with `is_fake` set, in the form that the release will have.
+
+        Example:
+            >>> print(plan.dry_run())
+        """
+        return self.session.dry_run(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole plan as plain values for JSON, with its SQL. The cost is rounded up.
+
+        Returns:
+            The cost, the columns with their errors, the mechanisms, the bounds and the SQL.
+
+        Example:
+            >>> plan.to_json()["cost"]
+            {'epsilon': 0.5, 'delta': 0.0}
+        """
+        return {**super().to_json(), "statements": list(self.statements)}
 
 
 # Stored answers
@@ -298,15 +366,16 @@ def request_about(
     return replace(request, version=data.version, meaning=named, data=data.number, form=form)
 
 
-def answers_of_other_ranks(session: ReleaseSession, plan: Plan, data: DataSet) -> list[EarlierAnswer]:
-    """Return the stored answers of a plan from rows that were chosen by the other rule.
+def answers_of_other_ranks(
+    session: ReleaseSession, question: BoundQuery, request: QueryRequest, data: DataSet
+) -> list[EarlierAnswer]:
+    """Return the stored answers of a request from rows that were chosen by the other rule.
 
     They are given again, at no charge, and never combined with answers of this rule: their expected values
     differ.
     """
     here, other = (
-        request_about(session, plan.question, plan.request, data, other_ranks=ranks)
-        for ranks in (False, True)
+        request_about(session, question, request, data, other_ranks=ranks) for ranks in (False, True)
     )
     return [] if other.form == here.form else find_earlier(session, other)[0]
 
@@ -360,7 +429,7 @@ def _stored(
         if found.state is RequestState.OPEN:
             raise InProgress
         if found.state is RequestState.ANSWERED:
-            before, noisy = answers.answer_from_bytes(found.answer)
+            before, noisy = answer_from_bytes(found.answer)
             if len(possible) == 1:
                 earlier.append(EarlierAnswer(replace(before, data=data), noisy, receipt))
         elif policy_ledger.is_held(policy, receipt.position):
@@ -379,3 +448,33 @@ def readable_answers(question: BoundQuery, earlier: list[EarlierAnswer]) -> list
                 readable.append((shares, one))
                 break
     return readable
+
+
+def find_truncation(
+    session: ReleaseSession, table: str, rows: int, confidence: Fraction
+) -> TruncationAnswer | None:
+    """Return the last answer about truncated rows of the data as they are now. Costs nothing."""
+    data, policy = session.curator.current_data(), session.curator.policy
+    if data is None:
+        return None
+
+    def stored(beyond: int | None) -> list[TruncationAnswer]:
+        question, name, lowered = truncation_questions.truncation_question(policy, table, rows, beyond)
+        request = QueryRequest(name, 0, Fraction(0), Fraction(0), "", lowered, "")
+        try:
+            earlier, _ = find_earlier(session, request_about(session, question, request, data))
+            earlier = earlier or answers_of_other_ranks(session, question, request, data)
+        except (InProgress, Held):  # such a request must not hide the answers of others
+            return []
+        readable = readable_answers(question, earlier)
+        if not readable:
+            return []
+        shares, last = readable[-1]
+        released = estimates.estimate(shares, last.noisy, confidence=confidence)
+        if len(readable) > 1 and can_combine(question):
+            both = [(one, answer.noisy[0]) for one, answer in readable]
+            released = combine_releases(both, released, confidence)
+        return [TruncationAnswer(released, beyond, last.receipt.position)]
+
+    of_rows = [one for most in truncation_questions.possible_beyond(policy) for one in stored(most)]
+    return max(of_rows or stored(None), key=lambda one: one.position, default=None)

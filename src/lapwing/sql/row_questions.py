@@ -2,7 +2,7 @@
 
 Claim    no unit has more than `RowQuestion.rows` rows. Removing a unit leaves the rows of all other units
          unchanged. No row comes from a block that was not named.
-Because  a row question is a relation (lapwing.sql.relation), bound as sub-queries are, and every
+Because  a row question is a relation (lapwing.sql.question.relation), bound as sub-queries are, and every
          scan in it names the blocks that it may read.
 Test     tests/sql/test_row_questions.py
 
@@ -26,16 +26,23 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger, Target
 from lapwing.ledger.request_status import RequestState
-from lapwing.sql.binding.analysis import require_small_rows
-from lapwing.sql.binding.from_clause import RelationBinder
-from lapwing.sql.binding.parse import normal_form, parse
-from lapwing.sql.binding.refusal import Refused, limited_work
-from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.expression import MONTHS, Kind, Numeric, Person, Text
-from lapwing.sql.meaning import rows_digest
-from lapwing.sql.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
-from lapwing.sql.relation import Project, Relation, blocks_of, contribution_bound, only_blocks, scans_of
+from lapwing.sql.policy.kinds import MONTHS, Kind, Numeric, Person, Text
+from lapwing.sql.policy.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
+from lapwing.sql.question.analysis import require_small_rows
+from lapwing.sql.question.from_clause import RelationBinder
+from lapwing.sql.question.meaning import rows_digest
+from lapwing.sql.question.parse import normal_form, parse
+from lapwing.sql.question.refusal import Refused, limited_work
+from lapwing.sql.question.relation import (
+    Project,
+    Relation,
+    blocks_of,
+    contribution_bound,
+    only_blocks,
+    scans_of,
+)
+from lapwing.sql.question.scope import Catalog
 
 MOST_COLUMNS = 1000
 Wholes = NDArray[np.int64]

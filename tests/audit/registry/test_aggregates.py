@@ -7,7 +7,7 @@ import pytest
 from lapwing.audit.case import AuditCase, Stage, StageBudget
 from lapwing.audit.registry.aggregates import QUERIES, aggregate_cases
 from lapwing.audit.registry.clinic import FORMS
-from lapwing.sql.binding.aggregates import AGGREGATES
+from lapwing.sql.question.aggregates import AGGREGATES
 
 CASES = aggregate_cases()
 

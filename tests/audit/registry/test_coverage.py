@@ -24,8 +24,9 @@ from lapwing.learn.validators import MeanValidator, Validator
 from lapwing.parties import consortium
 from lapwing.parties.protocols.own_noise import OwnNoise
 from lapwing.parties.statistics.statistic import VectorStatistic
-from lapwing.sql import joint_questions, truncation
-from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql import joint_questions
+from lapwing.sql.answering import truncation
+from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.survey.randomizers import KaryResponse, numbers
 
 

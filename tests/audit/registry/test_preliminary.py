@@ -12,10 +12,10 @@ from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import query_case
 from lapwing.audit.registry.clinic import built_in_sources, planned_question
 from lapwing.audit.registry.preliminary import preliminary_cases
-from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.regression_sums import regression_sums, rows_below
-from lapwing.sql.relation import Filter
-from lapwing.sql.truncation import truncated_people_question, truncated_rows_question
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.regression_sums import regression_sums, rows_below
+from lapwing.sql.question.relation import Filter
+from lapwing.sql.question.truncation_questions import truncated_people_question, truncated_rows_question
 
 QUICK = StageBudget(is_thorough=False)
 CASES = preliminary_cases()

@@ -27,7 +27,7 @@ from lapwing.learn.pipelines.run_files import write_outputs
 from lapwing.learn.pipelines.training import TrainingEvent, TrainingOutcome, train
 from lapwing.learn.stream import Stream
 from lapwing.ledger.gate import ReleaseStep
-from lapwing.sql.expression import Numeric, Truth
+from lapwing.sql.policy.kinds import Numeric, Truth
 
 SLOW_TO_IMPORT = ("dp_accounting.pld.privacy_loss_distribution", "matplotlib.backends.backend_svg")
 EDITS = {  # three attempts with January, at ε ¼, ½ and 1, of which none can be accepted

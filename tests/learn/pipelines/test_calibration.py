@@ -22,7 +22,7 @@ from lapwing.learn.pipelines.pipeline import Pipeline, load_pipeline
 from lapwing.learn.pipelines.run_files import write_outputs
 from lapwing.learn.pipelines.training import RunState, train
 from lapwing.learn.stream import Stream
-from lapwing.sql.expression import Choice, Numeric, Truth
+from lapwing.sql.policy.kinds import Choice, Numeric, Truth
 from lapwing.sql.row_questions import PrivateRows
 from support.slowly import slow
 

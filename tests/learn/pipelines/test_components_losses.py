@@ -12,7 +12,7 @@ from lapwing.errors import BadParameter
 from lapwing.learn.features import Feature, Features
 from lapwing.learn.payer import PublicData
 from lapwing.learn.pipelines.components import LineNet, TrainerSettings, row_losses
-from lapwing.sql.expression import Choice, Numeric
+from lapwing.sql.policy.kinds import Choice, Numeric
 from lapwing.sql.row_questions import PrivateRows
 
 DISTANCE = Feature("distance", Numeric(Fraction(1, 10), 0, 200))

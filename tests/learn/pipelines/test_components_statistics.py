@@ -20,7 +20,7 @@ from lapwing.learn.pipelines.run_files import model_file_text, write_outputs
 from lapwing.learn.pipelines.training import RunState, train
 from lapwing.learn.stream import Stream
 from lapwing.learn.validators import StatisticValidator, ValidationRelease, ValidationVerdict
-from lapwing.sql.expression import Choice, Moment, Numeric, Truth
+from lapwing.sql.policy.kinds import Choice, Moment, Numeric, Truth
 from lapwing.sql.row_questions import PrivateRows
 from support.raised import named
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lapwing.core.gaussian import GaussianShares
 from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics.regression import LOST_IN_NOISE, NOISE_ONLY, SAMPLING, RegressionStatistic
-from lapwing.sql.regression_sums import regression_sums as sums_of
+from lapwing.sql.question.regression_sums import regression_sums as sums_of
 from support.joint import gaussian, laplace, member, opened, plain, totals
 
 LEVEL = Fraction(19, 20)

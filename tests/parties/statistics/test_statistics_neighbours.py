@@ -14,8 +14,9 @@ import pytest
 from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import Statistic, statistic_of
 from lapwing.sql.curator import Curator
-from lapwing.sql.truncated.open_sources import read_public_tables
-from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.reading.open_sources import read_public_tables
+from lapwing.sql.reading.reader import Reader
 from support.hospital import Hospital, invented, policy_for
 from support.private_tables import KEY
 
@@ -49,7 +50,7 @@ def vectors(
 ) -> list[tuple[Statistic, np.ndarray[Any, Any]]]:
     policy = policy_for(hospital, engine, folder)
     with Pinned(policy) as curator:
-        dataset = curator.session("ann")
+        dataset = Dataset(curator, analyst="ann")
         found = [statistic_of(spec, dataset) for spec in specs]
         return [(one, one.exact(min(len(earlier), one.stages - 1), earlier)) for one in found]
 

@@ -26,6 +26,7 @@ from lapwing.publish.census.census_release import (
 from lapwing.publish.release_file import load_release
 from lapwing.sql import row_questions
 from lapwing.sql.curator import Curator
+from lapwing.sql.dataset import Dataset
 from support.reached import Reached, reaching
 
 POLICY = """dataset.name = "people"
@@ -99,7 +100,7 @@ def census(folder: Path, text: str = CENSUS) -> Iterator[tuple[BoundCensus, Frac
     (folder / "census.toml").write_text(text)
     file = load_release(folder / "census.toml")
     with Curator(file.policy) as curator:
-        yield bind_census(bind_release(file, curator.session("ann"))), file.rho or Fraction(1)
+        yield bind_census(bind_release(file, Dataset(curator, analyst="ann"))), file.rho or Fraction(1)
 
 
 def test_a_census_is_one_charge_and_comes_again_for_nothing(folder: Path) -> None:

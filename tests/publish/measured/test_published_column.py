@@ -15,7 +15,7 @@ from lapwing.publish.measured.published_column import (
     domain_of,
     published_column,
 )
-from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
 from lapwing.sql.row_questions import CodedColumn, PrivateRows
 
 

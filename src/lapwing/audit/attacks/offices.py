@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lapwing.audit.attacks.attack_result import SuccessCount
 from lapwing.audit.attacks.temporary_gate import write_world
 from lapwing.core.noise import bernoulli, uniform_int
-from lapwing.sql.answers import Answer
+from lapwing.sql.answering.answers import Answer
 
 LEAST_STAFF, MOST_STAFF = 5, 20
 BY_OFFICE = "SELECT office, COUNT(*) AS n FROM patients GROUP BY office"

@@ -11,11 +11,11 @@ from lapwing.audit.case import AuditCase
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import query_case
 from lapwing.audit.registry.clinic import built_in_sources, planned_question
-from lapwing.sql.binding.aggregates import AGGREGATES
-from lapwing.sql.binding.bind import bind_with_text
-from lapwing.sql.binding.parse import parse
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.plan import Plan
+from lapwing.sql.pricing.plan import Plan
+from lapwing.sql.question.aggregates import AGGREGATES
+from lapwing.sql.question.bind import bind_with_text
+from lapwing.sql.question.parse import parse
+from lapwing.sql.question.scope import Catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.audit.generated_sources import GeneratedSources
-from lapwing.sql.binding.public_tables import PublicTable
-from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
-from lapwing.sql.plan import Plan, plan_question
-from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.planning import plan_question
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.pricing.plan import Plan
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.public_tables import PublicTable
 
 EPSILON = Fraction(1)
 DELTA = Fraction(1, 10**6)

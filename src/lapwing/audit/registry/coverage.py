@@ -33,7 +33,7 @@ from lapwing.parties.protocols.protocol import Protocol
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.statistics import Statistic
 from lapwing.publish.release_file import METHODS
-from lapwing.sql.binding.aggregates import AGGREGATES
+from lapwing.sql.question.aggregates import AGGREGATES
 from lapwing.survey import randomizers
 from lapwing.survey.randomizers.randomizer import Randomizer
 
@@ -48,7 +48,19 @@ WALKED = (
 )
 _BOUND_QUERY = re.compile(r"\b(BoundQuery|RegressionSums)\b")
 # The binder's own questions are covered by aggregates. `bound_query` has the type itself.
-_OF_BINDER = ("lapwing.sql.binding", "lapwing.sql.bound_query")
+_OF_BINDER = tuple(
+    f"lapwing.sql.question.{name}"
+    for name in (
+        "aggregates",
+        "analysis",
+        "bind",
+        "bound_query",
+        "from_clause",
+        "grouping",
+        "scalar",
+        "scope",
+    )
+)
 
 
 def exported_claims() -> Iterator[tuple[Family, Any]]:

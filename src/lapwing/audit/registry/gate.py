@@ -34,7 +34,7 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.spending import Spending, Target
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy.policy_file import load_policy
 from lapwing.survey.designing import design
 from lapwing.survey.respondent import Respondent
 from lapwing.survey.survey_file import load

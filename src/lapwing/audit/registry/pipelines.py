@@ -11,7 +11,7 @@ from lapwing.audit.attempt_replay import attempt_replay
 from lapwing.audit.audited_pipeline import AuditedPipeline
 from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.training_runs import with_extra
-from lapwing.sql.expression import Choice, Kind, Numeric, Truth
+from lapwing.sql.policy.kinds import Choice, Kind, Numeric, Truth
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**8)
 _PIPELINES = "lapwing.learn.pipelines"

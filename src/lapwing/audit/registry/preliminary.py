@@ -22,19 +22,19 @@ from lapwing.audit.registry.clinic import (
     built_in_sources,
     planned_question,
 )
-from lapwing.sql.binding.bind import bind
-from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.cell_check import cells_question, policy_of_states
-from lapwing.sql.expression import Text
-from lapwing.sql.preliminary_questions import (
+from lapwing.sql.policy.kinds import Text
+from lapwing.sql.question.bind import bind
+from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.preliminary_questions import (
     bounds_question,
     policy_with_column,
     policy_with_searched_column,
     sizes_question,
 )
-from lapwing.sql.regression_sums import regression_sums, rows_below
-from lapwing.sql.truncation import (
+from lapwing.sql.question.regression_sums import regression_sums, rows_below
+from lapwing.sql.question.scope import Catalog
+from lapwing.sql.question.truncation_questions import (
     ROWS_BEYOND,
     truncated_people_question,
     truncated_rows_question,

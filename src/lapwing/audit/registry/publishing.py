@@ -22,9 +22,9 @@ from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.mechanisms import Exponential, Gaussian
 from lapwing.publish.measured.private_marginals import GRID, Candidate, choosing, measuring, score
 from lapwing.publish.release_file import CENSUS, METHODS, CensusSettings, ColumnSettings, ReleasePlanFile
-from lapwing.sql.binding.public_tables import PublicTable
-from lapwing.sql.expression import Choice, Kind, Numeric, Truth
-from lapwing.sql.policy import Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.kinds import Choice, Kind, Numeric, Truth
+from lapwing.sql.policy.policy import Column, Policy, Source, Table, UnitBy
+from lapwing.sql.question.public_tables import PublicTable
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 100)
 ROWS = 3  # the contribution bound K

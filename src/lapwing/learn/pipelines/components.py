@@ -36,7 +36,7 @@ from lapwing.learn.pipelines import network
 from lapwing.learn.table_input import Floats, Truths
 from lapwing.learn.trainers import Real
 from lapwing.learn.validators import ClassLosses, ValidationRelease, ValidationResult, ValidationRows
-from lapwing.sql.expression import Numeric
+from lapwing.sql.policy.kinds import Numeric
 from lapwing.sql.row_questions import PrivateRows
 
 NUMBER_LOSSES = ("absolute error", "squared error")

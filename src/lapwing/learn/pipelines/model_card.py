@@ -20,7 +20,7 @@ from lapwing.learn.pipelines.training import RunState, TrainingOutcome
 from lapwing.learn.stream_blocks import blocks_text
 from lapwing.learn.validators import ValidationVerdict, eta_share
 from lapwing.ledger.accountant.guarantee import guarantee_in_periods_text
-from lapwing.sql.policy import Policy
+from lapwing.sql.policy.policy import Policy
 
 CARD_FORM = "lapwing model card 1"
 _UNITS = {

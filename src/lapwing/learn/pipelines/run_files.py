@@ -26,7 +26,7 @@ from lapwing.learn.pipelines.training import (
 )
 from lapwing.plots.learn import ShownAttempt, ShownBin, attempts_picture, calibration_picture
 from lapwing.plots.style import save
-from lapwing.sql.policy import Policy
+from lapwing.sql.policy.policy import Policy
 from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 _FORM = "lapwing model 1"

@@ -25,11 +25,11 @@ from lapwing.core.exact import Number, exact
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import Ints, OpenedSum
 from lapwing.parties.statistics.statistic import DatasetStatistic, JointAnswer, Noise, clamp_to_range
+from lapwing.sql.answering.estimates import AnswerColumn, AnswerRows, decode_key
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.estimates import AnswerColumn, AnswerRows, decode_key
-from lapwing.sql.intervals import NoiseFamily, noise_scale
 from lapwing.sql.joint_questions import JointQuestion
-from lapwing.sql.regression_sums import ordered_column, rows_below
+from lapwing.sql.pricing.noise_widths import NoiseFamily, noise_scale
+from lapwing.sql.question.regression_sums import ordered_column, rows_below
 
 MEMBERS_CHANGED = "Not all stages are sums over the same members: some were lost on the way."
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import Ints, OpenedSum
 from lapwing.parties.statistics.statistic import DatasetStatistic, JointAnswer, Noise
+from lapwing.sql.answering.estimates import AnswerColumn, AnswerRows
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.estimates import AnswerColumn, AnswerRows
-from lapwing.sql.intervals import NoiseFamily, noise_scale
 from lapwing.sql.joint_questions import JointQuestion
-from lapwing.sql.regression_sums import regression_sums
+from lapwing.sql.pricing.noise_widths import NoiseFamily, noise_scale
+from lapwing.sql.question.regression_sums import regression_sums
 
 Floats = NDArray[np.float64]
 MOST_VARIABLES = 20

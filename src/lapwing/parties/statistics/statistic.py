@@ -25,11 +25,11 @@ from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.values import whole_values
 from lapwing.errors import BadParameter, BadValue
 from lapwing.parties.protocols.protocol import LARGEST_VALUE, Ints, OpenedSum
-from lapwing.sql.answers import Answer
+from lapwing.sql.answering.answers import Answer
+from lapwing.sql.answering.estimates import AnswerColumn, AnswerRows
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.estimates import AnswerColumn, AnswerRows
-from lapwing.sql.intervals import half_width
 from lapwing.sql.joint_questions import JointQuestion
+from lapwing.sql.pricing.noise_widths import half_width
 
 Noise = SummedLaplace | SummedGaussian | RandomizedResponse  # the noise in one block of an opened sum
 MOST_CELLS = 20_000_000

@@ -38,8 +38,8 @@ from lapwing.publish.measured.private_marginals import exact_text, measuring
 from lapwing.publish.measured.published_column import dictionary_digest
 from lapwing.publish.release_file import CELLS, TIMES, TOTAL, CensusSettings
 from lapwing.sql import row_questions
-from lapwing.sql.binding.public_tables import PublicTable, code_of
-from lapwing.sql.expression import Numeric
+from lapwing.sql.policy.kinds import Numeric
+from lapwing.sql.question.public_tables import PublicTable, code_of
 
 ANSWER_FORM = "lapwing census tables 1"
 MOST_CELLS = 4096  # of one node

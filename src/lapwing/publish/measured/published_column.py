@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter
 from lapwing.publish.models.domain import Domain
-from lapwing.sql.binding.public_tables import code_of
-from lapwing.sql.expression import Choice, Kind, Truth, codes_of
+from lapwing.sql.policy.kinds import Choice, Kind, Truth, codes_of
+from lapwing.sql.question.public_tables import code_of
 from lapwing.sql.row_questions import CodedColumn, PrivateRows
 
 Wholes = NDArray[np.int64]

@@ -1,0 +1,342 @@
+"""Answers: numbers with intervals, their price and receipt, in words, tables and data frames.
+
+The ledger stores the noisy numbers as they left the mechanisms, and the request. All that people see is
+computed from these at no cost, at any confidence, as often as they like.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lapwing.core.exact import float_up
+from lapwing.errors import MissingExtra
+from lapwing.html_views import html_view
+from lapwing.ledger import Receipt
+from lapwing.sql.answering.estimates import AnswerColumn, AnswerRows
+from lapwing.sql.pricing import combined_widths
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from matplotlib.figure import Figure
+
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """A released answer: a table of numbers with intervals, its price and its receipt.
+
+    Print it, or convert it with `to_arrow`, `to_pandas`, `to_polars` or `to_json`.
+
+    Args:
+        rows: The columns, with the ends of their intervals.
+        cost: The price in words.
+        confidence: The probability with which each interval holds.
+        receipt: The ledger's receipt; None for a dry run.
+        is_replay: Whether it was released before, and cost nothing now.
+        is_fake: Whether it was made from generated rows.
+        of: The number of releases of the same question that it is the narrowest result of.
+        left: The budget left, in words.
+        notes: Sentences about this answer.
+        earlier: Earlier answers of the same question that could not be combined with it.
+        truncation: Sentences on how many rows of a person it uses.
+
+    Example:
+        >>> answer = dataset.ask("SELECT COUNT(*) AS n FROM visits", epsilon="0.1")
+        >>> answer.columns[0].name, len(answer.columns[0].values)
+        ('n', 1)
+    """
+
+    rows: AnswerRows
+    cost: str
+    confidence: float
+    receipt: Receipt | None
+    is_replay: bool = False
+    is_fake: bool = False
+    of: int = 1
+    left: str = ""
+    notes: tuple[str, ...] = ()
+    earlier: tuple[Answer, ...] = field(default=(), repr=False)
+    truncation: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[AnswerColumn]:
+        """The columns, with values and ends of intervals."""
+        return self.rows.columns
+
+    def __len__(self) -> int:
+        return self.rows.length
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table. A column `n` with intervals has `n_low` and `n_high` beside it.
+
+        Returns:
+            The table, with distinct column names.
+
+        Example:
+            >>> answer.to_arrow().column_names
+            ['n', 'n_low', 'n_high']
+        """
+        named = [
+            (f"{one.name}{end}", values)
+            for one in self.columns
+            for end, values in (("", one.values), ("_low", one.low), ("_high", one.high))
+            if values is not None
+        ]
+        names = _distinct_names([name for name, _ in named])
+        return pa.table([_array(values) for _, values in named], names=names)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas DataFrame, with columns as in `to_arrow`.
+
+        Returns:
+            The data frame.
+
+        Raises:
+            MissingExtra: If pandas is not installed.
+
+        Example:
+            >>> frame = answer.to_pandas()
+        """
+        _import_frames("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return a polars DataFrame, with columns as in `to_arrow`.
+
+        Returns:
+            The data frame.
+
+        Raises:
+            MissingExtra: If polars is not installed.
+
+        Example:
+            >>> frame = answer.to_polars()
+        """
+        frame: pl.DataFrame = _import_frames("polars").from_arrow(self.to_arrow())
+        return frame
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as plain values for JSON. An infinite end of an interval is None.
+
+        Returns:
+            The columns, the price, the receipt and all sentences.
+
+        Example:
+            >>> sorted(answer.to_json())[:3]
+            ['columns', 'combines', 'confidence']
+        """
+        return {
+            "columns": [
+                {
+                    "name": column.name,
+                    "values": _plain(column.values),
+                    "low": _plain(column.low),
+                    "high": _plain(column.high),
+                    "note": column.note,
+                    "rank_error": column.rank_error,
+                }
+                for column in self.columns
+            ],
+            "confidence": self.confidence,
+            "cost": self.cost,
+            "left": self.left,
+            "replayed": self.is_replay,
+            "fake": self.is_fake,
+            "combines": self.of,
+            "truncation": list(self.truncation),
+            "notes": list(self.notes),
+            "receipt": None if self.receipt is None else json.loads(self.receipt.to_json()),
+        }
+
+    def to_priced_json(self) -> dict[str, Any]:
+        """Return the answer for JSON, with its price as numbers, rounded up.
+
+        The receipt has the same numbers as the ledger has them: rationals as texts.
+        """
+        found = self.to_json()
+        paid = found["receipt"] and found["receipt"]["parameters"]
+        price = paid and {name: float_up(Fraction(paid[name])) for name in ("epsilon", "delta")}
+        return {**found, "price": price}
+
+    def table(self, most: int | None = _SHOWN) -> tuple[list[str], list[list[str]]]:
+        """Return headings and cells as text, such as "1,234 (1,178 to 1,290)".
+
+        Args:
+            most: The largest number of rows. None: all.
+
+        Returns:
+            The headings, and one list of texts for each row.
+
+        Example:
+            >>> headings, cells = answer.table()
+        """
+        shown = len(self) if most is None else min(most, len(self))
+        headings = [column.name for column in self.columns]
+        cells = [[cell_text(column, row) for column in self.columns] for row in range(shown)]
+        return headings, cells
+
+    def __str__(self) -> str:
+        headings, cells = self.table()
+        widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+        lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+                 for row in [headings, *cells]]  # fmt: skip
+        if len(self) > len(cells):
+            lines.append(f"… {len(self) - len(cells):,} more rows")
+        return "\n".join([*lines, *column_notes(self.columns), *self.footer()])
+
+    __repr__ = __str__
+
+    def footer(self) -> list[str]:
+        """Return the sentences below the table: confidence, price, truncation, notes and receipt.
+
+        Returns:
+            One text for each line.
+
+        Example:
+            >>> print(*answer.footer(), sep="; ")
+        """
+        kinds = ["intervals"] if any(column.low is not None for column in self.columns) else []
+        kinds += ["ranks"] if any(column.rank_error is not None for column in self.columns) else []
+        sure = f"{' and '.join(kinds).capitalize()} hold with {self.confidence:.4g} confidence each"
+        sure = sure if kinds else "No column has an interval"
+        price = "released before, nothing was charged" if self.is_replay else f"charged {self.cost}"
+        if self.is_fake:
+            price = "made of generated rows: nothing was read or charged"
+        lines = [f"{sure}; {price}.", *self.truncation, *self.notes]
+        if self.of > 1:
+            wrong = combined_widths.most_wrong(self.confidence, self.of)
+            lines.append(
+                f"The narrowest of {self.of} releases of this question and their means. Where prices were "
+                "chosen after answers, and all at this confidence, the intervals of one number so far are "
+                f"all right but with probability {wrong:.4g} at most."
+            )
+        if self.left:
+            lines.append(f"Left: {self.left}.")
+        if self.receipt is not None:
+            lines.append(f"Receipt: {self.receipt.position}, {self.receipt.hash[:16]}…")
+        return lines
+
+    def _repr_html_(self) -> str:
+        return html_view(self)
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Draw the answer with error bars.
+
+        Args:
+            path: A .svg, .png or .pdf file to write. None: no file is written.
+
+        Returns:
+            The figure.
+
+        Raises:
+            MissingExtra: If matplotlib is not installed.
+
+        Example:
+            >>> figure = answer.plot("visits.svg")
+        """
+        from lapwing.plots.answers import answer_picture as draw  # noqa: PLC0415 (matplotlib is an extra)
+        from lapwing.plots.style import checked_path, save  # noqa: PLC0415
+
+        columns = [
+            (one.name, list(one.values), _listed(one.low), _listed(one.high)) for one in self.columns
+        ]
+        figure = draw(columns, confidence=self.confidence)
+        if path is not None:
+            save(figure, checked_path(Path(path)))
+        return figure
+
+
+def _import_frames(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError:
+        raise MissingExtra("frames", library) from None
+
+
+def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:
+    """Return the notes of the columns. A quantile has an error in ranks instead of an interval."""
+    return [
+        f"{column.name}: {'no interval of values; ' if _is_by_rank(column) else ''}{column.note}"
+        for column in columns
+        if column.note
+    ]
+
+
+def _is_by_rank(column: AnswerColumn) -> bool:
+    return column.rank_error is not None and column.low is None
+
+
+def cell_text(column: AnswerColumn, row: int) -> str:
+    """Return one value as text, with its interval."""
+    value = column.values[row]
+    if value is None:
+        return "·"
+    if column.low is None or column.high is None:
+        return number_text(value) if isinstance(value, float) else str(value)  # 2026 may be a year
+    low, high = column.low[row], column.high[row]
+    if low is None or high is None:
+        return number_text(value)
+    return f"{number_text(value)} ({number_text(low)} to {number_text(high)})"
+
+
+def number_text(value: Any) -> str:
+    """Return a number as text, with thousands separated and few digits."""
+    if isinstance(value, bool | np.bool_ | str | date):
+        return str(value)
+    if isinstance(value, int | np.integer):
+        return f"{int(value):,}"
+    if isinstance(value, float | np.floating):
+        size = abs(float(value))
+        if size == np.inf:
+            return "∞" if value > 0 else "-∞"
+        digits = 0 if size >= 1000 or not size else 1 if size >= 100 else 2 if size >= 1 else 4
+        return f"{float(value):,.{digits}f}"
+    return str(value)
+
+
+def _array(values: Any) -> pa.Array:
+    return pa.array(values if values.dtype != object else values.tolist())
+
+
+def _distinct_names(names: list[str]) -> list[str]:
+    """Make names distinct by numbers: SQL allows equal names, most data frames do not."""
+    taken = set(names)
+    found: list[str] = []
+    for name in names:
+        other, number = name, 2
+        while other in found or (other != name and other in taken):
+            other, number = f"{name}_{number}", number + 1
+        found.append(other)
+    return found
+
+
+def _listed(values: NDArray[Any] | None) -> list[Any] | None:
+    return None if values is None else list(values)
+
+
+def _plain(values: NDArray[Any] | None) -> list[Any] | None:
+    """Return plain values for JSON, which has no infinity: None instead."""
+    return None if values is None else [_plain_value(value) for value in values]
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.isoformat() if isinstance(value, date) else value

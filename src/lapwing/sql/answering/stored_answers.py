@@ -1,0 +1,80 @@
+"""The stored bytes of an answer: the request, and the noisy numbers as they left the mechanisms."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.sql.answering.noisy_numbers import NoisyGrouping
+from lapwing.sql.pricing.request import ANSWER_FORMAT, QueryRequest
+from lapwing.sql.question.bound_query import WantedCode
+
+if TYPE_CHECKING:
+    pass
+
+
+_ASKED = '"asked":'  # precedes the request in the bytes of an answer
+
+
+def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> bytes:
+    """Return the stored bytes of an answer."""
+    groupings = [
+        {
+            "groups": one.groups,
+            "keys": one.keys,
+            "parts": [_packed(part) for part in one.parts],
+            "codes": [
+                [want.spectrum, want.function, fraction, _packed(codes)]
+                for want, codes in one.codes.items()
+                for fraction in [None if want.fraction is None else str(want.fraction)]
+            ],
+        }
+        for one in noisy
+    ]
+    content = {"format": ANSWER_FORMAT, "asked": asked.to_json(), "groupings": groupings}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]]:
+    """Read the stored bytes of an answer."""
+    found = json.loads(content)
+    noisy = [
+        NoisyGrouping(
+            tuple(_unpacked(part) for part in one["parts"]),
+            {
+                WantedCode(spectrum, function, fraction and Fraction(fraction)): _unpacked(codes)
+                for spectrum, function, fraction, codes in one["codes"]
+            },
+            None if one["keys"] is None else [tuple(key) for key in one["keys"]],
+            one["groups"],
+        )
+        for one in found["groupings"]
+    ]
+    return QueryRequest.from_json(found["asked"]), noisy
+
+
+def stored_question(content: bytes) -> str | None:
+    """Return the question of a stored answer from its first bytes; None if it is no answer to SQL."""
+    text = content.decode("utf-8", errors="ignore")
+    begin = text.find(_ASKED, 0, 40)
+    if begin < 0:
+        return None
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text, begin + len(_ASKED))
+        return str(found["sql"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _packed(values: NDArray[np.int64]) -> str:
+    return base64.b64encode(values.astype("<i8").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> NDArray[np.int64]:
+    return np.frombuffer(base64.b64decode(text), dtype="<i8").astype(np.int64)

@@ -1,1 +1,0 @@
-"""Binding: from the text of a query to relations and typed expressions with known bounds."""

@@ -1,0 +1,56 @@
+"""The request of an answer, as it is stored: the question, the data, the price and the mechanisms."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+
+
+ANSWER_FORMAT = 2
+SHAPE_FORMAT = 3  # of requests that are recognised by `form`, with any column names
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """A request, as far as it decides what is released. All of it is public, or the analyst's own."""
+
+    sql: str  # in one normal form
+    version: int
+    epsilon: Fraction
+    delta: Fraction
+    noise: str
+    rows: int | None
+    mechanisms: str  # their digest: it shows whether this code would choose the same ones again
+    meaning: str = ""  # a digest of the bound question, the declared columns and public tables
+    data: int = 0  # the ledger's number of the data set; 0: stored before it was noted
+    form: str = ""  # the meaning without names of columns and tables; "": stored before it was noted
+
+    @property
+    def shape(self) -> str:
+        """The request without its price. Answers of one shape can be combined."""
+        if self.form:
+            return json.dumps([SHAPE_FORMAT, self.version, self.rows, self.form, self.data])
+        parts = [ANSWER_FORMAT, self.sql, self.version, self.rows, self.meaning]
+        parts += [self.data] if self.data else []
+        return json.dumps(parts, ensure_ascii=False)
+
+    @property
+    def price(self) -> tuple[Fraction, Fraction, str, str]:
+        """The price and mechanisms, which differ between answers of one shape."""
+        return self.epsilon, self.delta, self.noise, self.mechanisms
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that is stored and digested: a changed name or order of fields changes it."""
+        return {**asdict(self), "epsilon": str(self.epsilon), "delta": str(self.delta)}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> QueryRequest:
+        """Read the stored form. Fields that a later version added are ignored."""
+        known = {field.name: found[field.name] for field in fields(cls) if field.name in found}
+        exact = {name: Fraction(found[name]) for name in ("epsilon", "delta")}
+        return cls(**{**known, **exact})

@@ -1,0 +1,1 @@
+"""Questions: from SQL text to relations and typed expressions with known bounds."""

@@ -1,0 +1,138 @@
+"""Parsing: from the text of a query to one syntax tree of limited size. Nothing else reads the text.
+
+All names in the tree are printable, because refusals and receipts show them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from lapwing.errors import BadParameter
+from lapwing.sql.question.refusal import Refused, SqlPosition, allow_only, position_of
+
+LONGEST = 100_000
+MOST_WORDS = 20_000
+DEEPEST = 100  # levels of the tree; each takes a few levels of Python's stack in binding and rendering
+_MOST_BRACKETS = 40  # open at once; each takes about 16 levels of the parser's stack
+_MOST_SQUARE = 50  # in all; the parser's time grows with the square of their number
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_CHAINS = (exp.And, exp.Or)  # bound without recursion
+
+# Characters that move the cursor or reverse the direction of writing: queries are shown on screens.
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_TEXTS = frozenset(kind for kind in TokenType if kind.name.endswith("STRING"))
+
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings repeat the query
+
+
+def parse(question: Any) -> exp.Query:
+    """Return the syntax tree of the one query in the text, or in an ibis expression.
+
+    Raises Refused if there is none, or if it is too large.
+    """
+    sql = sql_text(question)
+    if not sql.strip():
+        raise Refused("there is no query", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
+    if len(sql) > LONGEST:
+        raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")
+    if _UNSHOWN.search(sql):
+        raise Refused("the query has a character that cannot be shown", "Leave it out")
+    found = _trees(sql)
+    if len(found) != 1:
+        raise Refused("there are several statements", "Ask one SELECT at a time")
+    [tree] = found
+    while isinstance(tree, exp.Subquery):
+        allow_only(tree, "this")
+        tree = tree.this
+    if not isinstance(tree, exp.Select | exp.SetOperation):
+        raise Refused("only SELECT can be asked", "Write one SELECT")
+    _require_flat(tree)
+    return tree
+
+
+def _trees(sql: str) -> list[Any]:
+    dialect = Dialect.get_or_raise("duckdb")
+    try:
+        words = dialect.tokenize(sql)
+        _require_few(words)
+        trees = dialect.parser().parse(words, sql)
+        return [tree for tree in trees if not isinstance(tree, exp.Semicolon | None)]
+    except Refused:
+        raise
+    except SqlglotError as error:
+        raise _misread(error) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except Exception:  # hostile text can cause any error in a parser
+        raise Refused("this cannot be read as SQL", "Write one SELECT") from None
+
+
+def _require_few(words: Sequence[Token]) -> None:
+    """Refuse a text with too many words or brackets: the parser's time grows with them."""
+    if len(words) > MOST_WORDS:
+        raise Refused(f"the query has more than {MOST_WORDS:,} words", "Ask a shorter one")
+    depth = square = 0
+    for word in words:
+        depth += (word.token_type in _OPENING) - (word.token_type in _CLOSING)
+        square += word.token_type is TokenType.L_BRACKET
+        if word.token_type not in _TEXTS and not word.text.isprintable():
+            raise _unprintable((word.line, max(word.col - len(word.text), 1)))
+        if depth > _MOST_BRACKETS or square > _MOST_SQUARE:
+            raise _too_deep()
+
+
+def _require_flat(tree: exp.Expr) -> None:
+    waiting: list[tuple[exp.Expr, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > DEEPEST:
+            raise _too_deep()
+        if isinstance(node, exp.Identifier) and not str(node.this).isprintable():  # a text as an alias
+            raise _unprintable(position_of(node))
+        if isinstance(node.this, str) and _UNSHOWN.search(node.this):  # written as an escape
+            raise Refused("a text has a character that cannot be shown", "Leave it out", position_of(node))
+        for child in node.iter_expressions():
+            chained = isinstance(child, _CHAINS) and type(child) is type(node)
+            waiting.append((child, depth + (not chained)))
+
+
+def _unprintable(place: SqlPosition | None) -> Refused:
+    """Return a refusal that does not contain the name."""
+    return Refused("a name has an unprintable character", "Write the name without it", place)
+
+
+def _too_deep() -> Refused:
+    return Refused("the query is nested too deeply", "Ask a shorter one, or use CTEs")
+
+
+def _misread(error: SqlglotError) -> Refused:
+    details = getattr(error, "errors", None) or [{}]
+    line, column = details[0].get("line"), details[0].get("col")
+    place = (int(line), int(column)) if line and column else None
+    instead = "Look for a missing comma, quote or bracket near it"
+    return Refused("this cannot be read as SQL", instead, place)
+
+
+def normal_form(tree: exp.Query) -> str:
+    """Return the same text for queries that differ only in spaces, comments and the case of keywords."""
+    return tree.sql("duckdb", comments=False)
+
+
+def sql_text(query: Any) -> str:
+    """Return SQL as it is given, or the SQL that an ibis expression compiles to."""
+    if isinstance(query, str):
+        return query
+    if type(query).__module__.split(".")[0] == "ibis":
+        import ibis  # noqa: PLC0415 (optional)
+
+        return str(ibis.to_sql(query, dialect="duckdb"))
+    raise BadParameter("question", "must be SQL, or an ibis expression")

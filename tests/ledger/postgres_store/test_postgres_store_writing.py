@@ -83,7 +83,9 @@ def test_a_deadlock_is_undone_and_tried_again(
     for future in [beside(lock_both, 1, 2), beside(lock_both, 2, 1)]:
         future.result()
     assert sorted(entries(url)) == [b"1", b"2"]
-    assert len(runs) == 3
+    # Three runs if the server wakes the waiting transaction at once. On a busy machine the repeated one may
+    # take its first lock before that, and both meet again.
+    assert len(runs) >= 3
 
 
 def test_reading_sees_one_moment_and_history_in_order(

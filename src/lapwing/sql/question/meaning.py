@@ -92,7 +92,7 @@ def _ids(policy: Policy) -> tuple[str, ...]:
 
 
 def _public_rows(relation: Relation, public: PublicTables) -> str:
-    return "".join(repr(public[scan.table].shipped(scan).to_pydict()) for scan in public_scans_of(relation))
+    return "".join(repr(public[scan.table].coded(scan)) for scan in public_scans_of(relation))
 
 
 def _names_in(question: BoundQuery) -> frozenset[str]:

@@ -18,7 +18,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 
@@ -88,16 +87,27 @@ class PublicTable:
             )
         return self._lengths[column]
 
+    def coded(self, scan: PublicScan) -> dict[str, list[int | str | None]]:
+        """Return the coded rows of a scan, by column. Planning needs no Arrow arrays."""
+        columns = {}
+        for (name, kind), source in zip(scan.columns, scan.sources, strict=True):
+            codes = self.codes(source, kind)
+            is_truth = isinstance(kind, Truth)
+            columns[name] = [bool(c) if is_truth and c is not None else c for c in codes]
+        return columns
+
     def shipped(self, scan: PublicScan) -> pa.Table:
         """Return the coded rows that the engine gets for a scan."""
-        arrays = []
-        for (_, kind), source in zip(scan.columns, scan.sources, strict=True):
-            codes: list[Any] = self.codes(source, kind)
-            type_ = pa.string() if isinstance(kind, Text) else pa.int64()
-            if isinstance(kind, Truth):
-                codes, type_ = [None if code is None else bool(code) for code in codes], pa.bool_()
-            arrays.append(pa.array(codes, type_))
-        return pa.table(arrays, names=[name for name, _ in scan.columns])
+        types = [_arrow_type(kind) for _, kind in scan.columns]
+        columns = self.coded(scan)
+        arrays = [pa.array(codes, type_) for codes, type_ in zip(columns.values(), types, strict=True)]
+        return pa.table(arrays, names=list(columns))
+
+
+def _arrow_type(kind: Kind) -> pa.DataType:
+    if isinstance(kind, Text):
+        return pa.string()
+    return pa.bool_() if isinstance(kind, Truth) else pa.int64()
 
 
 def inferred_kind(values: Sequence[object]) -> Kind:

@@ -13,8 +13,9 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter, Held, InProgress, SessionOver
-from lapwing.sql import curator, policy_ledger, releasing
+from lapwing.sql import curator, policy_ledger
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.earlier_answers import EarlierAnswers
 from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
 from lapwing.sql.reading.reader import Reader
 from sql.conftest import write_visits
@@ -212,13 +213,13 @@ def test_L7_another_price_at_the_same_time_is_told_to_wait(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = opened()
-    find = releasing.find_earlier
+    find = EarlierAnswers.find
 
-    def stale(session: Any, request: Any) -> Any:
-        return [], find(session, request)[1].replace(":1", ":0")  # as it was before the other one
+    def stale(look: EarlierAnswers, request: Any) -> Any:
+        return [], find(look, request)[1].replace(":1", ":0")  # as it was before the other one
 
     dataset.ask(COUNT, epsilon=1)
-    monkeypatch.setattr(releasing, "find_earlier", stale)
+    monkeypatch.setattr(EarlierAnswers, "find", stale)
     with pytest.raises(InProgress):
         dataset.ask(COUNT, epsilon=2)
     assert spent(dataset) == 1

@@ -12,8 +12,8 @@ import pytest
 
 from lapwing.errors import Held, InProgress
 from lapwing.ledger.gate import Gate
-from lapwing.sql import releasing
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.earlier_answers import EarlierAnswers
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.request import QueryRequest
 from lapwing.sql.reading.reader import Reader
@@ -43,10 +43,10 @@ def year(tmp_path: Path) -> Iterator[Year]:
 
 def asked_without(patch: pytest.MonkeyPatch) -> None:
     """Ask as questions were stored before the data set was noted."""
-    own = releasing.request_about
+    own = EarlierAnswers.requests_about
 
-    def unnamed(*about: Any, **ranks: Any) -> QueryRequest:
-        return replace(own(*about, **ranks), data=0, form="")
+    def unnamed(*about: Any) -> tuple[QueryRequest, ...]:
+        return tuple(replace(one, data=0, form="") for one in own(*about)[:1])
 
     to_json = QueryRequest.to_json
 
@@ -69,12 +69,13 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gate, "release", released)
     patch.setattr(Gate, "find", found)
 
-    def earlier(session: releasing.ReleaseSession, request: QueryRequest) -> Any:
+    def earlier(look: EarlierAnswers, request: QueryRequest, _: Any = None) -> Any:
         patch.setattr("lapwing.sql.policy_ledger.possible_data_sets", lambda *_: {0})
-        return releasing._stored(session, request, 0)
+        used = look._gate.used_keys(request.first_keys)
+        return look._stored(request, 0, used, shared=False)
 
-    patch.setattr(releasing, "request_about", unnamed)
-    patch.setattr(releasing, "find_earlier", earlier)
+    patch.setattr(EarlierAnswers, "requests_about", unnamed)
+    patch.setattr(EarlierAnswers, "find", earlier)
     patch.setattr(QueryRequest, "to_json", as_then)
 
 

@@ -18,7 +18,6 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.joint_questions import JointQuestion
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.reading.reader import Reader
-from lapwing.sql.releasing import find_truncation
 from sql.conftest import POLICY
 from support.askers import die
 from support.forking import forked
@@ -62,7 +61,7 @@ def test_after_three_failures_all_questions_of_the_analyst_wait(opened: Open) ->
     assert str(held.value).endswith(f"lapwing clear-hold POLICY {failed[0]} {failed[1]} {failed[2]}")
     with pytest.raises(AllHeld):
         dataset.ask(COUNT, epsilon="0.1")  # whether an answer is stored would tell whether it failed
-    assert find_truncation(dataset.session, "visits", 2, Fraction(95, 100)) is None
+    assert dataset.session.look().truncation("visits", 2, confidence=Fraction(95, 100)) is None
     with pytest.raises(AllHeld):
         row_questions.checked_version(
             dataset, row_questions.row_question(dataset, "SELECT stay FROM visits")

@@ -24,7 +24,7 @@ from functools import lru_cache
 from lapwing.core.conversions import renyi_cap
 from lapwing.core.exact import (
     Number,
-    least_from,
+    least_near,
     least_where,
     round_down,
     round_up,
@@ -34,6 +34,7 @@ from lapwing.core.exact import (
 )
 from lapwing.core.losses import ZERO, Loss, Pure, checked_delta, checked_epsilon
 from lapwing.core.process_bound import FORK_COUNTER, ProcessBound
+from lapwing.core.renyi_curves import response_epsilon_guess
 from lapwing.errors import BadParameter, OverBudget
 
 EPSILON_UNIT = 10**9
@@ -194,7 +195,13 @@ class Terms:
         def exceeds(units: int) -> bool:
             return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is None
 
-        return Fraction(least_from(exceeds) - 1, EPSILON_UNIT)
+        # Where each filter alone would stop: the largest of these is the result, or next to it.
+        room = [max(cap - before, 0) for cap, before in zip(self.caps, spent, strict=True)]
+        by_order = zip(self.orders, room[FIRST_ORDER:], strict=True)
+        guesses = [response_epsilon_guess(order, units / EPSILON_UNIT) for order, units in by_order]
+        pair = room[EPSILON] if spent[DELTA] <= self.caps[DELTA] else 0
+        guess = max([pair, *(int(guessed * EPSILON_UNIT) for guessed in guesses)])
+        return Fraction(least_near(exceeds, guess + 1) - 1, EPSILON_UNIT)
 
     def largest_delta(self, spent: tuple[int, ...]) -> Fraction:
         """Return the largest failure probability that a next charge may have, if its ε fits."""

@@ -145,6 +145,21 @@ def least_from(holds: Callable[[int], bool], start: int = 1) -> int:
     return least_where(holds, low, high)
 
 
+def least_near(holds: Callable[[int], bool], guess: int) -> int:
+    """Find the least whole number from 1 on where `holds` is true. A good guess makes it quick.
+
+    `holds` must stay true once it is, and become true somewhere.
+    """
+    near, step = max(guess, 1), 1
+    if not holds(near):
+        while not holds(near + step):
+            near, step = near + step, 2 * step
+        return least_where(holds, near, near + step)
+    while near > step and holds(near - step):
+        near, step = near - step, 2 * step
+    return least_where(holds, max(near - step, 0), near)
+
+
 def narrow(
     holds: Callable[[Fraction], bool], low: Fraction, high: Fraction, relative: Fraction
 ) -> tuple[Fraction, Fraction]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, expm1, log1p, sinh
+from math import ceil, exp, expm1, log, log1p, sinh, sqrt, tanh
 
 from flint import arb
 
@@ -20,6 +20,7 @@ BITS = 256
 # library. They only save time; next to a whole unit, balls decide. Tests compare the two.
 FLOAT_ERROR = 1e-13
 LARGEST_EXPONENT, LARGEST_SCALE = 700, 1 << 900
+_STEPS_OF_A_GUESS, _GUESSED = 30, 1e-13
 # Exponentials of larger numbers do not fit into balls either.
 LARGEST_BALL_EXPONENT = 10**12
 
@@ -91,6 +92,27 @@ def randomized_response_units(orders: tuple[int, ...], epsilon: Fraction, unit: 
     if not epsilon:
         return [0] * len(orders)
     return _response_units(orders, epsilon.numerator, epsilon.denominator, unit)
+
+
+def response_epsilon_guess(order: int, divergence: float) -> float:
+    """Return about the ε at which `randomized_response` has this divergence. It is a guess: nothing more.
+
+    Newton's method begins below the root, as the divergence is at most ε, and at most order · ε² / 2. After
+    the first step it comes from above.
+    """
+    epsilon = max(divergence, sqrt(2 * divergence / order))
+    for _ in range(_STEPS_OF_A_GUESS):
+        rise = order - 0.5
+        value = _ln_cosh(rise * epsilon) - _ln_cosh(epsilon / 2) - (order - 1) * divergence
+        slope = rise * tanh(rise * epsilon) - tanh(epsilon / 2) / 2
+        if not slope or abs(value) <= _GUESSED * slope * epsilon:
+            break
+        epsilon = max(epsilon - value / slope, 0)
+    return epsilon
+
+
+def _ln_cosh(value: float) -> float:
+    return value + log1p(exp(-2 * value)) - log(2)
 
 
 def _response_units(orders: tuple[int, ...], top: int, bottom: int, unit: int) -> list[int]:

@@ -25,7 +25,7 @@ Test     tests/ledger/test_gate_charged_read.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -41,7 +41,12 @@ from lapwing.ledger.data_sets import find_data_set, spends_by_block
 from lapwing.ledger.entry import Receipt
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.padding import NO_LADDER, Ladder
-from lapwing.ledger.request_status import RequestState, RequestStatus, status_of_request
+from lapwing.ledger.request_status import (
+    RequestState,
+    RequestStatus,
+    status_of_request,
+    used_keys,
+)
 from lapwing.ledger.spending import Spending, Target
 
 
@@ -219,6 +224,10 @@ class Gate:
         A `shared` key finds the request of any principal.
         """
         return status_of_request(self._ledger, principal=self._principal, key=key, shared=shared)
+
+    def used_keys(self, keys: Iterable[tuple[str, bool]]) -> frozenset[tuple[str, bool]]:
+        """Return those (key, shared) pairs that `find` finds. It is one look-up for all of them."""
+        return used_keys(self._ledger, principal=self._principal, keys=keys)
 
     def resume(self, number: int) -> Work:
         """Return work that this principal reserved before."""

@@ -8,6 +8,7 @@ counts only while that seal stands in the ledger; if it is lost, it is computed 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -58,6 +59,26 @@ def status_of_request(
         return None
     hashed = hashed_key(by, checked_label(key, "key"))
     return status_under_key(ledger, hashed, None if shared else principal)
+
+
+def used_keys(
+    ledger: Ledger, *, principal: str, keys: Iterable[tuple[str, bool]]
+) -> frozenset[tuple[str, bool]]:
+    """Return those (key, shared) pairs under which a request was charged, with one statement for all.
+
+    `status_of_request` reads and checks them, one by one. Other principals' own keys are not seen.
+    """
+    own = ledger.find_principal(principal)
+    hashed = {
+        hashed_key("" if shared else str(own), checked_label(key, "key")): (key, shared)
+        for key, shared in keys
+        if shared or own is not None  # it has asked nothing yet, and looking writes nothing
+    }
+    if not hashed:
+        return frozenset()
+    marks = ", ".join("?" * len(hashed))
+    rows = ledger.store.rows(f"SELECT key FROM entries WHERE key IN ({marks})", *hashed)  # noqa: S608
+    return frozenset(hashed[bytes(key)] for (key,) in rows)
 
 
 def status_under_key(ledger: Ledger, hashed: bytes, principal: str | None) -> RequestStatus | None:

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +32,7 @@ from lapwing.ledger.entry import now
 from lapwing.ledger.padding import NO_LADDER, Ladder
 from lapwing.ledger.spending import require_room
 from lapwing.sql import policy_ledger
+from lapwing.sql.answering.kept_answers import KeptAnswers
 from lapwing.sql.policy import policy_file
 from lapwing.sql.policy.policy import (
     Policy,
@@ -40,10 +41,13 @@ from lapwing.sql.policy.policy import (
     codes_of_blocks,
     has_blocks_by_arrival,
 )
+from lapwing.sql.pricing.truncation_requests import TruncationRequest, truncation_requests
 from lapwing.sql.question import bind, public_tables, scope
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.relation import Relation, blocks_of, needs_new_ranks
 from lapwing.sql.reading import open_sources, prepare, prepared_copy, reader, registration
+
+MOST_KEPT = 256  # requests about truncated rows, by table and contribution bound
 
 
 class _NeedsNewVersion(Exception):
@@ -76,6 +80,7 @@ class Curator:
         self.notify: policy_ledger.Notify = self.notices.append
         self.prepares = True  # whether the first question makes a prepared copy
         self.pads = self.policy.pads  # whether all charged reads are padded, and reads before a charge
+        self.kept = KeptAnswers()
         self._ledger: Ledger | None = None
         self._readers = reader.ReaderPool()
         self._public: dict[str, public_tables.PublicTable] | None = None
@@ -86,6 +91,11 @@ class Curator:
     def policy_digest(self) -> str:
         """A digest of the whole policy, to recognise plans that were made for another one."""
         return hashlib.sha256(repr(self.policy).encode()).hexdigest()
+
+    @cached_property
+    def truncation_requests(self) -> Callable[..., tuple[TruncationRequest, ...]]:
+        """The requests about truncated rows of a table, of which the last ones are kept."""
+        return lru_cache(MOST_KEPT)(partial(truncation_requests, self.policy))
 
     # The ledger
 
@@ -225,12 +235,11 @@ class Curator:
         """
         return Gate(self.ledger, principal=analyst, pads=self.pads or self.reads_source(question))
 
-    def has_earlier_ranks(self, question: BoundQuery) -> bool:
-        """Return whether a question reads a copy in which equal rows of a unit were not yet numbered."""
+    def copy_has_earlier_ranks(self) -> bool:
+        """Return whether equal rows of a unit were not yet numbered in the current copy."""
         key = policy_ledger.row_key(self.ledger)
         copy = prepared_copy.current_copy(self.policy, key)
-        is_read = copy is not None and not needs_new_ranks(question.source)
-        return is_read and copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
+        return copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
 
     def require_answerable(
         self,

@@ -51,10 +51,11 @@ def plan_question(
     """
     policy, level, why = session.curator.policy, checked_confidence(confidence), ""
     delta = policy.delta_per_query if delta is None else delta
+    look = session.look()
     n = accuracy.declared_size(policy, question) if n is None else checked_count(n, "n")
 
     def released() -> tuple[BudgetShares, ...]:
-        return () if alone or sampling else session.released_before(question, name, rows)
+        return () if alone or sampling else look.released(question, name, rows)
 
     if epsilon is not None and within is None:
         shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
@@ -77,7 +78,7 @@ def plan_question(
         )  # fmt: skip
 
     reached = session.curator.blocks_reached(question.source)
-    blocks, bounds = None if reached is None else tuple(reached), session.bounds(question, level)
+    blocks, bounds = None if reached is None else tuple(reached), session.bounds(question, level, look)
     plan = planned(shares, why)
     is_known = not analysis.is_possible(question)
     if (not is_known and costs_enough(shares, policy)) or session.has_answer(plan):

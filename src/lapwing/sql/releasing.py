@@ -5,12 +5,6 @@ Claim    an answer is charged before any private row is read for it, is stored b
 Because  rows are read by `ChargedRead` only; errors of the source or the question are raised before the
          charge.
 Test     tests/sql/test_dataset.py, tests/sql/test_releasing.py, tests/faults/test_query_faults.py
-
-Answers of one *shape* (the data set, its version and the meaning of the question, but neither its price nor
-the names of its columns) are numbered. Shape and number are the idempotency key of the charge. So the same
-question finds its stored answer; the same question at another price finds the earlier answers to combine
-with; a question that failed is found as well, and held. If the policy shares answers, all analysts have one
-key.
 """
 
 from __future__ import annotations
@@ -23,24 +17,23 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from lapwing.core.order_statistics import STEEPNESS
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
-from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Spending
-from lapwing.ledger.request_status import RequestState
+from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering import estimates
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.combining import combine_releases
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
 from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_bytes
-from lapwing.sql.answering.truncation import TruncationAnswer, truncation_sentences
+from lapwing.sql.answering.truncation import truncation_sentences
 from lapwing.sql.curator import Curator
+from lapwing.sql.earlier_answers import EarlierAnswer, EarlierAnswers, ReadableAnswer, readable_answers
 from lapwing.sql.policy.policy import Policy
 from lapwing.sql.pricing.combined_widths import can_combine
-from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
+from lapwing.sql.pricing.noise_shares import BudgetShares
 from lapwing.sql.pricing.plan import Plan, costs_enough, too_little
 from lapwing.sql.pricing.request import QueryRequest
-from lapwing.sql.question import meaning, truncation_questions
+from lapwing.sql.question import meaning
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.reading import generated_rows
 from lapwing.sql.reading.exact_numbers import ExactGrouping
@@ -77,13 +70,14 @@ class ReleaseSession:
         """
         with self.curator.keeping_open():
             self.require_same_data(plan)
-            # Sentences say what this analyst knows now: others may know more, and plans may be old.
-            plan = replace(plan, bounds=self.bounds(plan.question, plan.confidence))
             data = self.curator.data(plan.question)
-            request = request_about(self, plan.question, plan.request, data)
-            earlier, key = find_earlier(self, request)
+            look = self.look()
+            # Sentences say what this analyst knows now: others may know more, and plans may be old.
+            plan = replace(plan, bounds=self.bounds(plan.question, plan.confidence, look))
+            request, *others = look.requests_about(plan.question, plan.request, data)
+            earlier, key = look.find(request)
             asked = request.price[:3]  # an answer of older code has the mechanisms of its time
-            for stored in (earlier, answers_of_other_ranks(self, plan.question, plan.request, data)):
+            for stored in (earlier, look.of_other_ranks(others)):
                 readable = readable_answers(plan.question, stored)
                 same = [one for one in readable if one[1].request.price[:3] == asked]
                 if same and not fresh:
@@ -108,24 +102,14 @@ class ReleaseSession:
                 "the question in this session",
             )
 
-    def bounds(self, question: BoundQuery, confidence: Fraction) -> tuple[str, ...]:
-        """Return sentences on how many rows of a person are used, and what is known about the others."""
-        find = partial(find_truncation, self, confidence=confidence)
-        return tuple(truncation_sentences(self.curator.policy, question, find))
+    def look(self) -> EarlierAnswers:
+        """Return the earlier answers that this analyst may see, for one plan or one release."""
+        return EarlierAnswers(self.curator, self.analyst)
 
-    def released_before(
-        self, question: BoundQuery, name: str, rows: int | None
-    ) -> tuple[BudgetShares, ...]:
-        """Return the mechanisms of the earlier releases that a new one is combined with. Costs nothing."""
-        data = self.curator.current_data() if can_combine(question) else None
-        if data is None:
-            return ()
-        asked = QueryRequest(name, 0, Fraction(0), Fraction(0), "", rows, "")
-        try:
-            earlier, _ = find_earlier(self, request_about(self, question, asked, data))
-        except (InProgress, Held, BadParameter):  # the release will say so
-            return ()
-        return tuple(shares for shares, _ in readable_answers(question, earlier))
+    def bounds(self, question: BoundQuery, confidence: Fraction, look: EarlierAnswers) -> tuple[str, ...]:
+        """Return sentences on how many rows of a person are used, and what is known about the others."""
+        find = partial(look.truncation, confidence=confidence)
+        return tuple(truncation_sentences(self.curator.policy, question, find))
 
     def _spending(self, plan: Plan, request: QueryRequest) -> Spending:
         return Spending(
@@ -226,13 +210,12 @@ class ReleaseSession:
 
     def has_answer(self, plan: Plan) -> bool:
         """Return whether a plan has a stored answer at its price. Costs nothing."""
-        data = self.curator.current_data()
-        if data is None:
+        look = self.look()
+        if look.current_data is None:
             return False
-        request = request_about(self, plan.question, plan.request, data)
+        request, *others = look.requests_about(plan.question, plan.request, look.current_data)
         try:
-            earlier, _ = find_earlier(self, request)
-            earlier += answers_of_other_ranks(self, plan.question, plan.request, data)
+            earlier = [*look.find(request)[0], *look.of_other_ranks(others)]
         except (InProgress, Held):
             return False
         return any(one.request.price == request.price for one in earlier)
@@ -328,153 +311,3 @@ class SessionPlan(Plan):
             {'epsilon': 0.5, 'delta': 0.0}
         """
         return {**super().to_json(), "statements": list(self.statements)}
-
-
-# Stored answers
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierAnswer:
-    """A stored answer of the same shape."""
-
-    request: QueryRequest
-    noisy: list[NoisyGrouping]
-    receipt: Receipt
-
-
-ReadableAnswer = tuple[BudgetShares, EarlierAnswer]
-
-
-def request_about(
-    session: ReleaseSession,
-    question: BoundQuery,
-    request: QueryRequest,
-    data: DataSet,
-    *,
-    other_ranks: bool = False,
-) -> QueryRequest:
-    """Return a request about a question, with the version and the meaning that it has for a data set.
-
-    With `other_ranks`, it is the request of answers from rows that were chosen by the other rule: before
-    equal rows of a unit were numbered, or since then.
-    """
-    curator = session.curator
-    named, form = meaning.query_digests(
-        curator.policy, question, curator.public,
-        earlier_ranks=curator.has_earlier_ranks(question) != other_ranks,
-    )  # fmt: skip
-    return replace(request, version=data.version, meaning=named, data=data.number, form=form)
-
-
-def answers_of_other_ranks(
-    session: ReleaseSession, question: BoundQuery, request: QueryRequest, data: DataSet
-) -> list[EarlierAnswer]:
-    """Return the stored answers of a request from rows that were chosen by the other rule.
-
-    They are given again, at no charge, and never combined with answers of this rule: their expected values
-    differ.
-    """
-    here, other = (
-        request_about(session, question, request, data, other_ranks=ranks) for ranks in (False, True)
-    )
-    return [] if other.form == here.form else find_earlier(session, other)[0]
-
-
-def find_earlier(session: ReleaseSession, request: QueryRequest) -> tuple[list[EarlierAnswer], str]:
-    """Return the earlier answers of the same shape, and the key of the next one.
-
-    An analyst with too many failures gets neither (`AllHeld`).
-    """
-    curator, analyst = session.curator, session.analyst
-    policy_ledger.require_few_failures(curator.ledger, curator.policy, analyst)
-    shares_answers = curator.policy.shares_answers
-    if shares_answers:  # an analyst who may not ask may not read either
-        policy_ledger.quota_of(curator.policy, analyst)
-    old = replace(request, form="")
-    found, _ = _stored(session, replace(old, data=0), request.data)
-    keys = []
-    for shape, shared in ((old, False), (request, False), (request, True)):
-        stored, key = _stored(session, shape, request.data, shared=shared)
-        found += stored
-        keys.append(key)
-    return sorted(found, key=lambda one: one.receipt.position), keys[1 + shares_answers]
-
-
-def _stored(
-    session: ReleaseSession, request: QueryRequest, data: int, *, shared: bool = False
-) -> tuple[list[EarlierAnswer], str]:
-    """Return the stored answers of one shape, and the next free key; if `shared`, of all analysts.
-
-    If the policy no longer shares answers, only the analyst who was charged sees them. Older entries do not
-    name their data set. Their answer is used only if no other data set can have made it; one that failed or
-    is under way stops every data set that may have asked it.
-    """
-    ledger, policy, gate = session.curator.ledger, session.curator.policy, session.gate
-    shape = hashlib.sha256(request.shape.encode()).hexdigest()
-    earlier: list[EarlierAnswer] = []
-    for repeat in range(MOST_REPEATS):
-        key = f"{shape}:{repeat}"
-        found = gate.find(key, shared=shared)
-        if found is None:
-            return earlier, key
-        receipt = found.receipt
-        is_own = receipt.record["by"] == ledger.find_principal(session.analyst)
-        if not is_own and not policy.shares_answers:
-            continue
-        possible = (
-            {data} if request.data else policy_ledger.possible_data_sets(ledger, request.version, receipt)
-        )
-        if data not in possible:
-            continue
-        if found.state is RequestState.OPEN:
-            raise InProgress
-        if found.state is RequestState.ANSWERED:
-            before, noisy = answer_from_bytes(found.answer)
-            if len(possible) == 1:
-                earlier.append(EarlierAnswer(replace(before, data=data), noisy, receipt))
-        elif policy_ledger.is_held(policy, receipt.position):
-            raise Held(receipt.position)
-    raise BadParameter("question", f"was asked {MOST_REPEATS:,} times: ask another one")
-
-
-def readable_answers(question: BoundQuery, earlier: list[EarlierAnswer]) -> list[ReadableAnswer]:
-    """Return the earlier answers whose mechanisms this code knows, with these mechanisms."""
-    readable = []
-    for one in earlier:
-        epsilon, delta, noise, mechanisms = one.request.price
-        for steepness in (STEEPNESS, 1):  # MIN and MAX once had 1
-            shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise, steepness=steepness)
-            if shares.digest == mechanisms:
-                readable.append((shares, one))
-                break
-    return readable
-
-
-def find_truncation(
-    session: ReleaseSession, table: str, rows: int, confidence: Fraction
-) -> TruncationAnswer | None:
-    """Return the last answer about truncated rows of the data as they are now. Costs nothing."""
-    data, policy = session.curator.current_data(), session.curator.policy
-    if data is None:
-        return None
-
-    def stored(beyond: int | None) -> list[TruncationAnswer]:
-        question, name, lowered = truncation_questions.truncation_question(policy, table, rows, beyond)
-        request = QueryRequest(name, 0, Fraction(0), Fraction(0), "", lowered, "")
-        try:
-            earlier, _ = find_earlier(session, request_about(session, question, request, data))
-            earlier = earlier or answers_of_other_ranks(session, question, request, data)
-        except (InProgress, Held):  # such a request must not hide the answers of others
-            return []
-        readable = readable_answers(question, earlier)
-        if not readable:
-            return []
-        shares, last = readable[-1]
-        released = estimates.estimate(shares, last.noisy, confidence=confidence)
-        if len(readable) > 1 and can_combine(question):
-            both = [(one, answer.noisy[0]) for one, answer in readable]
-            released = combine_releases(both, released, confidence)
-        return [TruncationAnswer(released, beyond, last.receipt.position)]
-
-    of_rows = [one for most in truncation_questions.possible_beyond(policy) for one in stored(most)]
-    return max(of_rows or stored(None), key=lambda one: one.position, default=None)

@@ -15,6 +15,7 @@ from lapwing.errors import OverBudget
 from lapwing.ledger import charging
 from lapwing.ledger.gate import ChargedRelease, Gate, Work
 from lapwing.sql import releasing
+from lapwing.sql.earlier_answers import EarlierAnswers
 from lapwing.sql.releasing import ReleaseSession
 from lapwing.survey import respondent
 
@@ -111,7 +112,7 @@ def test_a_stored_answer_that_gets_new_noise_is_found(monkeypatch: pytest.Monkey
 
 def test_an_answer_that_is_made_anew_each_time_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "readable_answers", lambda *_: [])
-    monkeypatch.setattr(releasing, "find_earlier", lambda *_: ([], None))
+    monkeypatch.setattr(EarlierAnswers, "find", lambda *_: ([], None))
     assert result(QUESTIONS).witness is not None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from lapwing.config.values import shortened_list
 from lapwing.core.budget import Terms
 from lapwing.core.exact import float_up, grouped, short
-from lapwing.core.losses import LaplaceNoise
+from lapwing.core.losses import LaplaceNoise, Loss
 from lapwing.errors import BadParameter
 from lapwing.html_views import html_view
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
@@ -207,6 +207,11 @@ def _most_questions(epsilon: Fraction, delta: Fraction, least: Fraction) -> tupl
     return terms, terms.how_many(terms.price(one)) * Fraction(101, 100)
 
 
+@lru_cache(maxsize=256)  # a plan and its release, and questions at the same price, ask again
+def _how_many(terms: Terms, loss: Loss) -> int:
+    return terms.how_many(terms.price(loss))
+
+
 def costs_enough(shares: BudgetShares, policy: Policy) -> bool:
     """Return whether a question costs as much as the least that the policy sells.
 
@@ -219,7 +224,7 @@ def costs_enough(shares: BudgetShares, policy: Policy) -> bool:
     if not policy.least_epsilon:
         return True
     terms, most = _most_questions(policy.epsilon, policy.delta, policy.least_epsilon)
-    return shares.epsilon >= policy.least_epsilon and terms.how_many(terms.price(shares.loss)) <= most
+    return shares.epsilon >= policy.least_epsilon and _how_many(terms, shares.loss) <= most
 
 
 def too_little(shares: BudgetShares, policy: Policy, enough: Fraction | None = None) -> BadParameter:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Any
 
 ANSWER_FORMAT = 2
 SHAPE_FORMAT = 3  # of requests that are recognised by `form`, with any column names
@@ -38,6 +35,24 @@ class QueryRequest:
         parts = [ANSWER_FORMAT, self.sql, self.version, self.rows, self.meaning]
         parts += [self.data] if self.data else []
         return json.dumps(parts, ensure_ascii=False)
+
+    @property
+    def stored_forms(self) -> tuple[tuple[QueryRequest, bool], ...]:
+        """The forms in which answers may be stored, and whether their keys are shared by all analysts.
+
+        The oldest comes first. The last two are in use: the analyst's own, and that of everybody.
+        """
+        old = replace(self, form="")
+        return (replace(old, data=0), False), (old, False), (self, False), (self, True)
+
+    def key(self, repeat: int) -> str:
+        """Return the idempotency key of an answer of this shape. They are numbered from 0."""
+        return f"{hashlib.sha256(self.shape.encode()).hexdigest()}:{repeat}"
+
+    @property
+    def first_keys(self) -> tuple[tuple[str, bool], ...]:
+        """The key of the first answer in each form, and whether it is shared."""
+        return tuple((form.key(0), shared) for form, shared in self.stored_forms)
 
     @property
     def price(self) -> tuple[Fraction, Fraction, str, str]:

@@ -39,16 +39,28 @@ def query_digests(
     Which rows of a unit are used decides the result as well. Digests with `earlier_ranks` are those of rows
     that were chosen before equal rows of a unit were numbered.
     """
+    return query_digests_by_ranks(policy, query, public)[earlier_ranks]
+
+
+def query_digests_by_ranks(
+    policy: Policy, query: BoundQuery, public: PublicTables
+) -> dict[bool, tuple[str, str]]:
+    """Return `query_digests` by `earlier_ranks`. Both are the same where no rows are numbered."""
     read = list(_tables_read(policy, query.source))
     tables: list[tuple[Any, ...]] = [(*_declared(one), *one.source.reading) for one in read]
-    if not earlier_ranks and any(one.numbers_equal_rows for one in read):
-        tables.append(("equal rows are numbered",))
+    is_numbered = any(one.numbers_equal_rows for one in read)
+    texts = repr(query), repr(without_names(query))
     rows = _public_rows(query.source, public)
-    named, unnamed = (
-        hashlib.sha256((repr((one, tables, *_ids(policy))) + rows).encode()).hexdigest()
-        for one in (query, without_names(query))
-    )
-    return named, unnamed
+
+    def digests(*more: tuple[Any, ...]) -> tuple[str, str]:
+        others = ", ".join(map(repr, ([*tables, *more], *_ids(policy))))
+        named, unnamed = (
+            hashlib.sha256(f"({text}, {others}){rows}".encode()).hexdigest() for text in texts
+        )
+        return named, unnamed
+
+    earlier = digests()
+    return {True: earlier, False: digests(("equal rows are numbered",)) if is_numbered else earlier}
 
 
 def public_rows_digest(relation: Relation, public: PublicTables) -> str:

@@ -123,8 +123,11 @@ def _misread(error: SqlglotError) -> Refused:
 
 
 def normal_form(tree: exp.Query) -> str:
-    """Return the same text for queries that differ only in spaces, comments and the case of keywords."""
-    return tree.sql("duckdb", comments=False)
+    """Return the same text for queries that differ only in spaces, comments and the case of keywords.
+
+    The tree is used up: writing it as text changes it.
+    """
+    return tree.sql("duckdb", comments=False, copy=False)
 
 
 def sql_text(query: Any) -> str:

@@ -172,7 +172,8 @@ def is_copy_of(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
 
     Copies of earlier versions hold longer texts. Reading cuts them (`Reader`), and they are not extended.
     """
-    return copy.digest in {copy_digest(policy, key), copy_digest(policy, key, earlier=True)}
+    is_newest = copy.digest == copy_digest(policy, key)
+    return is_newest or copy.digest == copy_digest(policy, key, earlier=True)
 
 
 def last_copy(policy: Policy) -> PreparedCopy | None:

@@ -1,0 +1,56 @@
+"""Stored answers that a curator read and checked once, and keeps in memory. They are small, and few.
+
+Claim    a kept value is the one that the ledger would give again.
+Because  a stored answer never changes, and what is estimated from it depends on nothing else. Requests that
+         are under way or failed are not kept: they are looked up each time.
+Test     tests/sql/answering/test_kept_answers.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from lapwing.ledger.request_status import RequestState, RequestStatus
+from lapwing.sql.answering.truncation import TruncationAnswer
+
+MOST_KEPT = 256  # of each kind
+LARGEST_KEPT = 4096  # bytes
+T = TypeVar("T")
+
+
+class KeptAnswers:
+    """The last answers of each kind. Threads may share them."""
+
+    def __init__(self) -> None:
+        self._statuses: dict[Hashable, RequestStatus] = {}
+        self._truncations: dict[Hashable, TruncationAnswer] = {}
+
+    def status(self, place: Hashable, look_up: Callable[[], RequestStatus | None]) -> RequestStatus | None:
+        """Return the kept status of a request that was answered, or look it up."""
+        kept = self._statuses.get(place)
+        if kept is not None:
+            return kept
+        found = look_up()
+        if found is None or found.state is not RequestState.ANSWERED:
+            return found
+        if len(found.answer) <= LARGEST_KEPT:
+            _keep(self._statuses, place, found)
+        return found
+
+    def truncation(
+        self, place: Hashable, estimate: Callable[[], TruncationAnswer | None]
+    ) -> TruncationAnswer | None:
+        """Return the kept answer about truncated rows, or estimate it. `place` names what it is made of."""
+        kept = self._truncations.get(place)
+        if kept is None:
+            kept = estimate()
+            if kept is not None:
+                _keep(self._truncations, place, kept)
+        return kept
+
+
+def _keep(kept: dict[Hashable, T], place: Hashable, value: T) -> None:
+    if len(kept) >= MOST_KEPT:
+        kept.clear()
+    kept[place] = value

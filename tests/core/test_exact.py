@@ -23,6 +23,7 @@ from lapwing.core.exact import (
     ball,
     exact,
     exp_of,
+    least_near,
     exp_up,
     grouped,
     log_up,
@@ -350,3 +351,21 @@ def test_reals_of_huge_exponents_are_tiny_balls() -> None:
 )  # fmt: skip
 def test_large_numbers_are_shown_without_exponents(number: float, text: str) -> None:
     assert grouped(number, 4) == text
+
+
+@given(st.integers(1, 10**12), st.integers(-5, 10**13))
+def test_the_least_number_is_found_from_any_guess(least: int, guess: int) -> None:
+    assert least_near(lambda number: number >= least, guess) == least
+
+
+@given(st.integers(1, 10**12), st.integers(-3, 3))
+def test_a_good_guess_is_quick(least: int, off: int) -> None:
+    tried: list[int] = []
+
+    def holds(number: int) -> bool:
+        tried.append(number)
+        return number >= least
+
+    assert least_near(holds, least + off) == least
+    assert len(tried) <= 7
+    assert min(tried) > 0

@@ -249,6 +249,17 @@ def test_laplace_units_are_the_exact_value_rounded_up(
 
 
 @settings(max_examples=200, deadline=None)
+@given(st.integers(2, 100_000), st.floats(1e-5, 1e5))
+def test_the_epsilon_of_a_divergence_is_guessed_well(order: int, epsilon: float) -> None:
+    divergence = float(renyi_curves.randomized_response(Fraction(order), Fraction(epsilon)))
+    assert renyi_curves.response_epsilon_guess(order, divergence) == pytest.approx(epsilon, rel=1e-4)
+
+
+def test_nothing_to_guess_is_zero() -> None:
+    assert renyi_curves.response_epsilon_guess(2, 0.0) == 0
+
+
+@settings(max_examples=200, deadline=None)
 @given(scales.filter(lambda e: e <= 10**6), order_sets)
 def test_response_units_are_the_exact_value_rounded_up(epsilon: Fraction, orders: tuple[int, ...]) -> None:
     same(

@@ -457,3 +457,19 @@ def test_long_work_is_priced_before_the_write_lock_is_taken(
     Gate(ledger, principal="ann").reserve(spending("0.1"), key="k")
     reserved = len(order) - 1 - order[::-1].index("write")
     assert "price" in order[:reserved]
+
+
+def test_used_keys_are_the_own_and_the_shared_ones_that_were_charged(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    ann, bob = (Gate(ledger, principal=name) for name in ("ann", "bob"))
+    asked = [(key, shared) for key in ("own", "everybody's", "none") for shared in (False, True)]
+    assert ann.used_keys(asked) == ann.used_keys([]) == frozenset()
+    ann.release(ChargedRelease(spending("0.1"), lambda: b"42"), key="own")
+    ann.release(ChargedRelease(spending("0.1"), lambda: b"43"), key="everybody's", shared=True)
+    assert ann.used_keys(asked) == {("own", False), ("everybody's", True)}
+    assert bob.used_keys(asked) == {("everybody's", True)}
+    with pytest.raises(WorkEnded):
+        bob.release(ChargedRelease(spending("0.1"), lambda: 1 / 0), key="none")  # type: ignore[arg-type, return-value]
+    assert bob.used_keys(asked) == {("everybody's", True), ("none", False)}
+    assert Gate(home.open(), principal="bob").used_keys(asked) == bob.used_keys(asked)

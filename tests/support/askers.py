@@ -25,3 +25,9 @@ def die(policy: Path, sql: str, price: str) -> None:
     """Be charged, and be gone before rows are read."""
     Reader.exact = lambda *_: os._exit(9)  # type: ignore[method-assign]
     Dataset(load_policy(policy), analyst="ann").ask(sql, epsilon=price)
+
+
+def count_truncated(policy: Path, price: str, analyst: str = "ann") -> None:
+    """Buy an answer about truncated people."""
+    with Dataset(load_policy(policy), analyst=analyst) as own:
+        own.truncated("visits", epsilon=price)

@@ -88,7 +88,7 @@ def run_cell(line: str, cell: str, names: dict[str, Any]) -> Plan | Answer:
             )  # fmt: skip
             result: Plan | Answer = plan
             if given.release:
-                print(f"Costs {plan.cost}, or nothing if released before. Left so far: {dataset.left()}.")
+                print(f"Costs {plan.cost}, or nothing if released before. Budget left: {dataset.left()}.")
                 result = plan.release()
             else:
                 print(f"Nothing was charged. Add --release to be charged {plan.cost} and see the answer.")

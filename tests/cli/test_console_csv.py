@@ -39,7 +39,7 @@ def test_an_answer_has_its_intervals_as_columns_and_the_numbers_of_the_json(
     )  # fmt: skip
     assert [[one[0], *map(float, one[1:])] for one in cells] == [list(one) for one in wanted]
     assert [int(one[1]) for one in cells] == n["values"]  # whole numbers, without separators
-    for words in ("charged ε 0.5", "Uses at most 5 rows", "Left: ε 2.5", "Receipt: "):
+    for words in ("charged ε 0.5", "Uses at most 5 rows", "Budget left: ε 2.5", "Receipt: "):
         assert words in done.error
         assert words not in done.out
 

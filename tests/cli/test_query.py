@@ -24,7 +24,7 @@ def test_the_example_can_be_asked_at_once(shell: Shell, policy: Path) -> None:
     assert done.code == 0
     assert "emergency" in done.out
     assert "charged ε 0.5" in done.out
-    assert "Left: ε 2.5 of 3" in done.out
+    assert "Budget left: ε 2.5 of 3" in done.out
     assert "lapwing: A prepared copy of the data was made first, in visits.prepared" in done.error
     again = shell("ask", policy, BY_WARD, "--epsilon", "0.5")
     assert "nothing was charged" in again.out
@@ -53,7 +53,7 @@ def test_what_is_left_is_of_the_budget_that_is_open(shell: Shell, policy: Path) 
     curator = policy.with_name("lapwing.ledger.curator")
     more = ("--epsilon", "1", "--delta", "1e-9", "--curator", curator)
     assert shell("ledger", "raise", ledger, "visits", *more).code == 0
-    assert "Left: ε 0.5 of 1" in shell("ask", policy, BY_WARD, "--epsilon", "0.5").out
+    assert "Budget left: ε 0.5 of 1" in shell("ask", policy, BY_WARD, "--epsilon", "0.5").out
 
 
 def test_prepared_answers_say_nothing_of_slowness(shell: Shell, policy: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import pickle
 import signal
 import threading
 import time
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 
 from lapwing.core import noise
 from lapwing.core.exact import (
+    DecimalFraction,
     ball,
     exact,
     exp_of,
@@ -369,3 +372,24 @@ def test_a_good_guess_is_quick(least: int, off: int) -> None:
     assert least_near(holds, least + off) == least
     assert len(tried) <= 7
     assert min(tried) > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("0.3", "0.3"),
+        ("1/3", "0.333333333333"),
+        ("3", "3"),
+        ("1e-6", "1e-06"),
+        ("0", "0"),
+        ("-2.5", "-2.5"),
+    ],
+)
+def test_a_decimal_fraction_prints_as_a_decimal_and_computes_exactly(value: str, text: str) -> None:
+    number, plain = DecimalFraction(value), Fraction(value)
+    assert str(number) == repr(number) == f"{number}" == text
+    assert f"{number:.1f}" == f"{float(plain):.1f}"
+    assert (number, hash(number), number * 3) == (plain, hash(plain), plain * 3)
+    assert type(number + 1) is Fraction
+    for again in (pickle.loads(pickle.dumps(number)), copy.deepcopy(number)):
+        assert (again, type(again)) == (plain, DecimalFraction)

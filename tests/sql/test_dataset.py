@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,9 +48,9 @@ def test_an_answer_has_intervals_a_price_and_a_receipt(opened: Open) -> None:
     n = table.column("n").to_pylist()
     assert abs(n[0] - 200) < 40
     assert abs(n[1] - 400) < 40
-    assert answer.cost == "ε 5"
+    assert str(answer.cost) == "ε 5"
     assert answer.receipt is not None
-    assert answer.left.startswith("ε 5 of 10")
+    assert str(answer.left).startswith("ε 5 of 10")
     assert json.loads(json.dumps(answer.to_json()))["columns"][0]["values"] == ["A", "B"]
     assert answer.to_pandas().shape == answer.to_polars().shape == (2, 7)
     assert "<table>" in answer._repr_html_()
@@ -135,10 +136,12 @@ def test_L12_over_budget_changes_nothing(opened: Open) -> None:
 def test_an_analyst_with_a_quota_sees_what_is_left_of_it(opened: Open) -> None:
     dataset = opened(more="[analysts.ann]\nepsilon = 2\ndelta = 0\n")
     left = dataset.ask(COUNT, epsilon="0.5").left
-    assert left == (
-        "ε 1.5 of 2 of the analyst's quota, ε 9.5 of 10 of the data's budget, for one more answer without δ"
-    )
-    assert opened().ask(COUNT, epsilon="0.25").left == "ε 9.25 of 10 for one more answer without δ"
+    assert left is not None
+    assert left.quota is not None
+    assert (left.epsilon, left.of, left.quota.epsilon, left.quota.of) == (9.5, 10, 1.5, 2)
+    assert left == dataset.left()
+    assert str(left) == "ε 1.5 of 2 of the analyst's quota, ε 9.5 of 10 of the data's budget"
+    assert str(opened().ask(COUNT, epsilon="0.25").left) == "ε 9.25 of 10"
 
 
 def test_quotas_are_charged_as_well(opened: Open) -> None:
@@ -230,7 +233,7 @@ def test_bounds_and_dropped_rows_can_be_bought(opened: Open) -> None:
     low, high, answer = dataset.search_bounds("visits", "stay", epsilon=2, step=1)
     assert low <= 0  # in one of 2,000 cases noise is taken for rows, and the bounds are wider
     assert high >= 16
-    assert answer.cost == "ε 2"
+    assert str(answer.cost) == "ε 2"
     more = dataset.truncated("visits", epsilon=5)
     assert abs(more.columns[0].values[0] - 300) < 20
     assert spent(dataset) == 7 * 10**9
@@ -358,3 +361,15 @@ def test_stored_answers_hold_only_what_was_released(opened: Open) -> None:
     dataset.ask("SELECT name, COUNT(*) AS n FROM visits GROUP BY name", epsilon=1)
     rows = dataset.ledger.store.read(lambda tx: tx.rows("SELECT bytes FROM answers"))
     assert all(b"secret" not in bytes(row[0]) for row in rows)
+
+
+def test_ask_spells_the_options_of_plan() -> None:
+    """With the same defaults, and in the same order."""
+    planned, asked, staged = (
+        inspect.signature(method).parameters for method in (Dataset.plan, Dataset.ask, Dataset.two_stage)
+    )
+    assert [*planned.values()] == [*asked.values()][:-1]
+    assert all(asked[name].kind is inspect.Parameter.KEYWORD_ONLY for name in [*asked][2:])
+    assert [*asked][-1] == "fresh"
+    shared = [name for name in staged if name in planned and name != "within"]
+    assert all(staged[name] == planned[name] for name in shared)

@@ -113,9 +113,12 @@ def test_an_analyst_reads_no_request_of_another_one(opened: Open, monkeypatch: p
     bob.ask(COUNT, epsilon="0.5")
     read: list[str] = []
     find = Gate.find
-    monkeypatch.setattr(
-        Gate, "find", lambda self, key, **how: (read.append(key), find(self, key, **how))[1]
-    )
+
+    def noted(self: Gate, key: str, **how: bool) -> Any:
+        read.append(key)
+        return find(self, key, **how)
+
+    monkeypatch.setattr(Gate, "find", noted)
     assert known(bob) is None
     ann.truncated("visits", epsilon="0.5")
     read.clear()

@@ -50,7 +50,7 @@ def test_less_is_refused_before_the_charge_and_the_least_is_answered(dataset: Da
         with pytest.raises(BadParameter, match=r"asked ε .*at least ε 0\.003 here. Ask with ε 0\.003 or"):
             refused()
     assert not spent(dataset)
-    assert dataset.ask(SQL, epsilon="0.003").cost == "ε 0.003"
+    assert str(dataset.ask(SQL, epsilon="0.003").cost) == "ε 0.003"
 
 
 def test_what_costs_less_than_its_epsilon_is_refused_until_it_costs_as_much(dataset: Dataset) -> None:

@@ -75,7 +75,7 @@ def test_a_question_beyond_the_policy_s_own_budget_opens_nothing(
         with pytest.raises(LapwingError):
             dataset.ask(question, epsilon=11)
         assert dataset.ledger.accounts() == ()
-        assert dataset.left().startswith("ε 10 of 10")
+        assert str(dataset.left()).startswith("ε 10 of 10")
     assert opened_accounts(tmp_path) == []
     assert data_sets(tmp_path) == []
 
@@ -106,7 +106,7 @@ def test_sessions_that_planned_the_same_account_share_it(opened: Open, tmp_path:
         with pytest.raises(OverBudget, match="ε 2 of 10 is left"):
             two.ask(OTHER, epsilon=3)
         two.ask(OTHER, epsilon=2)
-        assert two.left().startswith("ε 0 of 10")
+        assert str(two.left()).startswith("ε 0 of 10")
     assert opened_accounts(tmp_path) == ["visits"]
 
 

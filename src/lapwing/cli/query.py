@@ -219,7 +219,9 @@ def bounds(
         called = f"\nsource = {quoted(known.source)}" if known is not None and known.source else ""
         bounds = f"low = {low:g}\nhigh = {high:g}\nstep = {step}"
         print(f"[tables.{table}.columns.{name}]{called}\n{bounds}\n")
-        print(f"Charged {answer.cost}. Left: {answer.left}. Rows beyond these bounds are few, or none.")
+        print(
+            f"Charged {answer.cost}. Budget left: {answer.left}. Rows beyond these bounds are few, or none."
+        )
         print(*answer.truncation, sep="\n")
 
 
@@ -367,7 +369,7 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
         made = check_noisily(found, epsilon)
         if as_json:
             told = [_to_json(found.policy, one) for one in made]
-            console.print_json({"tables": told, "left": found.left()})
+            console.print_json({"tables": told, "left": str(found.left())})
         else:
             _show_noisy(found.policy, made)
 

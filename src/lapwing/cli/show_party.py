@@ -154,7 +154,7 @@ def show_result(result: RunResult) -> None:
             )
         else:
             out.indented(f"Charged to your own ledger: {charge_text(result.consortium.plan)}.")
-        out.indented(f"Left: {result.left}.")
+        out.indented(f"Budget left: {result.left}.")
         out.print()
         out.indented("Transcript, which anybody can check:")
         # This line is to be copied, so it is never broken.

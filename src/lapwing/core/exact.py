@@ -123,6 +123,26 @@ def set_fields(record: object, **checked: object) -> None:
         object.__setattr__(record, name, value)
 
 
+class DecimalFraction(Fraction):
+    """A rational number that prints as a decimal number of up to twelve digits. It computes exactly.
+
+    Results of arithmetic are plain fractions.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{float(self):.12g}"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(float(self), spec) if spec else str(self)
+
+    def __reduce__(self) -> tuple[type[DecimalFraction], tuple[int, int]]:
+        return DecimalFraction, (self.numerator, self.denominator)
+
+
 def least_where(holds: Callable[[int], bool], low: int, high: int) -> int:
     """Find the least whole number above `low` where `holds` is true, by bisection.
 

@@ -118,7 +118,7 @@ def join_run(
             number=config.number,
             answer=statistic.answer(outcome.opened, noises, confidence=level),
             transcript=outcome.transcript,
-            left=data.left(),
+            left=str(data.left()),
             is_replay=is_replay,
             truncation=() if statistic.source is None else statistic.source.truncation,
         )

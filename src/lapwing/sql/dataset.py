@@ -23,6 +23,7 @@ from lapwing.sql.answering.answers import Answer
 from lapwing.sql.curator import Curator
 from lapwing.sql.planning import plan_question, plan_truncation
 from lapwing.sql.policy.policy import Policy
+from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question import preliminary_questions
 from lapwing.sql.releasing import ReleaseSession, SessionPlan
 
@@ -177,13 +178,35 @@ class Dataset:
             noise=noise, rows=rows, n=n, sampling=sampling,
         )  # fmt: skip
 
-    def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
-        """Plan and release a question in one step.
+    def ask(
+        self,
+        question: Any,
+        *,
+        epsilon: Number | None = None,
+        within: Number | None = None,
+        confidence: Number = "0.95",
+        delta: Number | None = None,
+        noise: str = "auto",
+        rows: int | None = None,
+        n: int | None = None,
+        sampling: bool = False,
+        where_first: bool = False,
+        fresh: bool = False,
+    ) -> Answer:
+        """Plan and release a question in one step. Give either `epsilon` or `within`.
 
         Args:
             question: SQL, or an object that can be turned into SQL.
+            epsilon: The price in ε.
+            within: The largest half-width of every interval. ε follows, as in `plan`.
+            confidence: The probability with which each interval holds.
+            delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
+            noise: "auto", "laplace" or "gaussian".
+            rows: A lower contribution bound. None: the policy's.
+            n: A public or released number of rows, for the errors of averages. None: not known.
+            sampling: Include the error of a sample of rows in the intervals.
+            where_first: Choose a person's rows among those that WHERE keeps. This reads the source.
             fresh: Release a new answer even if the same question has a stored one.
-            options: As for `plan`.
 
         Returns:
             The answer.
@@ -194,7 +217,11 @@ class Dataset:
         Example:
             >>> print(dataset.ask("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon="0.2"))
         """
-        return self.session.release(self.plan(question, **options), fresh=fresh)
+        plan = self.plan(
+            question, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
+            rows=rows, n=n, sampling=sampling, where_first=where_first,
+        )  # fmt: skip
+        return plan.release(fresh=fresh)
 
     def two_stage(
         self,
@@ -203,9 +230,11 @@ class Dataset:
         within: Number,
         first: Number = "0.05",
         confidence: Number = "0.95",
+        delta: Number | None = None,
+        noise: str = "auto",
         rows: int | None = None,
+        sampling: bool = False,
         where_first: bool = False,
-        **options: Any,
     ) -> tuple[SessionPlan, Answer]:
         """Release the number of rows first, then plan the question for that number.
 
@@ -214,9 +243,11 @@ class Dataset:
             within: The largest half-width of every interval, in the unit of its column.
             first: The price of the first stage, in ε. It is charged now.
             confidence: The probability with which each interval holds.
+            delta: The price in δ of each stage, where it is needed. None: the policy's `delta_per_query`.
+            noise: The noise of the question: "auto", "laplace" or "gaussian".
             rows: A lower contribution bound. None: the policy's.
+            sampling: Include the error of a sample of rows in the intervals of the question.
             where_first: Choose a person's rows among those that WHERE keeps.
-            options: As for `plan`: delta, noise, sampling.
 
         Returns:
             The plan of the question, and the answer of the first stage.
@@ -231,11 +262,11 @@ class Dataset:
         counted = plan_question(
             self.session, preliminary_questions.sizes_question(bound),
             f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first, confidence=confidence,
-            delta=options.get("delta"), rows=rows,
+            delta=delta, rows=rows,
         ).release()  # fmt: skip
         plan = self.plan(
-            question, within=within, confidence=confidence, rows=rows,
-            n=preliminary_answers.least_size(counted), where_first=where_first, **options,
+            question, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,
+            n=preliminary_answers.least_size(counted), sampling=sampling, where_first=where_first,
         )  # fmt: skip
         return plan, counted
 
@@ -292,15 +323,15 @@ class Dataset:
         """
         return plan_truncation(self.session, table, epsilon, rows, beyond).release()
 
-    def left(self) -> str:
-        """Return in words what is left of the budget, and of the analyst's quota if there is one.
+    def left(self) -> BudgetLeft:
+        """Return what is left of the budget, and of the analyst's quota if there is one.
 
         Returns:
-            A sentence part such as "ε 9.5 of 10 for one more answer without δ".
+            The numbers. Printed, they are a sentence part such as "ε 9.5 of 10".
 
         Example:
-            >>> dataset.left()
-            'ε ... of 3 for one more answer without δ'
+            >>> print(dataset.left())
+            ε ... of 3
         """
         return self.session.left()
 
@@ -413,7 +444,7 @@ class Dataset:
         if not self.curator.has_ledger:
             return "Nothing has been asked yet."
         try:
-            return f"Left: {self.left()}."
+            return f"Budget left: {self.left()}."
         except LapwingError as error:
             return f"The ledger cannot say what is left: {error}"
 

@@ -26,6 +26,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -49,6 +50,7 @@ from lapwing.sql.policy.policy import (
     period_of,
 )
 from lapwing.sql.policy.source_location import registry_names
+from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.reading import registration
 from lapwing.sql.reading.prepared_copy import has_current_units, is_copy_of, last_copy, prepared_folder
 
@@ -389,23 +391,23 @@ def targets_of(ledger: Ledger, policy: Policy, analyst: str, blocks: Sequence[st
     return found if quota is None else (*found, Target(quota))
 
 
-def budget_left(ledger: Ledger, policy: Policy, analyst: str) -> str:
-    """Return in words what is left of the data's budget, and of the analyst's quota if there is one."""
-    data = _left(ledger, account_label(policy))
+def budget_left(ledger: Ledger, policy: Policy, analyst: str) -> BudgetLeft:
+    """Return what is left of the data's budget, and of the analyst's quota if there is one."""
     quota = None
     with suppress(BadParameter):  # an analyst who lost the quota still sees what is left of the data's
         quota = quota_of(policy, analyst)
-    if quota is not None:
-        data = f"{_left(ledger, quota)} of the analyst's quota, {data} of the data's budget,"
-    return f"{data} for one more answer without δ"
+    of_quota = None if quota is None else _left(ledger, quota)
+    return replace(_left(ledger, account_label(policy)), quota=of_quota)
 
 
-def _left(ledger: Ledger, label: str) -> str:
-    blocks = [block for block in ledger.blocks(label) if block.is_open]
-    terms = [ledger.numbered(block.account).terms for block in blocks]  # as raised, if it was
-    left = [(block.left(own), own.epsilon) for block, own in zip(blocks, terms, strict=True)]
-    least, most = min(left, default=(Fraction(0), ledger.account(label).terms.epsilon))
-    return f"ε {float(least):.6g} of {float(most):g}"
+def _left(ledger: Ledger, label: str) -> BudgetLeft:
+    left = []
+    for block in ledger.blocks(label):
+        if block.is_open:
+            terms = ledger.numbered(block.account).terms  # as raised, if it was
+            left.append((block.left(terms), terms.epsilon, terms.largest_delta(block.taken(terms))))
+    nothing = Fraction(0), ledger.account(label).terms.epsilon, Fraction(0)
+    return BudgetLeft(*min(left, default=nothing))
 
 
 FAILURES_FILE = "failed.json"  # a cache: if it is lost, the ledger is read again

@@ -30,6 +30,7 @@ from lapwing.sql.curator import Curator
 from lapwing.sql.earlier_answers import EarlierAnswer, EarlierAnswers, ReadableAnswer, readable_answers
 from lapwing.sql.policy.policy import Policy
 from lapwing.sql.pricing.combined_widths import can_combine
+from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.pricing.noise_shares import BudgetShares
 from lapwing.sql.pricing.plan import Plan, costs_enough, too_little
 from lapwing.sql.pricing.request import QueryRequest
@@ -121,7 +122,7 @@ class ReleaseSession:
             parameters={
                 "noise": plan.shares.noise,
                 "epsilon": str(plan.shares.epsilon),
-                "delta": str(plan.cost.delta),
+                "delta": str(Fraction(plan.cost.delta)),
                 "rows of a unit": plan.question.rows,
                 "releases": len(plan.steps),
             },
@@ -220,8 +221,8 @@ class ReleaseSession:
             return False
         return any(one.request.price == request.price for one in earlier)
 
-    def left(self) -> str:
-        """Return in words what is left of the budget, and of the analyst's quota if there is one."""
+    def left(self) -> BudgetLeft:
+        """Return what is left of the budget, and of the analyst's quota if there is one."""
         return policy_ledger.budget_left(self.curator.ledger, self.curator.policy, self.analyst)
 
     def dry_run(self, plan: Plan) -> Answer:
@@ -231,16 +232,14 @@ class ReleaseSession:
         exact = generated_rows.generated_numbers(curator.policy, curator.public, plan.question)
         noisy = add_noise(plan.shares, exact)
         rows = estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling)
-        return Answer(
-            rows, str(plan.cost), float(plan.confidence), None, is_fake=True, truncation=plan.bounds
-        )
+        return Answer(rows, plan.cost, float(plan.confidence), None, is_fake=True, truncation=plan.bounds)
 
     def _answer(
         self, plan: Plan, noisy: list[NoisyGrouping], receipt: Receipt, *, is_replay: bool
     ) -> Answer:
         return Answer(
             estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling),
-            str(plan.cost),
+            plan.cost,
             float(plan.confidence),
             receipt,
             is_replay,

@@ -55,7 +55,7 @@ def test_a_data_set_shows_its_tables_columns_and_budget_and_makes_no_ledger(
     assert "ε 10, δ 1e-6. Nothing has been asked yet" in text
     assert not list(tmp_path.glob("*.ledger*"))
     dataset.ask("SELECT COUNT(*) FROM visits", epsilon=1)
-    assert "Left: ε 9 of 10" in shown(dataset._repr_html_())
+    assert "Budget left: ε 9 of 10" in shown(dataset._repr_html_())
     assert repr(dataset) == "<Dataset visits, asked by ann, with visits>"
 
 

@@ -26,6 +26,7 @@ from lapwing.html_views import html_view
 from lapwing.ledger import Receipt
 from lapwing.sql.answering.estimates import AnswerColumn, AnswerRows
 from lapwing.sql.pricing import combined_widths
+from lapwing.sql.pricing.cost import BudgetLeft, Cost
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,13 +45,13 @@ class Answer:
 
     Args:
         rows: The columns, with the ends of their intervals.
-        cost: The price in words.
+        cost: The price.
         confidence: The probability with which each interval holds.
         receipt: The ledger's receipt; None for a dry run.
         is_replay: Whether it was released before, and cost nothing now.
         is_fake: Whether it was made from generated rows.
         of: The number of releases of the same question that it is the narrowest result of.
-        left: The budget left, in words.
+        left: What is left of the budget; None for a dry run.
         notes: Sentences about this answer.
         earlier: Earlier answers of the same question that could not be combined with it.
         truncation: Sentences on how many rows of a person it uses.
@@ -62,13 +63,13 @@ class Answer:
     """
 
     rows: AnswerRows
-    cost: str
+    cost: Cost
     confidence: float
     receipt: Receipt | None
     is_replay: bool = False
     is_fake: bool = False
     of: int = 1
-    left: str = ""
+    left: BudgetLeft | None = None
     notes: tuple[str, ...] = ()
     earlier: tuple[Answer, ...] = field(default=(), repr=False)
     truncation: tuple[str, ...] = ()
@@ -153,8 +154,8 @@ class Answer:
                 for column in self.columns
             ],
             "confidence": self.confidence,
-            "cost": self.cost,
-            "left": self.left,
+            "cost": str(self.cost),
+            "left": "" if self.left is None else str(self.left),
             "replayed": self.is_replay,
             "fake": self.is_fake,
             "combines": self.of,
@@ -225,8 +226,8 @@ class Answer:
                 "chosen after answers, and all at this confidence, the intervals of one number so far are "
                 f"all right but with probability {wrong:.4g} at most."
             )
-        if self.left:
-            lines.append(f"Left: {self.left}.")
+        if self.left is not None:
+            lines.append(f"Budget left: {self.left}.")
         if self.receipt is not None:
             lines.append(f"Receipt: {self.receipt.position}, {self.receipt.hash[:16]}…")
         return lines

@@ -20,24 +20,13 @@ from lapwing.html_views import html_view
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
 from lapwing.sql.policy.policy import Policy
 from lapwing.sql.pricing import accuracy
+from lapwing.sql.pricing.cost import Cost
 from lapwing.sql.pricing.noise_shares import BudgetShares
 from lapwing.sql.pricing.request import QueryRequest
 from lapwing.sql.question.bound_query import BoundQuery
 
 CONFIDENCE_OF_THRESHOLD = Fraction(95, 100)
 _FINE = 10**6  # steps of a sum: as good as real numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The price of a release."""
-
-    epsilon: Fraction
-    delta: Fraction
-
-    def __str__(self) -> str:
-        delta = f", δ {short(float(self.delta))}" if self.delta else ""
-        return f"ε {float(self.epsilon):.6g}{delta}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +62,7 @@ class Plan:
         >>> plan = dataset.plan("SELECT AVG(stay) FROM visits", epsilon="0.5")
         >>> print(plan)
         >>> plan.cost.epsilon
-        Fraction(1, 2)
+        0.5
     """
 
     request: QueryRequest

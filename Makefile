@@ -63,6 +63,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/query.py
+	$(BIN)/python benchmarks/small_questions.py
 	$(BIN)/python benchmarks/time_oracle.py
 	$(BIN)/python benchmarks/survey.py
 	$(BIN)/python benchmarks/audit.py

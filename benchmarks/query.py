@@ -135,7 +135,7 @@ def around_the_engine(figures: Figures, dataset: Dataset) -> None:
     ]
     figures.note("planning", f"{ms(statistics.median(planning))} (median), {ms(planning[0])} (first)")
     plan = dataset.plan(sql, epsilon=LITTLE)
-    spending = dataset.session.charged_read(plan, plan.request, "").spending
+    spending = dataset.session.spending(plan, plan.request)
     keys = map(str, numbers)
     (charging,) = figures.in_turns(
         lambda: charge(dataset.ledger, spending, principal="benchmark", key=next(keys)), repeats=40

@@ -238,8 +238,9 @@ class Curator:
     def copy_has_earlier_ranks(self) -> bool:
         """Return whether equal rows of a unit were not yet numbered in the current copy."""
         key = policy_ledger.row_key(self.ledger)
-        copy = prepared_copy.current_copy(self.policy, key)
-        return copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
+        copy = prepared_copy.last_copy(self.policy)
+        is_earlier = copy is not None and prepared_copy.has_earlier_ranks(self.policy, key, copy)
+        return is_earlier and prepared_copy.current_copy(self.policy, key) is not None
 
     def require_answerable(
         self,

@@ -112,7 +112,8 @@ class ReleaseSession:
         find = partial(look.truncation, confidence=confidence)
         return tuple(truncation_sentences(self.curator.policy, question, find))
 
-    def _spending(self, plan: Plan, request: QueryRequest) -> Spending:
+    def spending(self, plan: Plan, request: QueryRequest) -> Spending:
+        """Return the price of a plan, with the accounts that pay it."""
         return Spending(
             targets=self.curator.targets(self.analyst, plan.question),
             loss=plan.shares.loss,
@@ -130,18 +131,6 @@ class ReleaseSession:
             keeps_request=True,
         )
 
-    def charged_read(self, plan: Plan, request: QueryRequest, key: str) -> ChargedRead:
-        """Return the charged read that releases a plan under a key."""
-        curator = self.curator
-        return ChargedRead(
-            gate=curator.gate(self.analyst, plan.question),
-            spending=self._spending(plan, request),
-            key=key,
-            shared=curator.policy.shares_answers,
-            version=request.version,
-            current_version=curator.version,
-        )
-
     def _new_answer(
         self, plan: Plan, request: QueryRequest, key: str, earlier: list[EarlierAnswer]
     ) -> Answer:
@@ -149,13 +138,18 @@ class ReleaseSession:
         if not costs_enough(plan.shares, curator.policy):  # a stored answer was repeated before
             raise too_little(plan.shares, curator.policy)
         # Errors of the source or the question are raised before a charge. A stored answer needs neither.
+        spending = self.spending(plan, request)
         is_fast = curator.require_answerable(
-            request.version,
-            lambda reader: reader.require_plan(question),
-            question,
-            self._spending(plan, request),
+            request.version, lambda reader: reader.require_plan(question), question, spending
         )
-        charged = self.charged_read(plan, request, key)
+        charged = ChargedRead(
+            gate=curator.gate(self.analyst, question),
+            spending=spending,
+            key=key,
+            shared=curator.policy.shares_answers,
+            version=request.version,
+            current_version=curator.version,
+        )
         noisy: list[NoisyGrouping] = []
 
         def read() -> list[ExactGrouping]:

@@ -114,9 +114,9 @@ def test_files_are_sources_in_code_too(folder: Path) -> None:
 
 
 def test_the_notice_says_where_the_ledger_is(folder: Path, other: Path) -> None:
-    for place, inside in (({}, folder), ({"ledger": other}, other)):
-        frame = rows(first=1000 * len(place))
-        with lapwing.open(made(frame, name="orders"), version="1", analyst="ann", **place) as dataset:
+    for ledger, inside in ((None, folder), (other, other)):
+        frame = rows(first=0 if ledger is None else 1000)
+        with lapwing.open(made(frame), version="1", analyst="ann", ledger=ledger) as dataset:
             answer = str(dataset.ask(COUNT, epsilon=1))
         assert f"New ledger {inside / 'lapwing.ledger'}, for life." in answer
         assert f'New account "orders" with ε 3 and δ 1e-7, for life. It is kept in {inside}' in answer
@@ -200,8 +200,8 @@ def test_another_name_is_refused_or_spends_the_same(spent: Path, version: str) -
     policy = made(rows(), name="others")
     with pytest.raises((BadParameter, OverBudget)):
         asked(policy, SUM, version=version)
+    others = made(rows(), name="others", tables=[table(rows(), "others")])
     with pytest.raises((BadParameter, OverBudget)):
-        others = made(rows(), name="others", tables=[table(rows(), "others")])
         asked(others, SUM.replace("orders", "others"), version=version)
 
 

@@ -81,7 +81,7 @@ def open(  # noqa: A001
         ...     print(dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1"))
     """
     analyst = analyst or getpass.getuser()
-    of_rows = {
+    of_rows: dict[str, Any] = {
         "name": name, "unit": unit, "rows_per_unit": rows_per_unit, "columns": columns, "epsilon": epsilon,
         "delta": delta,
     }  # fmt: skip

@@ -227,22 +227,17 @@ class Policy:
         BadParameter: If something is wrong. All mistakes are listed, each with its argument.
 
     Example:
-        >>> policy = lapwing.Policy(
-        ...     "stays",
-        ...     epsilon=3,
-        ...     delta=1e-7,
-        ...     tables=[
-        ...         lapwing.Table(
-        ...             "stays",
-        ...             "visits.csv",
-        ...             unit="patient_id",
-        ...             rows_per_unit=5,
-        ...             columns={"stay": lapwing.between(0, 60)},
-        ...         )
-        ...     ],
+        >>> stay = lapwing.between(0, 60)
+        >>> visits = lapwing.Table(
+        ...     "visits", "visits.parquet", unit="patient_id", rows_per_unit=5, columns={"stay": stay}
         ... )
+        >>> policy = lapwing.Policy("stays", epsilon=3, delta=1e-7, tables=[visits])
         >>> policy
-        <Policy stays, with stays>
+        <Policy stays, with visits>
+        >>> print(policy.save("stays.toml").read_text())
+        [dataset]
+        name = "stays"
+        ...
     """
 
     path: Path
@@ -308,7 +303,7 @@ class Policy:
 
         Example:
             >>> lapwing.Policy.load("visits.toml")
-            <Policy visits, with visits>
+            <Policy visits, with visits, patients, wards>
         """
         values, mistakes = read_policy(os.fspath(path))
         there = Path(path).absolute()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lapwing
-from lapwing.errors import BadParameter, OverBudget
+from lapwing.errors import BadParameter, OverBudget, Unavailable
 from lapwing.sql.curator import Curator
 from support.cases import each
 from support.raised import named
@@ -327,5 +327,16 @@ def test_mistakes_of_a_single_frame_name_the_argument(
 def test_two_frames_of_one_name_are_not_mixed(folder: Path) -> None:
     with short(rows()):
         pass
-    with pytest.raises(BadParameter, check=named("version")):
-        short(pa.table({"who": [1, 2], "age": [3, 4]}), columns={"age": lapwing.between(0, 99)})
+    others = pa.table({"who": [1000, 1001], "age": [3, 4]})
+    with pytest.raises(BadParameter, match='name="…"', check=named("version")):
+        short(others, columns={"age": lapwing.between(0, 99)})
+    with short(others, columns={"age": lapwing.between(0, 99)}, name="ages") as data:
+        assert data.policy.name == "ages"
+
+
+def test_a_folder_that_is_gone_is_told(folder: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = made(rows())
+    monkeypatch.chdir(other)
+    folder.rmdir()
+    with pytest.raises(Unavailable):
+        asked(policy, version="1")

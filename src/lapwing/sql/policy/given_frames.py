@@ -99,7 +99,11 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
 
     A policy in code, and a file beside it, store the same files: they wait for each other.
     """
-    handle = os.open(path.absolute().parent, os.O_RDONLY | os.O_CLOEXEC)
+    folder = path.absolute().parent
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unavailable(f"{folder}, where rows are stored, cannot be used: {error.strerror}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -118,6 +122,7 @@ def _store(
     files = {table: _checked_file(path, table, sources) for table in frames}
     rows = {table: arrow_rows(frame, table) for table, frame in frames.items()}
     stored = {table: _stored(files[table]) for table in rows}
+    of_others = "" if name is not None else '. Or are they other data? Name them: name="…"'
     if name is None:
         name = next(
             (about[VERSION_KEY] for about in stored.values() if VERSION_KEY in about), FIRST_VERSION
@@ -128,7 +133,7 @@ def _store(
             raise BadParameter(
                 "version",
                 f"{quoted(name)} has other rows of {quoted(table)}. Give the changed rows a new name: they "
-                "are new data, and answers about them are charged anew",
+                f"are new data, and answers about them are charged anew{of_others}",
             )
     for table in new:
         if stored[table].get(DATASET_KEY, dataset) != dataset:

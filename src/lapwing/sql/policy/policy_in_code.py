@@ -38,9 +38,10 @@ BUDGET = ("epsilon", "delta", "delta_per_query", "least_epsilon")
 DATASET = ("name", "protects", "population", "ids", "share_answers")
 SECTIONS = ("blocks", "ledger", "analysts", "engine", "parties")
 PLACES = ("url", "keys", "anchor", "registry")  # of a ledger
+MOMENT_AT_MOST = 40  # letters of a date with a time
 STEM_AT_MOST = 50  # of up to four bytes each
-_WHOLE = re.compile(r"[-+]?\d+")
-_DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_WHOLE = re.compile(r"[-+]?[0-9]{1,60}")
+_DECIMAL = re.compile(r"[-+]?([0-9]{1,60}\.?[0-9]{0,60}|\.[0-9]{1,60})([eE][-+]?[0-9]{1,9})?")
 
 
 def between(
@@ -80,7 +81,7 @@ def between(
 def _read_bound(bound: Any) -> Any:
     """Return the number, date or time that a text shows. Other values stay as they are."""
     found = _read_number(bound)
-    if not isinstance(found, str):
+    if not isinstance(found, str) or len(found) > MOMENT_AT_MOST:
         return found
     for read in (date.fromisoformat, datetime.fromisoformat):
         try:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from lapwing.sql.curator import Curator as Curator
     from lapwing.sql.dataset import Dataset as Dataset
     from lapwing.sql.dataset import open as open  # noqa: A004
+    from lapwing.sql.policy.policy_in_code import Policy as Policy
+    from lapwing.sql.policy.policy_in_code import Table as Table
+    from lapwing.sql.policy.policy_in_code import between as between
     from lapwing.sql.pricing.plan import Plan as Plan
     from lapwing.sql.question.refusal import Refused as Refused
     from lapwing.survey.respondent import Respondent as Respondent
@@ -48,11 +51,14 @@ _HOMES = {
     "OverBudget": "errors",
     "Pipeline": "learn.pipelines.pipeline",
     "Plan": "sql.pricing.plan",
+    "Policy": "sql.policy.policy_in_code",
     "Refused": "sql.question.refusal",
     "Respondent": "survey.respondent",
     "Stream": "learn.stream",
     "Survey": "survey.survey",
+    "Table": "sql.policy.policy_in_code",
     "__version__": "",  # of the distribution: see `__getattr__`
+    "between": "sql.policy.policy_in_code",
     "explain": "core.explanation",
     "mechanisms": "",
     "noise": "",

@@ -163,7 +163,7 @@ def test_truths_are_those_of_the_whole_data() -> None:
 
 def test_the_command_tells_the_story_and_ends() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "lapwing.cli.main", "demo"],
+        [sys.executable, "-m", "lapwing", "demo"],
         capture_output=True,
         text=True,
         encoding="utf-8",

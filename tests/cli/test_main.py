@@ -14,7 +14,7 @@ import pytest
 from support.shell import Shell
 from support.slowly import slow
 
-MODULE = [sys.executable, "-m", "lapwing.cli.main"]
+MODULE = [sys.executable, "-m", "lapwing"]
 SCRIPT = [str(Path(sys.executable).with_name("lapwing"))]
 GOOD = ["explain", "--epsilon", "0.5", "--delta", "1e-6", "--n", "10000"]
 
@@ -251,7 +251,7 @@ def test_over_budget_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_closed_pipe_is_no_traceback() -> None:
     done = subprocess.run(
-        ["/bin/sh", "-c", f"'{sys.executable}' -m lapwing.cli.main demo | head -1"],
+        ["/bin/sh", "-c", f"'{sys.executable}' -m lapwing demo | head -1"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -14,7 +14,7 @@ from lapwing.cli.main import COMMANDS
 from support.shell import Shell
 
 SCRIPT = Path(sys.executable).with_name("lapwing")
-MODULE = [sys.executable, "-m", "lapwing.cli.main"]
+MODULE = [sys.executable, "-m", "lapwing"]
 
 
 def completed(words: str, place: int, *, command: list[str] = MODULE, folder: Path) -> list[str]:

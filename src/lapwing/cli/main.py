@@ -216,7 +216,3 @@ def _plain(value: Any) -> Any:
         parts = [_plain(part) for part in value]
         return NotImplemented if NotImplemented in parts else parts
     return NotImplemented
-
-
-if __name__ == "__main__":
-    run()

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,27 @@ class FileMistakes:
         return 1
 
 
+def toml_value(value: Any) -> str:
+    """Return a value as it is written in TOML, on one line: a text, number, date, list or inline table."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, date):  # a datetime is one
+        return value.isoformat()
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, dict):
+        inside = ", ".join(f"{toml_key(key)} = {toml_value(inner)}" for key, inner in value.items())
+        return f"{{ {inside} }}"
+    return str(value).lower()  # of decimals, the exponent
+
+
+def toml_key(key: str) -> str:
+    """Return a key as it is written in TOML."""
+    return key if _PLAIN_KEY.fullmatch(key) else quoted(key)
+
+
 def read_toml(path: Path, *, what: str, example: str, draft: str) -> tuple[dict[str, Any], FileMistakes]:
     """Return the values of a TOML file, and the list for its mistakes. Decimals keep all their digits.
 
@@ -88,7 +110,12 @@ def quoted(text: str, *, at_most: int | None = None) -> str:
     if at_most is not None and len(text) > at_most:
         text = text[:at_most] + "…"
     written = json.dumps(text, ensure_ascii=False)
-    return "".join([letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in written])
+    return "".join([letter if letter.isprintable() else _escaped(letter) for letter in written])
+
+
+def _escaped(letter: str) -> str:
+    number = ord(letter)
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def _text(path: Path, shown: str, what: str, example: str, draft: str) -> str:

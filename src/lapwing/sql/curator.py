@@ -33,7 +33,7 @@ from lapwing.ledger.padding import NO_LADDER, Ladder
 from lapwing.ledger.spending import require_room
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering.kept_answers import KeptAnswers
-from lapwing.sql.policy import policy_file
+from lapwing.sql.policy import policy_file, policy_in_code
 from lapwing.sql.policy.policy import (
     Policy,
     account_label,
@@ -60,7 +60,7 @@ class Curator:
     Threads may share a curator and its sessions. Nothing is opened before it is needed.
 
     Args:
-        policy: The policy, or the path of its file.
+        policy: The policy (`lapwing.Policy`), or the path of its file.
         threads: How many threads an engine may use for one question. None: as the policy says.
 
     Raises:
@@ -73,7 +73,11 @@ class Curator:
         ...     answer = ann.ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
     """
 
-    def __init__(self, policy: Policy | str | Path, *, threads: int | None = None) -> None:
+    def __init__(
+        self, policy: policy_in_code.Policy | Policy | str | Path, *, threads: int | None = None
+    ) -> None:
+        if isinstance(policy, policy_in_code.Policy):
+            policy = policy.with_stored_rows()
         self.policy = policy if isinstance(policy, Policy) else policy_file.load_policy(Path(policy))
         self.threads = threads
         self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them

@@ -106,7 +106,7 @@ def open_ledger(policy: Policy, notify: Notify) -> Ledger:
     try:
         with ledger.registry.open() as known:
             _require_own(known, policy, ledger.id)
-            _require_accounts(ledger, policy, notify)
+            _require_accounts(ledger, policy, _with_place(policy, ledger, notify))
             _note(known, policy, ledger)
         ledger.record_policy(account_label(policy), declared_digest(policy, ledger))
     except BaseException:
@@ -163,8 +163,7 @@ def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
         if not is_ledger_gone(place):
             raise BadParameter(
                 "ledger",
-                f"these data spend from {place} already, for life. To join it, write into the policy "
-                f'[ledger] and below it url = "{place}"',
+                f"these data spend from {place} already, for life. To join it, {_joining(policy, place)}",
             )
         raise BadParameter(
             "ledger",
@@ -179,7 +178,9 @@ def _same_people_error(others: list[str], policy: Policy, *, can_join: bool) -> 
     place, names = others[0], " ".join(map(quote, others))
     key = "KEY" if is_postgres(policy.ledger) else quote(f"{policy.ledger}.curator")
     gone = " (which is missing now: put it back)" if is_ledger_gone(place) else ""
-    same = f'write into the policy [ledger] and below it url = "{place}"'
+    same, command = _joining(policy, place), f"lapwing ledger other-people {quote(str(policy.path))}"
+    if not policy.path.exists():
+        command = f"policy.save({str(policy.path)!r})`, then `{command}"
     if not can_join:
         same = f"leave their rows out here, or put these into data of their own that spend from {place}"
     return BadParameter(
@@ -187,9 +188,22 @@ def _same_people_error(others: list[str], policy: Policy, *, can_join: bool) -> 
         f"some ids of these data are ids of people who spend from {place} already{gone}. Are they the same "
         f"people? Then {same}. Are they other people, and only their ids look alike, such as 1, 2, 3? Then "
         f"the curator of this ledger signs that, once (a signature in the other one does not count here): "
-        f"`lapwing ledger other-people {quote(str(policy.path))} {names} --curator {key}`. Nothing was "
-        "charged",
+        f"`{command} {names} --curator {key}`. Nothing was charged",
     )
+
+
+def _joining(policy: Policy, place: str) -> str:
+    """Return in words how a policy spends from a ledger that there is."""
+    if policy.path.exists():
+        return f'write into the policy [ledger] and below it url = "{place}"'
+    return f'open it so: lapwing.open(policy, ledger="{place}")'
+
+
+def _with_place(policy: Policy, ledger: Ledger, notify: Notify) -> Notify:
+    """Let sentences about new accounts say where, if no policy file says so."""
+    if policy.path.exists():
+        return notify
+    return lambda text: notify(f"{text} It is kept in {ledger.location}.")
 
 
 def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:

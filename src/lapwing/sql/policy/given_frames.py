@@ -35,22 +35,32 @@ from lapwing.storage.private_file import replaced_private_file
 
 VERSION_KEY, DATASET_KEY = b"lapwing.version", b"lapwing.dataset"  # in the metadata of the stored file
 VERSION_AT_MOST = 100
+FIRST_VERSION = "1"
 HOW_VERSION = 'Give a name such as version="2026-03"; the same name stands for the same rows'
+
+Declared = tuple[str, Mapping[str, Any]]  # the data set's name, and the source of each table
 
 
 @contextmanager
 def stored_frames(
-    path: Path, frames: Mapping[str, Any] | None, version: str | None
+    path: Path,
+    frames: Mapping[str, Any] | None,
+    version: str | None,
+    *,
+    declared: Declared | None = None,
+    keeps_version: bool = False,
 ) -> Iterator[list[Path]]:
-    """Store the rows of tables of a policy file, unless they are stored under this version.
+    """Store the rows of tables of a policy, unless they are stored under this version.
 
     The block registers them. Other threads and processes that give rows to this policy wait until it ends.
     If it raises, the earlier rows are put back: corrected rows may then be given under the same name.
 
     Args:
-        path: The policy file.
+        path: The policy file. A policy in code has the path that it would be saved at.
         frames: For each table, a pandas or Polars data frame, or an Arrow table.
         version: The curator's name of these rows.
+        declared: What a policy in code says: the data set's name and the source of each table.
+        keeps_version: Whether `version` may be None: the stored rows keep theirs, and first ones get "1".
 
     Yields:
         The files that were written.
@@ -61,7 +71,8 @@ def stored_frames(
     """
     if frames is None:
         raise BadParameter("version", "names rows that are given in tables. Give both, or neither")
-    name, declared = _checked_version(version), _declared(path)
+    name = None if keeps_version and version is None else _checked_version(version)
+    declared = declared or _declared(path)
     if declared is None:
         yield []
         return
@@ -84,8 +95,15 @@ def stored_frames(
 
 @contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Lock the policy file. The kernel releases the lock of a dead process."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Lock the policy's folder. The kernel releases the lock of a dead process.
+
+    A policy in code, and a file beside it, store the same files: they wait for each other.
+    """
+    folder = path.absolute().parent
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unavailable(f"{folder}, where rows are stored, cannot be used: {error.strerror}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -96,21 +114,26 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
 def _store(
     path: Path,
     frames: Mapping[str, Any],
-    name: str,
-    declared: tuple[str, dict[str, Any]],
+    name: str | None,
+    declared: Declared,
     written: dict[Path, Path],
 ) -> None:
     dataset, sources = declared
     files = {table: _checked_file(path, table, sources) for table in frames}
     rows = {table: arrow_rows(frame, table) for table, frame in frames.items()}
     stored = {table: _stored(files[table]) for table in rows}
+    of_others = "" if name is not None else '. Or are they other data? Name them: name="…"'
+    if name is None:
+        name = next(
+            (about[VERSION_KEY] for about in stored.values() if VERSION_KEY in about), FIRST_VERSION
+        )
     new = [table for table in rows if stored[table].get(VERSION_KEY) != name]
     for table, given in rows.items():
         if table not in new and not _are_stored(files[table], given, table):
             raise BadParameter(
                 "version",
                 f"{quoted(name)} has other rows of {quoted(table)}. Give the changed rows a new name: they "
-                "are new data, and answers about them are charged anew",
+                f"are new data, and answers about them are charged anew{of_others}",
             )
     for table in new:
         if stored[table].get(DATASET_KEY, dataset) != dataset:
@@ -149,7 +172,10 @@ def _checked_file(path: Path, table: str, sources: Mapping[str, Any]) -> Path:
             f"the policy reads {quoted(table)} from elsewhere. Write source = {quoted(FRAME)} in "
             f"[tables.{table}], or do not give its rows",
         )
-    return frame_file(path.absolute().parent, table)
+    folder = path.absolute().parent
+    if os.path.exists(folder / FRAME):  # which would be read instead
+        raise BadParameter("tables", f"the folder has a file called {FRAME}, and rows are read from it")
+    return frame_file(folder, table)
 
 
 def arrow_rows(frame: Any, table: str) -> pa.Table:
@@ -161,7 +187,9 @@ def arrow_rows(frame: Any, table: str) -> pa.Table:
     try:
         if is_pandas:
             return pa.Table.from_pandas(frame, preserve_index=False)
-        if library == "polars" and hasattr(frame, "to_arrow"):  # its newest types cannot all be stored
+        if (
+            library == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns")
+        ):  # its newest types cannot all be stored
             return frame.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
         if isinstance(frame, pa.Table):
             return frame
@@ -204,7 +232,7 @@ def _checked_version(version: str | None) -> str:
     return version
 
 
-def _declared(path: Path) -> tuple[str, dict[str, Any]] | None:
+def _declared(path: Path) -> Declared | None:
     """Return the data set's name and the source of each table.
 
     It is None if the file cannot be read, which `load_policy` explains.

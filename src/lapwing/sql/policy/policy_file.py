@@ -41,7 +41,7 @@ from lapwing.config.file_table import (
     one_of,
     read_table,
 )
-from lapwing.config.toml_text import read_toml
+from lapwing.config.toml_text import FileMistakes, read_toml
 from lapwing.config.values import checked_choice, checked_label, did_you_mean, quoted_choices
 from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
@@ -272,8 +272,11 @@ class PolicyFile(FileTable):
             quotas[label] = table.epsilon, table.delta
         return quotas
 
-    def data_tables(self, folder: Path) -> dict[str, Table]:
-        """Return the tables, each checked by itself. Those with mistakes are left out."""
+    def data_tables(self, folder: Path, *, rows_follow: bool = False) -> dict[str, Table]:
+        """Return the tables, each checked by itself. Those with mistakes are left out.
+
+        `rows_follow`: rows of data frames need not be stored yet.
+        """
         if len(self.tables) > TABLES_AT_MOST:
             self.wrong("tables", f"must be at most {TABLES_AT_MOST}")
             return {}
@@ -282,7 +285,10 @@ class PolicyFile(FileTable):
             return {}
         check_names(self.tables)
         settings = folder, self.dataset.protects, self.engine.spark_master or ""
-        made = {name: table.table(name, *settings) for name, table in self.tables.items()}
+        made = {
+            name: table.table(name, *settings, rows_follow=rows_follow)
+            for name, table in self.tables.items()
+        }
         return {name: table for name, table in made.items() if table is not None}
 
     def check_tables(self, tables: Mapping[str, Table]) -> None:
@@ -351,14 +357,31 @@ def load_policy(path: str | Path) -> Policy:
     Example:
         policy = load_policy("visits.toml")
     """
-    path = Path(path)
-    values, mistakes = read_toml(path, what="policy", example="visits.toml", draft="lapwing init DATA")
+    values, mistakes = read_policy(path)
+    return checked_policy(values, mistakes, Path(path).absolute())
+
+
+def read_policy(path: str | Path) -> tuple[dict[str, Any], FileMistakes]:
+    """Return what a policy file says, and the list for its mistakes."""
+    return read_toml(Path(path), what="policy", example="visits.toml", draft="lapwing init DATA")
+
+
+def checked_policy(
+    values: dict[str, Any], mistakes: FileMistakes, path: Path, *, rows_follow: bool = False
+) -> Policy:
+    """Return the policy that `values` say, or raise an error with all mistakes. No data is read.
+
+    Args:
+        values: The tables of a policy file. Wrong ones are taken out.
+        mistakes: The list for its mistakes.
+        path: The absolute path of the file. A policy in code has the path that it would be saved at.
+        rows_follow: Whether rows of data frames need not be stored yet.
+    """
     has_tables = isinstance(values.get("tables"), dict)
     file = read_table(PolicyFile, values, mistakes)
-    path = path.absolute()
     budget, quotas = file.budget.fields(), file.quotas()
     ledger = file.ledger.locations(path, default=str(_default_ledger(path)), example=LEDGER)
-    tables = file.data_tables(path.parent)
+    tables = file.data_tables(path.parent, rows_follow=rows_follow)
     if has_tables:
         file.check_tables(tables)
     blocks = file.block_rule(tables)

@@ -359,9 +359,11 @@ class DataTable(FileTable):
     columns: dict[str, ColumnTable] = Field(default_factory=dict)
     csv: CsvTable | None = None
 
-    def table(self, name: str, folder: Path, protects: str | None, spark_master: str) -> Table | None:
+    def table(
+        self, name: str, folder: Path, protects: str | None, spark_master: str, *, rows_follow: bool = False
+    ) -> Table | None:
         """Return the table, checked by itself; None if it is wrong, which is noted."""
-        source = self._source(name, folder, spark_master)
+        source = self._source(name, folder, spark_master, rows_follow)
         is_public = bool(self.public)
         unit = None if is_public else self._unit(protects)
         if is_public:
@@ -375,12 +377,15 @@ class DataTable(FileTable):
             return None
         return Table(name, source, columns, unit, rows_per_unit, self.primary_key or (), self.rows, hidden)
 
-    def _source(self, name: str, folder: Path, spark_master: str) -> Source | None:
+    def _source(self, name: str, folder: Path, spark_master: str, rows_follow: bool) -> Source | None:
         text = self.source
         if text is None:
             return None
         source = self.attempt(
-            lambda: parse_source(text, folder=folder, table=name, spark_master=spark_master), "source"
+            lambda: parse_source(
+                text, folder=folder, table=name, spark_master=spark_master, rows_follow=rows_follow
+            ),
+            "source",
         )
         if source is not None and source.form == "csv" and self.csv is not None:
             return replace(source, csv=self.csv.form())

@@ -33,12 +33,14 @@ HOW = (
 )
 
 
-def parse_source(text: str, *, folder: Path, table: str, spark_master: str = "") -> Source:
+def parse_source(
+    text: str, *, folder: Path, table: str, spark_master: str = "", rows_follow: bool = False
+) -> Source:
     """Return the source that a text in a policy means.
 
     `folder` is the policy's folder, `table` the table's name in the policy. The location of files is a
-    pattern in which special characters of patterns are escaped. Raises BadParameter if the text means no
-    source.
+    pattern in which special characters of patterns are escaped. With `rows_follow`, rows of data frames
+    need not be stored yet. Raises BadParameter if the text means no source.
     """
     if not text or not text.isprintable():
         raise BadParameter("source", f"must be a printable text. {HOW}")
@@ -51,7 +53,7 @@ def parse_source(text: str, *, folder: Path, table: str, spark_master: str = "")
     if "://" in text:
         raise BadParameter("source", f"is not a known kind of source. {HOW}")
     if text == FRAME and not os.path.exists(folder / FRAME):
-        return _frame(folder, table)
+        return _frame(folder, table, rows_follow)
     return _file(text, folder, table)
 
 
@@ -141,6 +143,17 @@ def _table(named: str, default: str, *, parts: int) -> str:
     return name
 
 
+def moved_source(text: str, folder: Path) -> str:
+    """Return the text of a source that means the same in every folder as `text` does in this one."""
+    mark = SPARK if text.startswith(SPARK) else ""
+    path = text.removeprefix(mark)
+    names_table = bool(mark) and "/" not in path and not re.search(r"[*?\[]|\.parquet$", path)
+    if "://" in path or os.path.isabs(path) or text == FRAME or names_table:
+        return text
+    is_pattern = re.search(r"[*?\[]", path) and not os.path.exists(folder / path)
+    return mark + os.path.join(glob.escape(str(folder)) if is_pattern else str(folder), path)
+
+
 def _spark(rest: str, folder: Path, table: str, master: str) -> Source:
     is_path = "/" in rest or any(letter in rest for letter in "*?[") or rest.endswith(".parquet")
     if not is_path:
@@ -152,9 +165,9 @@ def _spark(rest: str, folder: Path, table: str, master: str) -> Source:
     return Source("spark", master, location, "spark-parquet")
 
 
-def _frame(folder: Path, table: str) -> Source:
+def _frame(folder: Path, table: str, rows_follow: bool) -> Source:
     file = os.path.normpath(frame_file(folder, table))
-    if not os.path.isfile(file):
+    if not rows_follow and not os.path.isfile(file):
         raise BadParameter(
             "source",
             "nobody has given the rows yet. In Python: "

@@ -24,6 +24,7 @@ PACKAGES = (
     "lapwing.audit",
     "lapwing.noise",
     "lapwing.mechanisms",
+    "lapwing.losses",
 )
 PAGE = "reference/python.md"
 

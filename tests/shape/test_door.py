@@ -13,6 +13,7 @@ from support.cases import each
 
 NAMES = [
     "Answer",
+    "Budget",
     "Consortium",
     "Curator",
     "Dataset",
@@ -28,6 +29,7 @@ NAMES = [
     "Survey",
     "__version__",
     "explain",
+    "losses",
     "mechanisms",
     "noise",
     "open",

@@ -1,6 +1,7 @@
 """Check the Python reference: every public name is on the page, and its docstring has what readers need.
 
 MkDocs calls `on_page_markdown` when it builds the site, so that `make docs` fails for an undocumented name.
+A line `<!-- every name of PACKAGE -->` on the page stands for all public names of a package.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PACKAGES = (
     "lapwing.audit",
     "lapwing.noise",
     "lapwing.mechanisms",
+    "lapwing.losses",
 )
 PAGE = "reference/python.md"
 
@@ -68,9 +70,20 @@ def _raises(function: Any) -> bool:
     return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
 
 
+def with_every_name(page: str) -> str:
+    """Return the page with the names that stand behind each `<!-- every name of PACKAGE -->`."""
+    names = [name for name, _ in public_names()]
+
+    def listed(package: re.Match[str]) -> str:
+        inside = [name for name in names if name.rpartition(".")[0] == package[1]]
+        return "\n".join(f"::: {name}" for name in sorted(inside))
+
+    return re.sub(r"^<!-- every name of (\S+) -->$", listed, page, flags=re.MULTILINE)
+
+
 def mistakes(page: str) -> list[str]:
     """Return what is missing on the reference page, and in the docstrings of public names."""
-    shown = set(re.findall(r"^::: (\S+)$", page, re.MULTILINE))
+    shown = set(re.findall(r"^::: (\S+)$", with_every_name(page), re.MULTILINE))
     found = []
     for name, value in public_names():
         if name not in shown:
@@ -80,9 +93,12 @@ def mistakes(page: str) -> list[str]:
     return found
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
-    """End the build if the reference lacks something."""
-    if page.file.src_uri == PAGE and (found := mistakes(markdown)):
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return the page with all names. End the build if the reference lacks something."""
+    if page.file.src_uri != PAGE:
+        return markdown
+    if found := mistakes(markdown):
         from mkdocs.exceptions import PluginError  # noqa: PLC0415 (tests need no mkdocs)
 
         raise PluginError("\n".join(found))
+    return with_every_name(markdown)

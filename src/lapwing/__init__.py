@@ -3,7 +3,7 @@
 These are the public names. Each is imported at its first use, so that `import lapwing` stays fast and a
 program loads only the extras that it needs. More names of one part are in its package: `lapwing.ledger`,
 `lapwing.survey`, `lapwing.parties`, `lapwing.learn`, `lapwing.publish`, `lapwing.noise`,
-`lapwing.mechanisms`.
+`lapwing.mechanisms`, `lapwing.losses`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from lapwing.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from lapwing import losses as losses
     from lapwing import mechanisms as mechanisms
     from lapwing import noise as noise
+    from lapwing.core.experiment_budget import Budget as Budget
     from lapwing.core.explanation import explain as explain
     from lapwing.errors import LapwingError as LapwingError
     from lapwing.errors import OverBudget as OverBudget
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Answer": "sql.answering.answers",
+    "Budget": "core.experiment_budget",
     "Consortium": "parties.consortium",
     "Curator": "sql.curator",
     "Dataset": "sql.dataset",
@@ -60,6 +63,7 @@ _HOMES = {
     "__version__": "",  # of the distribution: see `__getattr__`
     "between": "sql.policy.policy_in_code",
     "explain": "core.explanation",
+    "losses": "",
     "mechanisms": "",
     "noise": "",
     "open": "sql.dataset",

@@ -1,8 +1,9 @@
 """Mechanisms: the public names of those in `lapwing.core`.
 
 Each class states its claim, why it holds and the test that checks it. It has a `loss` to charge, a `sample`
-(or a session) to release, and a `spread`: how far an answer may be from the truth. The functions of
-`sensitivity` return how far one privacy unit moves the textbook statistics.
+(or a session) to release, and a `spread`: how far an answer may be from the truth. Its `metric` is the
+distance of neighbouring inputs that the loss is about. The functions of `sensitivity` return how far one
+privacy unit moves the textbook statistics.
 
 Example:
     >>> from lapwing.mechanisms import Laplace, sensitivity
@@ -13,6 +14,7 @@ Example:
 
 from lapwing.core import sensitivity
 from lapwing.core.gaussian import Gaussian, GaussianShares, SummedGaussian
+from lapwing.core.input_metric import Distance, InputMetric
 from lapwing.core.laplace import Laplace, LaplaceShares, SummedLaplace
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
@@ -23,11 +25,13 @@ from lapwing.core.values import Grid
 
 __all__ = [
     "AboveThreshold",
+    "Distance",
     "Exponential",
     "Extreme",
     "Gaussian",
     "GaussianShares",
     "Grid",
+    "InputMetric",
     "Laplace",
     "LaplaceShares",
     "NoisyMax",

@@ -15,12 +15,12 @@ from lapwing.core import sensitivity
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Relation
-from lapwing.core.order_statistics import Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter, BadValue, LapwingError
 from support.cases import each
+from support.mechanisms import TRIED, quantile
 from support.streams import RefusingStream
 
 
@@ -29,29 +29,9 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.core.noise.SYSTEM", RefusingStream())
 
 
-def quantile(epsilon: Any = 1, **changes: Any) -> Quantile:
-    given: dict[str, Any] = dict(fraction=0.5, first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
-    return Quantile.for_epsilon(epsilon, **(given | changes))
+WITH_EPSILON = [make for tried in TRIED for make in tried.made_for]
 
 
-WITH_EPSILON: list[Callable[[Any], object]] = [
-    lambda e: Laplace.for_epsilon(e, l1=1),
-    lambda e: Gaussian.for_budget(e, "1e-6", l2_squared=1, dimension=1),
-    lambda e: Gaussian(Fraction(1), Fraction(1), 1).delta(e),
-    lambda e: Exponential.for_epsilon(e, sensitivity=1),
-    lambda e: Exponential(e, Fraction(1)),
-    lambda e: PermuteAndFlip.for_epsilon(e, sensitivity=1),
-    lambda e: PermuteAndFlip(e, Fraction(1)),
-    lambda e: NoisyMax.for_epsilon(e, sensitivity=1),
-    lambda e: NoisyMax(e, 1),
-    lambda e: AboveThreshold.for_epsilon(e, sensitivity=1, positives=1),
-    lambda e: AboveThreshold(e, 1, 1),
-    lambda e: PartitionSelection.for_budget(e, "1e-12", keys=1),
-    lambda e: PartitionSelection(e, Fraction(1, 10**12), 1),
-    RandomizedResponse.for_epsilon,
-    lambda e: RandomizedResponse(2, epsilon=Fraction(0) if e is None else e),
-    quantile,
-]
 WRONG_NUMBERS = [
     0, -1, math.inf, -math.inf, math.nan, 1e-320, 5e-324, "1e999", "1e-999", "NaN", "inf", "-0",
     "1e999999999", "", "one", "1/0", "0x1", b"1", None, True, 1j, [1], np.nan, np.float64(math.inf),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,7 +167,6 @@ def test_many_candidates_work() -> None:
 @each(
     "counts",
     [
-        [1, 2],
         np.array([1, 2, 3]),
         np.array([1, 0]),
         np.array([1, -1]),
@@ -177,4 +177,36 @@ def test_many_candidates_work() -> None:
 )
 def test_bad_counts_are_refused(counts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
     with pytest.raises(BadValue):
+        noise.exponential_choice([0, 1], 1, counts=counts)
+
+
+def test_counts_may_be_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    for counts in ([5, 1, 3], (5, 1, 3), np.array([5, 1, 3])):
+        monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(1))
+        drawn.append(noise.exponential_choice([0, 2, 1], "0.5", 200, counts=counts).tolist())
+    assert drawn[0] == drawn[1] == drawn[2]
+    assert set(drawn[0]) == {0, 1, 2}
+
+
+@each(
+    "counts",
+    [
+        [1, 0],
+        [1, -1],
+        [1],
+        [],
+        [1, 1, 1],
+        [1, 1.5],
+        [1, True],
+        [1, None],
+        [1, 2**63],
+        "12",
+        3,
+        {1, 2},
+        [[1, 1]],
+    ],
+)
+def test_counts_that_are_no_multiplicities_are_refused(counts: Any) -> None:
+    with pytest.raises(BadValue, match="one per score"):
         noise.exponential_choice([0, 1], 1, counts=counts)

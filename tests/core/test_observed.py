@@ -9,51 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.core.gaussian import Gaussian, GaussianShares
-from lapwing.core.laplace import Laplace, LaplaceShares
+from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Relation
 from lapwing.core.observed import is_observed, observing
-from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.core.order_statistics import Quantile
 from lapwing.core.partition_selection import PartitionSelection
-from lapwing.core.randomized_response import RandomizedResponse
-from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter
 from lapwing.ledger import ChargedRelease, Gate
 from support.ledgers import Home, open_account, spending
+from support.mechanisms import TRIED
 from support.streams import SeededStream
 
 LAPLACE = Laplace.for_epsilon(1, l1=1)
 MEDIAN = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
 KEYS = PartitionSelection.for_budget(1, "0.01", keys=1)
-CALLS: list[tuple[Any, Any, dict[str, Any]]] = [
-    (LAPLACE, lambda m: m.sample([3, 4]), {"values": [3, 4]}),
-    (LaplaceShares.for_epsilon(1, l1=1, of=2), lambda m: m.sample([3]), {"values": [3]}),
-    (Gaussian.for_rho(1, l2_squared=1, dimension=1), lambda m: m.sample([3]), {"values": [3]}),
-    (
-        GaussianShares.for_rho(1, l2_squared=1, dimension=1, of=2),
-        lambda m: m.sample(values=[3]),
-        {"values": [3]},
-    ),
-    (Exponential.for_epsilon(1, sensitivity=1), lambda m: m.sample([1, 2]), {"scores": [1, 2]}),
-    (PermuteAndFlip.for_epsilon(1, sensitivity=1), lambda m: m.sample([1, 2]), {"scores": [1, 2]}),
-    (NoisyMax.for_epsilon(1, sensitivity=1), lambda m: m.sample([1, 2]), {"scores": [1, 2]}),
-    (MEDIAN, lambda m: m.sample_counts([1, 2], [5, 6]), {"points": [1, 2], "counts": [5, 6]}),
-    (
-        Extreme.for_epsilon(1, greatest=True, first=0, last=3, rows=1),
-        lambda m: m.sample_counts([1], [9]),
-        {"points": [1], "counts": [9]},
-    ),
-    (KEYS, lambda m: m.decide([1, 2], keys=["a", "b"]), {"counts": [1, 2], "keys": ["a", "b"]}),
-    (RandomizedResponse.two_coins(), lambda m: m.sample([1]), {"answers": [1]}),
-    (
-        AboveThreshold.for_epsilon(1, sensitivity=1, positives=1),
-        lambda m: m.start(0).ask(7),
-        {"value": 7},
-    ),
-]
 
 
-@pytest.mark.parametrize(("mechanism", "call", "inputs"), CALLS)
+@pytest.mark.parametrize(("mechanism", "call", "inputs"), [tried[:3] for tried in TRIED])
 def test_an_observer_sees_every_input_and_decides_the_output(
     mechanism: Any, call: Any, inputs: dict[str, Any]
 ) -> None:

@@ -13,6 +13,7 @@ from support.cases import each
 
 NAMES = [
     "Answer",
+    "Budget",
     "Consortium",
     "Curator",
     "Dataset",
@@ -31,6 +32,7 @@ NAMES = [
     "__version__",
     "between",
     "explain",
+    "losses",
     "mechanisms",
     "noise",
     "open",

@@ -1,55 +1,141 @@
-"""Every mechanism is argued, cited, registered with the auditor, and of the same shape."""
+"""Every mechanism is argued, exported, tried, attacked and of one shape: one test tells all that lacks."""
 
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lapwing import mechanisms
+from lapwing import core, mechanisms
 from lapwing.audit import cases
+from lapwing.core.input_metric import Distance, InputMetric
+from lapwing.core.laplace import Laplace
+from support.mechanisms import TRIED
 
 ROOT = Path(__file__).parents[2]
-ALL = [
-    value
-    for name in mechanisms.__all__
-    if inspect.isclass(value := getattr(mechanisms, name)) and hasattr(value, "loss")
-]
+TABLE = "tests/support/mechanisms.py"
 
 
-def test_there_are_twelve_mechanisms() -> None:
-    assert len(ALL) == 12
+def _is_mechanism(value: Any, module: str) -> bool:
+    """Return whether a module defines this class, and it claims a loss and draws something."""
+    draws = hasattr(value, "sample") or hasattr(value, "start")
+    is_own = inspect.isclass(value) and value.__module__ == module and value.__name__[0] != "_"
+    return is_own and draws and hasattr(value, "loss") and not inspect.isabstract(value)
 
 
-@pytest.mark.parametrize("mechanism", ALL)
-class TestEachMechanism:
-    def test_states_claim_reason_and_a_test_that_exists(self, mechanism: type) -> None:
-        text = inspect.getdoc(mechanism) or ""
-        assert "Claim " in text
-        assert "Because " in text
-        cited = re.search(r"Test\s+(claims/\S+)::(\w+)", text)
-        assert cited, "the docstring names its test"
-        source = (ROOT / "tests" / cited[1]).read_text()
-        assert f"def {cited[2]}(" in source
+def _all() -> list[type]:
+    """Return all mechanisms of `lapwing.core`, exported or not."""
+    names = [f"lapwing.core.{module.name}" for module in pkgutil.iter_modules(core.__path__)]
+    return [
+        value
+        for name in names
+        for value in vars(import_module(name)).values()
+        if _is_mechanism(value, name)
+    ]
 
-    def test_has_a_page_of_argument_that_is_linked(self, mechanism: type) -> None:
-        page = re.sub("(?<!^)([A-Z])", r"_\1", mechanism.__name__).lower() + ".md"  # above_threshold.md
-        text = (ROOT / "docs" / "arguments" / page).read_text()
-        for part in ("Claim", "Proof", "Tested by"):
-            assert re.search(rf"^(\*\*|## ){part}", text, re.MULTILINE), part
-        assert f"({page})" in (ROOT / "docs" / "arguments" / "README.md").read_text()
 
-    def test_is_in_the_registry_of_the_auditor(self, mechanism: type) -> None:
-        assert mechanism in {covered for case in cases() for covered in case.covers}
+ALL = _all()
 
-    def test_has_a_sample_or_a_session_and_a_spread(self, mechanism: type) -> None:
-        assert hasattr(mechanism, "sample") or hasattr(mechanism, "start")
-        assert hasattr(mechanism, "spread")
 
-    def test_is_frozen(self, mechanism: type) -> None:
-        assert mechanism.__dataclass_params__.frozen  # type: ignore[attr-defined]
+def _page(mechanism: type) -> str:
+    """Return the name of the mechanism's files: above_threshold."""
+    return re.sub("(?<!^)([A-Z])", r"_\1", mechanism.__name__).lower()
+
+
+def _lacks_in_its_class(mechanism: type) -> Iterator[str]:
+    home, text = f"src/{mechanism.__module__.replace('.', '/')}.py", inspect.getdoc(mechanism) or ""
+    for word in ("Claim", "Because"):
+        if not re.search(rf"^ *{word} +\S", text, re.MULTILINE):
+            yield f"{home}: a line of the docstring that begins with {word}"
+    cited = re.search(r"Test\s+(claims/\S+)::(\w+)", text)
+    if not cited:
+        yield f"{home}: a line of the docstring, Test     claims/test_{_page(mechanism)}.py::test_NAME"
+    else:
+        claims = ROOT / "tests" / cited[1]
+        if not claims.exists() or f"def {cited[2]}(" not in claims.read_text():
+            yield f"tests/{cited[1]}: def {cited[2]}() -> None"
+    for method in ("loss", "metric", "spread"):
+        if not hasattr(mechanism, method):
+            yield f"{home}: `{method}`"
+    if not getattr(getattr(mechanism, "__dataclass_params__", None), "frozen", False):
+        yield f"{home}: @dataclass(frozen=True, slots=True)"
+
+
+def _lacks_on_pages(mechanism: type) -> Iterator[str]:
+    page, arguments = _page(mechanism), ROOT / "docs" / "arguments"
+    said = (arguments / f"{page}.md").read_text() if (arguments / f"{page}.md").exists() else ""
+    for part in ("Claim", "Proof", "Tested by"):
+        if not re.search(rf"^(\*\*|## ){part}", said, re.MULTILINE):
+            yield f"docs/arguments/{page}.md: ## {part}"
+    if f"({page}.md)" not in (arguments / "README.md").read_text():
+        yield f"docs/arguments/README.md: | [{page.replace('_', ' ')}]({page}.md) | THE CLAIM, SHORT |"
+
+
+def missing(mechanism: type) -> Iterator[str]:
+    """Yield all that a mechanism lacks: the file, and what to add to it."""
+    name = mechanism.__name__
+    yield from _lacks_in_its_class(mechanism)
+    yield from _lacks_on_pages(mechanism)
+    if name not in mechanisms.__all__ or getattr(mechanisms, name, None) is not mechanism:
+        line = f"from {mechanism.__module__} import {name}"
+        yield f'src/lapwing/mechanisms.py: {line}, and "{name}" in __all__'
+    if mechanism not in {covered for case in cases() for covered in case.covers}:
+        yield f"src/lapwing/audit/registry/mechanisms.py: a `mechanism_case` of {name} in `mechanism_cases`"
+    if mechanism not in [type(tried.mechanism) for tried in TRIED]:
+        made = f"{name}.for_epsilon(1, …), lambda m: m.sample(…), {{INPUT: …}}, [lambda e: …]"
+        yield f"{TABLE}: Tried({made}) in TRIED"
+
+
+def test_no_mechanism_lacks_anything() -> None:
+    lacks = [f"{mechanism.__name__}: {line}" for mechanism in ALL for line in missing(mechanism)]
+    assert not lacks, "add:\n" + "\n".join(lacks)
+
+
+def test_the_mechanisms_are_found_without_a_list() -> None:
+    exported = {
+        value
+        for name in mechanisms.__all__
+        if inspect.isclass(value := getattr(mechanisms, name)) and hasattr(value, "loss")
+    }
+    assert set(ALL) == exported
+    assert len(ALL) >= 12
+
+
+class Planted(Laplace):
+    """It has nothing."""
+
+
+def test_all_that_a_new_mechanism_lacks_is_told_at_once() -> None:
+    told = list(missing(Planted))
+    for file in (
+        "tests/shape/test_mechanisms.py",  # its home: the docstring
+        "src/lapwing/mechanisms.py",
+        "docs/arguments/planted.md",
+        "docs/arguments/README.md",
+        "src/lapwing/audit/registry/mechanisms.py",
+        TABLE,
+    ):
+        assert any(Path(file).name in line for line in told), file
+
+
+@pytest.mark.parametrize("tried", TRIED, ids=lambda tried: type(tried.mechanism).__name__)
+def test_the_metric_is_the_distance_that_was_declared(tried: Any) -> None:
+    metric, mechanism = tried.mechanism.metric, tried.mechanism
+    assert isinstance(metric, InputMetric)
+    assert isinstance(metric.distance, Distance)
+    by_distance = {
+        Distance.L1: "l1", Distance.L2_SQUARED: "l2_squared", Distance.L_INFINITY: "sensitivity",
+        Distance.ROWS: "rows", Distance.KEYS: "keys",
+    }  # fmt: skip
+    name = by_distance.get(metric.distance)
+    assert metric.bound == (1 if name is None else getattr(mechanism, name))
+    assert metric.relation is getattr(mechanism, "relation", metric.relation)
 
 
 def test_R3_only_noise_draws_random_numbers() -> None:

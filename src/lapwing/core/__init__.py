@@ -15,6 +15,11 @@ conversions         from losses to (ε, δ) and back
 fixed_run           the loss of a run whose steps are fixed beforehand
 loss_records        losses as JSON records
 budget              charges, lifetime budgets and the privacy filter
+loss_curves         what follows from a loss: ε, δ, ρ, the trade-off curve
+input_metric        the distance of inputs that a mechanism's loss is about
+composition         the loss of several releases (public as `lapwing.losses`)
+dp_events           events of dp-accounting as losses
+experiment_budget   a budget in memory (public as `lapwing.Budget`)
 values, spread      inputs of mechanisms, and widths of their noise
 sensitivity         sensitivities of the textbook statistics
 laplace, gaussian, selection, order_statistics, partition_selection, randomized_response

@@ -104,20 +104,23 @@ def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
         return renyi_to_epsilon(order, ball(order * rho), delta)
 
 
-def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """Return the δ at ε of ρ-zCDP, by the best Rényi order a.
+def _float_log_delta(order: float, value: float, epsilon: float) -> float:
+    return (order - 1) * (value - epsilon + math.log1p(-1 / order)) - math.log(order)
 
-    With the Rényi value v = a ρ, δ = exp((a-1)(v - ε)) (1 - 1/a)^(a-1) / a.
-    """
 
-    def float_exponent(a: float) -> float:
-        return (a - 1) * (a * float(rho) - float(epsilon) + math.log1p(-1 / a)) - math.log(a)
-
-    order = _best_order(float_exponent)
+def renyi_to_delta(order: Fraction, value: arb, epsilon: Fraction) -> Fraction:
+    """Return the δ at ε of Rényi divergence v at order a: exp((a-1)(v - ε)) (1 - 1/a)^(a-1) / a."""
     with precision(BITS):
         a = ball(order)
-        exponent = (a - 1) * (ball(order * rho) - ball(epsilon) + ((a - 1) / a).log()) - a.log()
-        return probability_up(exponent.exp())
+        exponent = (a - 1) * (value - ball(epsilon) + ((a - 1) / a).log()) - a.log()
+        return probability_up(exponent.exp()) if exponent < 0 else Fraction(1)
+
+
+def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
+    """Return the δ at ε of ρ-zCDP, by the best Rényi order."""
+    order = _best_order(lambda a: _float_log_delta(a, a * float(rho), float(epsilon)))
+    with precision(BITS):
+        return renyi_to_delta(order, ball(order * rho), epsilon)
 
 
 RHO_UNIT = 10**12  # ρ is found to this many parts of 1
@@ -150,34 +153,47 @@ def loss_to_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:
     return min(found, default=None)
 
 
-def best_renyi_epsilon(loss: Loss, delta: Fraction) -> Fraction:
-    """Return the ε at δ that follows from the Rényi curve of a loss, at about its best order."""
-    log_delta = _log(delta)
+def _best_order_of(loss: Loss, objective: Callable[[float, float], float]) -> Fraction:
+    """Find an order where `objective(order, Rényi value)` is about least: any order would be right."""
 
-    def epsilon_at(order: float) -> float:
+    def at(order: float) -> float:
         value = loss.renyi(Fraction(order).limit_denominator(10**6))
         assert value is not None
         number = float(value)
-        return number + _float_slack(order, log_delta) if math.isfinite(number) else math.inf
+        return objective(order, number) if math.isfinite(number) else math.inf
 
-    # Up a geometric grid until ε has risen for a while: high orders may be expensive to evaluate.
-    grid, found, best = _ORDERS, [], 0
+    # Up a geometric grid until the objective has risen for a while: high orders may be expensive.
+    grid, found, best = [order for order in _ORDERS if order <= loss.largest_order], [], 0
     for k, point in enumerate(grid):
-        found.append(epsilon_at(point))
+        found.append(at(point))
         best = k if found[k] < found[best] else best
         if k > best + _RISEN:
             break
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     for _ in range(_THIRDS):
         third = (high - low) / 3
-        if epsilon_at(low + third) < epsilon_at(high - third):
+        if at(low + third) < at(high - third):
             high -= third
         else:
             low += third
-    order = Fraction((low + high) / 2).limit_denominator(10**6)
+    return Fraction((low + high) / 2).limit_denominator(10**6)
+
+
+def best_renyi_epsilon(loss: Loss, delta: Fraction) -> Fraction:
+    """Return the ε at δ that follows from the Rényi curve of a loss, at about its best order."""
+    log_delta = _log(delta)
+    order = _best_order_of(loss, lambda a, value: value + _float_slack(a, log_delta))
     value = loss.renyi(order)
     assert value is not None
     return renyi_to_epsilon(order, value, delta)
+
+
+def best_renyi_delta(loss: Loss, epsilon: Fraction) -> Fraction:
+    """Return the δ at ε that follows from the Rényi curve of a loss, at about its best order."""
+    order = _best_order_of(loss, lambda a, value: _float_log_delta(a, value, float(epsilon)))
+    value = loss.renyi(order)
+    assert value is not None
+    return renyi_to_delta(order, value, epsilon)
 
 
 # Tails are summed term by term up to this σ; beyond it, rounding costs less than 0.02 % of σ.

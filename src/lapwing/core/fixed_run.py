@@ -154,6 +154,11 @@ class FixedRun(Loss):
         """Return the Rényi divergence of all steps together; None if a step has none."""
         return self._added.renyi(order)
 
+    @property
+    def largest_order(self) -> int:
+        """The largest order at which `renyi` is worth its time."""
+        return self._added.largest_order
+
     def for_group(self, size: int) -> FixedRun:
         """Return the run for `size` neighbouring steps at once, priced at the same δ."""
         return FixedRun(tuple((loss.for_group(size), count) for loss, count in self.steps), self.delta)

@@ -31,6 +31,7 @@ from lapwing.core.exact import (
     upper,
     whole,
 )
+from lapwing.core.input_metric import Distance, InputMetric
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import Concentrated, GaussianNoise, checked_delta, checked_epsilon
 from lapwing.core.noise import discrete_gaussian
@@ -62,6 +63,11 @@ class _GaussianTerms:
         set_fields(self, dimension=whole(self.dimension, "dimension", at_least=1))
         if self.l2_squared < 1:
             raise BadParameter("l2_squared", "must be at least 1: whole numbers differ by 1 or more")
+
+    @property
+    def metric(self) -> InputMetric:
+        """The distance of inputs that the loss is about: squared L2."""
+        return InputMetric(Distance.L2_SQUARED, self.l2_squared)
 
     @observed
     def sample(self, values: ArrayLike) -> NDArray[np.int64]:

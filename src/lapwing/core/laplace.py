@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lapwing.core.budget import EPSILON_UNIT
 from lapwing.core.exact import Number, ball, exact, least_where, precision, round_up, set_fields, whole
+from lapwing.core.input_metric import Distance, InputMetric
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import LARGEST_EPSILON, LaplaceNoise, checked_epsilon
 from lapwing.core.noise import discrete_laplace, polya_share
@@ -69,6 +70,11 @@ class _LaplaceTerms:
     def loss(self) -> LaplaceNoise:
         """The loss of one use (of shares: of the opened sum, if at least `of` honest shares are in it)."""
         return LaplaceNoise(self.scale, self.l1)
+
+    @property
+    def metric(self) -> InputMetric:
+        """The distance of inputs that the loss is about: L1."""
+        return InputMetric(Distance.L1, Fraction(self.l1))
 
 
 @dataclass(frozen=True, slots=True)

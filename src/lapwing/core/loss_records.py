@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 from lapwing.core import losses
@@ -100,3 +101,10 @@ def losses_within(loss: Loss) -> tuple[Loss, ...]:
                 if isinstance(deeper, Loss):
                     inside.extend(losses_within(deeper))
     return tuple(inside)
+
+
+@lru_cache(maxsize=4096)
+def only_add_remove(loss: Loss) -> bool:
+    """Return whether the loss holds only if neighbours add or remove a unit."""
+    kinds = losses.ParallelComposition | losses.SampledGaussian
+    return any(isinstance(part, kinds) for part in losses_within(loss))

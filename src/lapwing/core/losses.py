@@ -4,8 +4,8 @@ A loss is δ₀ and a remainder. With probability δ₀ anything may happen. Oth
 bounds hold: a pure ε (or none), a Rényi curve (or none), and optionally a pair (ε_b, δ_b) for a run
 whose steps are fixed beforehand. docs/arguments/portfolio.md says why they may be added separately.
 
-All parameters are exact rationals; irrational values are rounded up. `lapwing.core.budget` prices a
-loss for an account.
+Constructors take numbers as people write them, and keep exact rationals; irrational values are rounded up.
+`lapwing.core.budget` prices a loss for an account.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import reduce
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from flint import arb
 
@@ -31,6 +31,10 @@ class Relation(Enum):
 
     ADD_REMOVE  one unit's rows are added or removed: curated data, the size is private.
     REPLACE     one unit's rows are replaced by others: the number of units is public.
+
+    Example:
+        >>> Relation.REPLACE.value
+        'replace one unit'
     """
 
     ADD_REMOVE = "add or remove one unit"
@@ -39,6 +43,8 @@ class Relation(Enum):
 
 SMALLEST_EPSILON = Fraction(1, 10**9)
 LARGEST_EPSILON = Fraction(1000)
+LARGEST_ORDER = 10**12
+LARGEST_SAMPLED_ORDER = 10_000  # the sums of the sampled Gaussian have as many terms
 ZERO = Fraction(0)
 Pair = tuple[Fraction, Fraction]
 Bound = TypeVar("Bound", Fraction, arb)
@@ -104,6 +110,11 @@ class Loss(ABC):
         with precision(renyi_curves.BITS):
             return [max(round_up(value, unit), 0) for value in values if value is not None]
 
+    @property
+    def largest_order(self) -> int:
+        """The largest order at which `renyi` is worth its time: a search for the best one ends there."""
+        return LARGEST_ORDER
+
     @abstractmethod
     def for_group(self, size: int) -> Loss:
         """Return the loss for `size` neighbouring steps at once."""
@@ -134,12 +145,43 @@ class _PureBound(Loss):
 
 @dataclass(frozen=True, slots=True)
 class Pure(_PureBound):
-    """A loss that is ε-private, and nothing more is known."""
+    """A loss that is ε-private, and nothing more is known.
+
+    Args:
+        epsilon: The pure loss ε, at least 0.
+
+    Raises:
+        BadParameter: If ε is below 0 or no finite number.
+
+    Example:
+        >>> Pure("0.5").pure
+        Fraction(1, 2)
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, epsilon: Number) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Approximate(_PureBound):
-    """A loss that is (ε, δ)-private: with probability δ anything, otherwise at most ε."""
+    """A loss that is (ε, δ)-private: with probability δ anything, otherwise at most ε.
+
+    Args:
+        epsilon: The loss ε, at least 0.
+        delta: The probability δ, in [0, 1].
+
+    Raises:
+        BadParameter: If a parameter is out of range.
+
+    Example:
+        >>> Approximate("0.5", "1e-6").delta0
+        Fraction(1, 1000000)
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, epsilon: Number, delta: Number) -> None: ...
 
     delta: Fraction
 
@@ -163,7 +205,22 @@ class Approximate(_PureBound):
 
 @dataclass(frozen=True, slots=True)
 class Concentrated(Loss):
-    """A loss of ρ-zCDP: Rényi divergence at most ρ · order, as of Gaussian noise with ρ = Δ² / 2σ²."""
+    """A loss of ρ-zCDP: Rényi divergence at most ρ · order, as of Gaussian noise with ρ = Δ² / 2σ².
+
+    Args:
+        rho: The loss ρ, at least 0.
+
+    Raises:
+        BadParameter: If ρ is below 0 or no finite number.
+
+    Example:
+        >>> Concentrated("0.1").for_group(2).rho
+        Fraction(2, 5)
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, rho: Number) -> None: ...
 
     rho: Fraction
 
@@ -187,7 +244,22 @@ class Concentrated(Loss):
 
 @dataclass(frozen=True, slots=True)
 class BoundedRange(_PureBound):
-    """A pure ε whose log-ratios span a range of only ε: the loss of the exponential mechanism."""
+    """A pure ε whose log-ratios span a range of only ε: the loss of the exponential mechanism.
+
+    Args:
+        epsilon: The pure loss ε, at least 0.
+
+    Raises:
+        BadParameter: If ε is below 0 or no finite number.
+
+    Example:
+        >>> BoundedRange(1).pure
+        Fraction(1, 1)
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, epsilon: Number) -> None: ...
 
     def renyi(self, order: Fraction) -> arb:
         """Return the Rényi divergence of bounded range, which is below that of any ε-private mechanism."""
@@ -202,7 +274,23 @@ class BoundedRange(_PureBound):
 
 @dataclass(frozen=True, slots=True)
 class LaplaceNoise(Loss):
-    """The loss of discrete Laplace noise at `scale`, on integers within L1 distance `distance`."""
+    """The loss of discrete Laplace noise at `scale`, on integers within L1 distance `distance`.
+
+    Args:
+        scale: The scale of the noise, above 0.
+        distance: The largest L1 distance of neighbouring inputs: a whole number.
+
+    Raises:
+        BadParameter: If a parameter is out of range.
+
+    Example:
+        >>> LaplaceNoise(10, 1).pure
+        Fraction(1, 10)
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, scale: Number, distance: int) -> None: ...
 
     scale: Fraction
     distance: int
@@ -234,7 +322,24 @@ class LaplaceNoise(Loss):
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise(Loss):
-    """The loss of discrete Gaussian noise at `sigma`, on integer vectors within L2 distance √l2_squared."""
+    """The loss of discrete Gaussian noise at `sigma`, on integer vectors within L2 distance √l2_squared.
+
+    Args:
+        sigma: The σ of the noise, above 0.
+        l2_squared: The largest squared L2 distance of neighbouring inputs, at least 0.
+        dimension: The number of coordinates, at least 1.
+
+    Raises:
+        BadParameter: If a parameter is out of range.
+
+    Example:
+        >>> GaussianNoise(10, 1, 1).concentrated.rho
+        Fraction(1, 200)
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, sigma: Number, l2_squared: Number, dimension: int) -> None: ...
 
     sigma: Fraction
     l2_squared: Fraction
@@ -284,12 +389,19 @@ class SampledGaussian(Loss):
         set_fields(self, rate=positive(self.rate, "rate"))
         if self.rate > 1:
             raise BadParameter("rate", "must lie in (0, 1]")
+        if not isinstance(self.noise, GaussianNoise):
+            raise BadParameter("noise", "must be Gaussian noise")
         if self.noise.l2_squared < 1:
             raise BadParameter("noise", "is on whole numbers, which differ by 1 or more")
 
     def renyi(self, order: Fraction) -> arb:
         """Return the Rényi divergence of the sampled Gaussian."""
         return renyi_curves.sampled_gaussian(order, self.rate, self.noise.concentrated.rho)
+
+    @property
+    def largest_order(self) -> int:
+        """The largest order at which `renyi` is worth its time."""
+        return LARGEST_SAMPLED_ORDER
 
     def for_group(self, size: int) -> Loss:
         """Raise BadParameter: no group bound is known here."""
@@ -301,6 +413,12 @@ class _Composition(Loss):
     """Several losses, each bound of which is combined separately; a bound that one lacks, all lack."""
 
     parts: tuple[Loss, ...]
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        if not all(isinstance(part, Loss) for part in parts):
+            raise BadParameter("parts", "must be losses")
+        set_fields(self, parts=parts)
 
     @staticmethod
     @abstractmethod
@@ -329,6 +447,10 @@ class _Composition(Loss):
             return None
         with precision(renyi_curves.BITS):
             return self._combined(values, arb(0))
+
+    @property
+    def largest_order(self) -> int:
+        return min((part.largest_order for part in self.parts), default=LARGEST_ORDER)
 
     def for_group(self, size: int) -> SequentialComposition:
         # Also for disjoint sets: a group may meet several of them, so their losses add up.
@@ -369,7 +491,9 @@ class Repeated(Loss):
     count: int
 
     def __post_init__(self) -> None:
-        whole(self.count, "count", at_least=1)
+        if not isinstance(self.loss, Loss):
+            raise BadParameter("loss", "must be a loss")
+        set_fields(self, count=whole(self.count, "count", at_least=1))
 
     @property
     def delta0(self) -> Fraction:
@@ -393,6 +517,11 @@ class Repeated(Loss):
         value = self.loss.renyi(order)
         with precision(renyi_curves.BITS):
             return None if value is None else self.count * value
+
+    @property
+    def largest_order(self) -> int:
+        """The largest order at which `renyi` is worth its time."""
+        return self.loss.largest_order
 
     def for_group(self, size: int) -> Repeated:
         """Return the loss for `size` neighbouring steps at once."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
@@ -296,7 +297,7 @@ def bernoulli_exp(x: Scores, *, rate: Number = 1) -> NDArray[np.bool_]:
 
 
 def exponential_choice(
-    scores: Scores, rate: Number, size: int = 1, *, counts: NDArray[np.int64] | None = None
+    scores: Scores, rate: Number, size: int = 1, *, counts: Sequence[int] | NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
     """Draw indexes with probability exactly proportional to counts * exp(rate * scores).
 
@@ -317,16 +318,26 @@ def exponential_choice(
     Example:
         >>> int(exponential_choice([0, 1000], rate=1)[0])
         1
+        >>> int(exponential_choice([0, 0], rate=1, counts=[1, 10**18])[0])
+        1
     """
     wholes, denominator = _rational_scores(scores)
     if int(wholes.max()) - int(wholes.min()) >= _MOST_GAP:
         raise BadValue("scores must lie within 2^62 of one another")
-    if counts is not None:
-        whole_numbers = isinstance(counts, np.ndarray) and counts.dtype.kind in "iu"
-        if not whole_numbers or counts.shape != wholes.shape or counts.min() < 1:
-            raise BadValue("counts must be an array of whole numbers above 0, one per score")
+    times = None if counts is None else _multiplicities(counts, len(wholes))
     rate_of_wholes = positive(rate, "rate") / denominator
-    return ExponentialChoice(wholes.max() - wholes, rate_of_wholes, counts).draw(SYSTEM, _size(size))
+    return ExponentialChoice(wholes.max() - wholes, rate_of_wholes, times).draw(SYSTEM, _size(size))
+
+
+def _multiplicities(counts: Sequence[int] | NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Return counts as an array of 64-bit integers, or raise BadValue."""
+    wholes, denominator = np.zeros(1, dtype=np.int64), 1
+    if isinstance(counts, Sequence | np.ndarray):  # a set has no order
+        with suppress(BadParameter, BadValue):
+            wholes, denominator = _rational_scores(counts, "counts")
+    if denominator != 1 or len(wholes) != length or int(wholes.min()) < 1:
+        raise BadValue("counts must be whole numbers above 0 that fit 64-bit integers, one per score")
+    return wholes
 
 
 def uniform_int(low: int, high: int, size: int) -> NDArray[np.int64]:

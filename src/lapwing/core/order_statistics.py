@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.core.exact import Number, exact, inside_unit, log_up, set_fields, whole
+from lapwing.core.input_metric import Distance, InputMetric
 from lapwing.core.losses import BoundedRange, Relation, checked_epsilon
 from lapwing.core.noise import exponential_choice, uniform_int
 from lapwing.core.observed import observed
@@ -105,6 +106,11 @@ class _RankChoice(ABC):
     def loss(self) -> BoundedRange:
         """The loss of one use."""
         return BoundedRange(self.epsilon)
+
+    @property
+    def metric(self) -> InputMetric:
+        """The distance of data that the loss is about: changed rows."""
+        return InputMetric(Distance.ROWS, Fraction(self.rows), getattr(self, "relation", None))
 
     def sample(self, values: ArrayLike) -> int:
         """Return a grid point. Values outside the grid count at its ends.

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lapwing.core.exact import Number, Real, ball, least_where, lower, precision, real, set_fields, whole
 from lapwing.core.exact_sampling import exp_neg
+from lapwing.core.input_metric import Distance, InputMetric
 from lapwing.core.losses import Approximate, checked_delta, checked_epsilon
 from lapwing.core.noise import bernoulli_near
 from lapwing.core.observed import observed
@@ -71,6 +72,11 @@ class PartitionSelection:
     def loss(self) -> Approximate:
         """The loss of one selection over all keys."""
         return Approximate(self.epsilon, self.delta)
+
+    @property
+    def metric(self) -> InputMetric:
+        """The distance of counts that the loss is about: changed keys."""
+        return InputMetric(Distance.KEYS, Fraction(self.keys))
 
     @property
     def _each(self) -> tuple[Fraction, Fraction]:

@@ -11,7 +11,8 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.core.exact import Number, Real, ball, exact, log_up, precision, real, set_fields, whole
-from lapwing.core.losses import Pure, checked_epsilon
+from lapwing.core.input_metric import Distance, InputMetric
+from lapwing.core.losses import Pure, Relation, checked_epsilon
 from lapwing.core.noise import bernoulli, uniform_int
 from lapwing.core.observed import observed
 from lapwing.core.spread import checked_confidence
@@ -88,6 +89,11 @@ class RandomizedResponse:
             assert self.epsilon is not None
             return Pure(self.epsilon)
         return Pure(log_up(self.truth * (self.options - 1) / (1 - self.truth)))
+
+    @property
+    def metric(self) -> InputMetric:
+        """The distance that the loss is about: one answer, which becomes any other."""
+        return InputMetric(Distance.ANSWERS, Fraction(1), Relation.REPLACE)
 
     def truth_probability(self) -> Real:
         """Return the probability of reporting the truth, to any precision."""

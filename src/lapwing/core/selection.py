@@ -16,6 +16,7 @@ from flint import arb
 from numpy.typing import ArrayLike
 
 from lapwing.core.exact import Number, ball, positive, precision, set_fields, whole
+from lapwing.core.input_metric import Distance, InputMetric
 from lapwing.core.laplace import noise_width
 from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import LARGEST_EPSILON, BoundedRange, Pure, checked_epsilon
@@ -47,6 +48,11 @@ class ScoredChoice:
     def rate(self) -> Fraction:
         """The exponent per unit of score: ε / 2Δ."""
         return self.epsilon / (2 * self.sensitivity)
+
+    @property
+    def metric(self) -> InputMetric:
+        """The distance of scores that the loss is about: the largest move of one."""
+        return InputMetric(Distance.L_INFINITY, self.sensitivity)
 
     def spread(self, confidence: Number, *, candidates: int) -> Fraction:
         """Return how far the chosen score may be below the best, with this confidence, for any data."""
@@ -167,6 +173,11 @@ class NoisyMax:
         return 2 * self.sensitivity / self.epsilon
 
     @property
+    def metric(self) -> InputMetric:
+        """The distance of scores that the loss is about: the largest move of one."""
+        return InputMetric(Distance.L_INFINITY, Fraction(self.sensitivity))
+
+    @property
     def loss(self) -> Pure:
         """The loss of one use."""
         return Pure(self.epsilon)
@@ -262,6 +273,11 @@ class AboveThreshold:
     def loss(self) -> Pure:
         """The loss of a whole session. Charge it before the session starts."""
         return Pure(self.epsilon)
+
+    @property
+    def metric(self) -> InputMetric:
+        """The distance of each question's values that the loss is about."""
+        return InputMetric(Distance.L_INFINITY, Fraction(self.sensitivity))
 
     def start(self, threshold: int) -> AboveThresholdSession:
         """Start a session for one public threshold."""

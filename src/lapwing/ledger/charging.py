@@ -34,7 +34,7 @@ from importlib.metadata import version
 
 from lapwing.config.values import checked_label
 from lapwing.core.fixed_run import FixedRun
-from lapwing.core.loss_records import describe, losses_within
+from lapwing.core.loss_records import describe, losses_within, only_add_remove
 from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
 from lapwing.ledger.accounts import Account, Slices
@@ -53,7 +53,7 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.openings import ChangedMeanwhile, OpenedMeanwhile
 from lapwing.ledger.request_status import RequestState, hashed_key, status_under_key
 from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds, left_after
-from lapwing.ledger.spending import Spending, Target, only_add_remove, refusal
+from lapwing.ledger.spending import Spending, Target, refusal
 from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Posting, Row, Transaction
 
 TRIES = 20

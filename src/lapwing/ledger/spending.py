@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from lapwing.config.values import checked_label
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge, pure_text
 from lapwing.core.exact import least_from, set_fields
-from lapwing.core.loss_records import describe, losses_within
-from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, SampledGaussian
+from lapwing.core.loss_records import describe, only_add_remove
+from lapwing.core.losses import Loss, Pure, Relation
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger.accounts import EVERYONE, Account, Block, Slices, Unit
 from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, text_of
@@ -168,12 +168,6 @@ class Spending:
             raise BadParameter("targets", "must name each account once")
         if not isinstance(self.unit, Unit) or not isinstance(self.relation, Relation):
             raise BadParameter("relation", "must be a Relation, and the unit a Unit")
-
-
-@lru_cache(maxsize=4096)
-def only_add_remove(loss: Loss) -> bool:
-    """Return whether the loss holds only if neighbours add or remove a unit."""
-    return any(isinstance(part, ParallelComposition | SampledGaussian) for part in losses_within(loss))
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lapwing.audit.case import Stage, StageBudget
-from lapwing.audit.registry import mechanisms
+from lapwing.audit.registry import mechanism_case, mechanisms
 from lapwing.core import order_statistics
 
 
@@ -14,7 +14,7 @@ def test_a_quantile_below_one_half_moves_by_the_rest(monkeypatch: pytest.MonkeyP
     (case,) = [one for one in mechanisms.mechanism_cases() if one.name == "quantile"]
     quick = StageBudget(is_thorough=False)
     assert case.stages[Stage.EXACT](quick).holds
-    audited = mechanisms._forced(order_statistics).Quantile
+    audited = mechanism_case.forced(order_statistics).Quantile
     monkeypatch.setattr(audited, "sensitivity", property(lambda self: self.rows * (self.fraction or 1)))
     witness = case.stages[Stage.EXACT](quick).witness
     assert witness is not None

@@ -1,9 +1,4 @@
-"""The cases of all mechanisms: exact laws at twenty settings on the worst neighbours, and draws.
-
-The laws are those of the mechanisms' own code (`lapwing.audit.forced_draws`): the scales, rates, coins and
-counts that reach the random primitives. The claim is the loss that is charged. So a wrong number anywhere
-in a mechanism shows exactly, and a wrong primitive in the draws.
-"""
+"""The cases of all mechanisms: exact laws at twenty settings on the worst neighbours, and draws."""
 
 from __future__ import annotations
 
@@ -11,20 +6,29 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from itertools import product
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit import laws
-from lapwing.audit.case import AuditCase, Family, Stage, StageBudget
-from lapwing.audit.forced_draws import ForcedDraws, Scales
-from lapwing.audit.stages.exact import ExactPair, exact_stage
+from lapwing.audit.case import AuditCase, Stage
+from lapwing.audit.registry.mechanism_case import (
+    DELTA,
+    FORCED,
+    ONE,
+    SCALES,
+    forced,
+    mechanism_case,
+    numbers,
+    sampled_on,
+    scaled,
+)
+from lapwing.audit.stages.exact import ExactPair
 from lapwing.audit.stages.known_law import DRAWS, KnownLaw, gaussian_events, with_known_laws
-from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
+from lapwing.audit.stages.sampled import Draw
 from lapwing.core import (
     Pure,
     Relation,
@@ -42,68 +46,9 @@ from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 
-NONE = Fraction(0)
-ONE = Fraction(1)
-DELTA = Fraction(1, 100)
-QUICK = 3  # settings of an audit that is not thorough
 # Gaussian laws are listed as far as Rényi values at this order need, and e^-144 beyond.
 _LARGEST_ORDER = 72
 _DEVIATIONS = 17
-Setting = TypeVar("Setting")
-_Pairs = Callable[[Setting], Iterator[ExactPair]]
-_FORCED, _SCALES = ForcedDraws(), Scales()
-
-
-@lru_cache(maxsize=8)
-def _forced(module: ModuleType) -> Any:
-    """Return a copy of a module whose choices and coins are forced."""
-    return _FORCED.in_copy(module)
-
-
-@lru_cache(maxsize=8)
-def _scaled(module: ModuleType) -> Any:
-    """Return a copy of a module whose noise is 0, and its scale known."""
-    return _SCALES.in_copy(module)
-
-
-def _varied(settings: Sequence[Setting]) -> list[Setting]:
-    """Return all settings, the first one first, in an order whose first few differ in everything."""
-    return [settings[7 * place % len(settings)] for place in range(len(settings))]
-
-
-def _case(
-    name: str,
-    kind: type,
-    settings: Sequence[Setting],
-    pairs: _Pairs[Setting],
-    draws: list[SampledPair],
-    *,
-    epsilon: Fraction = ONE,
-    delta: Fraction = NONE,
-) -> AuditCase:
-    """Return the case of a mechanism. The first setting is the one that the case claims."""
-
-    def chosen(budget: StageBudget) -> Iterator[ExactPair]:
-        for setting in settings if budget.is_thorough else _varied(settings)[:QUICK]:
-            yield from pairs(setting)
-
-    stages = {
-        Stage.EXACT: exact_stage(chosen, epsilon=epsilon, delta=delta),
-        Stage.SAMPLED: sampled_stage(draws, epsilon, delta),
-    }
-    return AuditCase(name, Family.MECHANISM, (kind,), epsilon, delta, stages)
-
-
-def _sampled(
-    description: str, draw_on: Callable[[Any, Any], Draw], mechanism: Any, one: Any, other: Any
-) -> SampledPair:
-    """Return draws of one mechanism on two neighbouring inputs."""
-    return SampledPair(description, draw_on(mechanism, one), draw_on(mechanism, other))
-
-
-def _numbers(*texts: str) -> list[Fraction]:
-    return [Fraction(text) for text in texts]
-
 
 # Laplace noise
 
@@ -111,11 +56,11 @@ def _numbers(*texts: str) -> list[Fraction]:
 def _laplace_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
     """Yield the laws of one vector and of its neighbours at the whole L1 distance."""
     epsilon, l1, dimension = setting
-    mechanism = _scaled(laplace).Laplace.for_epsilon(epsilon, l1=l1)
+    mechanism = scaled(laplace).Laplace.for_epsilon(epsilon, l1=l1)
 
     def law(shift: tuple[int, ...], moved: int) -> laws.Law:
         values = [d * moved for d in shift if d]
-        scales, _, centres = _SCALES.of_vector(lambda: mechanism.sample(values))
+        scales, _, centres = SCALES.of_vector(lambda: mechanism.sample(values))
         each = zip(scales, centres, filter(None, shift), strict=True)
         return laws.independent(*(laws.laplace(scale, centre, 0, d) for scale, centre, d in each))
 
@@ -131,20 +76,20 @@ def _vector(mechanism: Laplace, values: list[int]) -> Draw:
 
 
 def _laplace() -> AuditCase:
-    epsilons = _numbers("1", "3", "0.1", "0.01", "8")
+    epsilons = numbers("1", "3", "0.1", "0.01", "8")
     settings = [(e, l1, dim) for l1, dim in ((1, 1), (2, 2), (3, 2), (5, 3)) for e in epsilons]
     draws = [
-        _sampled("a count of 0 or 1", _vector, Laplace.for_epsilon(1, l1=1), [0], [1]),
-        _sampled("(0, 0) or (1, 2)", _vector, Laplace.for_epsilon(1, l1=3), [0, 0], [1, 2]),
+        sampled_on("a count of 0 or 1", _vector, Laplace.for_epsilon(1, l1=1), [0], [1]),
+        sampled_on("(0, 0) or (1, 2)", _vector, Laplace.for_epsilon(1, l1=3), [0, 0], [1, 2]),
     ]
-    return _case("Laplace", Laplace, settings, _laplace_pairs, draws)
+    return mechanism_case("Laplace", Laplace, settings, _laplace_pairs, draws)
 
 
 def _laplace_share_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
     """Yield the laws of sums in which the honest shares are all, one more, or one fewer than planned."""
     epsilon, l1, of = setting
-    shares = _scaled(laplace).LaplaceShares.for_epsilon(epsilon, l1=l1, of=of)
-    [scale], parties, _ = _SCALES.of_vector(lambda: shares.sample([0]))
+    shares = scaled(laplace).LaplaceShares.for_epsilon(epsilon, l1=l1, of=of)
+    [scale], parties, _ = SCALES.of_vector(lambda: shares.sample([0]))
     for present in (of, of + 1):
         one, other = laws.shifted_pair(laws.laplace_shares(scale, parties, present), l1)
         name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {present} honest of {of}: sums of 0 and {l1}"
@@ -170,11 +115,11 @@ def _opened(shares: LaplaceShares | GaussianShares, value: int) -> Draw:
 
 
 def _laplace_shares() -> AuditCase:
-    epsilons = _numbers("1", "3", "1/2", "1/4", "8")
+    epsilons = numbers("1", "3", "1/2", "1/4", "8")
     settings = [(e, l1, of) for l1, of in ((1, 3), (1, 2), (2, 4), (1, 7)) for e in epsilons]
     shares = LaplaceShares.for_epsilon(1, l1=1, of=3)
-    draws = [_sampled("opened sums of 0 and 1", _opened, shares, 0, 1)]
-    return _case("Laplace shares", LaplaceShares, settings, _laplace_share_pairs, draws)
+    draws = [sampled_on("opened sums of 0 and 1", _opened, shares, 0, 1)]
+    return mechanism_case("Laplace shares", LaplaceShares, settings, _laplace_share_pairs, draws)
 
 
 # Gaussian noise
@@ -186,7 +131,7 @@ def _reach(sigma: Fraction, distance: int) -> int:
 
 def _sigma(mechanism: Any) -> Fraction:
     """Return the σ with which a mechanism draws: the least one of its coordinates."""
-    return min(_SCALES.of_vector(lambda: mechanism.sample([0] * mechanism.dimension))[0])
+    return min(SCALES.of_vector(lambda: mechanism.sample([0] * mechanism.dimension))[0])
 
 
 def _gaussian_pairs(setting: tuple[Fraction, Fraction, Fraction, int]) -> Iterator[ExactPair]:
@@ -195,7 +140,7 @@ def _gaussian_pairs(setting: tuple[Fraction, Fraction, Fraction, int]) -> Iterat
     A shift by (1, ..., 1) shows in the sum of the coordinates alone, so the law of the sum is enough.
     """
     epsilon, delta, squared, dimension = setting
-    mechanism = _scaled(gaussian).Gaussian.for_budget(
+    mechanism = scaled(gaussian).Gaussian.for_budget(
         epsilon, delta, l2_squared=squared, dimension=dimension
     )
     sigma = _sigma(mechanism)
@@ -225,8 +170,8 @@ def _gaussian() -> AuditCase:
     shapes.append((Fraction(9, 4), 1))
     settings = [(e, d, squared, dim) for squared, dim in shapes for e, d in budgets]
     mechanism = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
-    draws = [_sampled("a count of 0 or 1", _gaussian_draw, mechanism, 0, 1)]
-    case = _case("Gaussian", Gaussian, settings, _gaussian_pairs, draws, delta=DELTA)
+    draws = [sampled_on("a count of 0 or 1", _gaussian_draw, mechanism, 0, 1)]
+    case = mechanism_case("Gaussian", Gaussian, settings, _gaussian_pairs, draws, delta=DELTA)
     drawn = with_known_laws(case.stages[Stage.SAMPLED], lambda: _gaussian_laws(budgets), 1.0)
     return replace(case, stages={**case.stages, Stage.SAMPLED: drawn})
 
@@ -246,7 +191,7 @@ def _gaussian_laws(budgets: Sequence[tuple[Fraction, Fraction]]) -> list[KnownLa
 def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
     """Yield the laws of sums of exactly the planned honest shares, and of one more."""
     epsilon, delta, of = setting
-    made = _scaled(gaussian).GaussianShares.for_budget
+    made = scaled(gaussian).GaussianShares.for_budget
     shares = made(epsilon, delta, l2_squared=1, dimension=1, of=of)
     sigma = _sigma(shares)
     for present in (of, of + 1):
@@ -268,8 +213,10 @@ def _gaussian_shares() -> AuditCase:
     budgets += [(Fraction(9), millionth), (Fraction(12), Fraction(1, 10**9)), (Fraction(20), millionth)]
     settings = [(e, d, of) for of in (2, 1, 3, 5) for e, d in budgets]
     shares = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
-    draws = [_sampled("opened sums of 0 and 1", _opened, shares, 0, 1)]
-    return _case("Gaussian shares", GaussianShares, settings, _gaussian_share_pairs, draws, delta=DELTA)
+    draws = [sampled_on("opened sums of 0 and 1", _opened, shares, 0, 1)]
+    return mechanism_case(
+        "Gaussian shares", GaussianShares, settings, _gaussian_share_pairs, draws, delta=DELTA
+    )
 
 
 # Choices
@@ -300,7 +247,7 @@ def _scored_case(
 ) -> AuditCase:
     """Return the case of a choice by scores. `in_copy` makes the copy of its module for `law_of`."""
     words = " and ".join(f"({', '.join(map(str, scores))})" for scores in sampled)
-    draws = [_sampled(f"scores {words}", _chosen, kind.for_epsilon(1, sensitivity=1), *sampled)]
+    draws = [sampled_on(f"scores {words}", _chosen, kind.for_epsilon(1, sensitivity=1), *sampled)]
 
     def pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
         epsilon, sensitivity, candidates = setting
@@ -309,19 +256,19 @@ def _scored_case(
             text = f"{name}, ε = {epsilon}, Δ = {sensitivity}: scores {one} and {other}"
             yield ExactPair(text, law_of(mechanism, one), law_of(mechanism, other), mechanism.loss, epsilon)
 
-    epsilons = _numbers("1", "2", "1/2", "1/10", "8")
+    epsilons = numbers("1", "2", "1/2", "1/10", "8")
     settings = [(e, s, k) for s, k in ((1, 3), (1, 2), (2, 4), (3, 3)) for e in epsilons]
-    return _case(name, kind, settings, pairs, draws)
+    return mechanism_case(name, kind, settings, pairs, draws)
 
 
 def _forced_law(mechanism: Any, values: Sequence[int]) -> laws.Law:
     """Return the law of one choice, by all paths."""
     array = np.array(values, dtype=np.int64)
-    return _FORCED.law(lambda: mechanism.sample(array))
+    return FORCED.law(lambda: mechanism.sample(array))
 
 
 def _noisy_max_law(mechanism: Any, scores: list[int]) -> laws.Law:
-    used, _ = _SCALES.of(lambda: mechanism.sample(scores))
+    used, _ = SCALES.of(lambda: mechanism.sample(scores))
     return laws.noisy_max(scores, min(scale for scale, _ in used))
 
 
@@ -334,9 +281,9 @@ def _chosen(mechanism: Any, values: list[int]) -> Draw:
 def _choices() -> list[AuditCase]:
     falling, rising = ([2, 2, 1], [1, 1, 2]), ([0, 0, 1], [1, 1, 0])
     return [
-        _scored_case("exponential", Exponential, _forced, _forced_law, falling),
-        _scored_case("permute-and-flip", PermuteAndFlip, _forced, _forced_law, falling),
-        _scored_case("noisy max", NoisyMax, _scaled, _noisy_max_law, rising),
+        _scored_case("exponential", Exponential, forced, _forced_law, falling),
+        _scored_case("permute-and-flip", PermuteAndFlip, forced, _forced_law, falling),
+        _scored_case("noisy max", NoisyMax, scaled, _noisy_max_law, rising),
     ]
 
 
@@ -348,7 +295,7 @@ _LONGEST = 8  # a session with more yeses than this does not end
 
 def _threshold_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
     epsilon, sensitivity, positives = setting
-    made = _scaled(selection).AboveThreshold.for_epsilon
+    made = scaled(selection).AboveThreshold.for_epsilon
     terms = made(epsilon, sensitivity=sensitivity, positives=positives)
 
     def session() -> int:
@@ -359,7 +306,7 @@ def _threshold_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
             asked += 1
         return asked
 
-    ((threshold_scale, _), *questions), yeses = _SCALES.of(session)
+    ((threshold_scale, _), *questions), yeses = SCALES.of(session)
     question_scale = min(scale for scale, _ in questions)
 
     def law(values: tuple[int, ...]) -> laws.Law:
@@ -391,11 +338,11 @@ def _answers(mechanism: AboveThreshold, values: list[int]) -> Draw:
 
 
 def _above_threshold() -> AuditCase:
-    epsilons = _numbers("1", "2", "6", "8", "3")
+    epsilons = numbers("1", "2", "6", "8", "3")
     settings = [(e, s, c) for s, c in ((1, 1), (1, 2), (2, 1), (1, 3)) for e in epsilons]
     terms = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
-    draws = [_sampled("values (0, 0, 1) and (1, 1, 0)", _answers, terms, [0, 0, 1], [1, 1, 0])]
-    return _case("above threshold", AboveThreshold, settings, _threshold_pairs, draws)
+    draws = [sampled_on("values (0, 0, 1) and (1, 1, 0)", _answers, terms, [0, 0, 1], [1, 1, 0])]
+    return mechanism_case("above threshold", AboveThreshold, settings, _threshold_pairs, draws)
 
 
 # Order statistics
@@ -442,7 +389,7 @@ def _at_the_rank(fraction: Fraction, rows: int) -> Iterator[tuple[_Data, _Data]]
 
 def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterator[ExactPair]:
     epsilon, fraction, rows, relation = setting
-    mechanism = _forced(order_statistics).Quantile.for_epsilon(
+    mechanism = forced(order_statistics).Quantile.for_epsilon(
         epsilon, fraction=fraction, first=_FIRST, last=_LAST, rows=rows, relation=relation
     )
     for one, other in (*_neighbours(rows, relation), *_at_the_rank(fraction, rows)):
@@ -454,7 +401,7 @@ def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterat
 def _quantile() -> AuditCase:
     half = Fraction(1, 2)
     median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
-    epsilons = _numbers("1", "4", "1/5")
+    epsilons = numbers("1", "4", "1/5")
     fractions = [(half, 2), (half, 1), (Fraction(9, 10), 2), (Fraction(0), 1)]
     settings = [(e, f, r, relation) for relation in Relation for f, r in fractions for e in epsilons]
     settings += [(ONE, Fraction(1), 3, relation) for relation in Relation]
@@ -462,13 +409,13 @@ def _quantile() -> AuditCase:
     settings = [
         (ONE, Fraction(1, g), r, Relation.ADD_REMOVE) for g, r in ((10, 1), (4, 2), (10, 3))
     ] + settings
-    draws = [_sampled("rows (2, 3) and (2, 3, 8)", _chosen, median, [2, 3], [2, 3, 8])]
-    return _case("quantile", Quantile, settings, _quantile_pairs, draws)
+    draws = [sampled_on("rows (2, 3) and (2, 3, 8)", _chosen, median, [2, 3], [2, 3, 8])]
+    return mechanism_case("quantile", Quantile, settings, _quantile_pairs, draws)
 
 
 def _extreme_pairs(setting: tuple[Fraction, bool, int, Fraction]) -> Iterator[ExactPair]:
     epsilon, greatest, rows, miss = setting
-    mechanism = _forced(order_statistics).Extreme.for_epsilon(
+    mechanism = forced(order_statistics).Extreme.for_epsilon(
         epsilon, greatest=greatest, first=_FIRST, last=_LAST, rows=rows, miss=miss
     )
     rank = mechanism.rank
@@ -487,7 +434,7 @@ def _short(data: _Data) -> str:
 
 
 def _extreme() -> AuditCase:
-    epsilons = _numbers("1", "4", "8", "2", "10")
+    epsilons = numbers("1", "4", "8", "2", "10")
     settings = [
         (e, greatest, rows, miss)
         for rows, miss in ((1, Fraction(1, 20)), (2, Fraction(9, 10)))
@@ -495,8 +442,8 @@ def _extreme() -> AuditCase:
         for e in epsilons
     ]
     mechanism = Extreme.for_epsilon(1, greatest=True, first=0, last=3, rows=1)
-    draws = [_sampled("nine rows of 2, and ten", _chosen, mechanism, [2] * 9, [2] * 10)]
-    return _case("extreme", Extreme, settings, _extreme_pairs, draws)
+    draws = [sampled_on("nine rows of 2, and ten", _chosen, mechanism, [2] * 9, [2] * 10)]
+    return mechanism_case("extreme", Extreme, settings, _extreme_pairs, draws)
 
 
 # Keys
@@ -505,11 +452,11 @@ def _extreme() -> AuditCase:
 def _key_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
     """Yield the laws of the shown keys: a unit with as many keys as it may have is there, or not."""
     epsilon, delta, keys = setting
-    mechanism = _forced(partition_selection).PartitionSelection.for_budget(epsilon, delta, keys=keys)
+    mechanism = forced(partition_selection).PartitionSelection.for_budget(epsilon, delta, keys=keys)
 
     def law(counts: Sequence[int]) -> laws.Law:
         held = {place: count for place, count in enumerate(counts) if count}  # others do not exist
-        return _FORCED.law(lambda: tuple(mechanism.sample(held)) if held else ())
+        return FORCED.law(lambda: tuple(mechanism.sample(held)) if held else ())
 
     # The probability rises in another way from about one half on, and is 1 in the end.
     half, full, end = (mechanism.spread(level) for level in ("0.5", "0.9", "0.999999999999"))
@@ -530,13 +477,15 @@ def _kept(mechanism: PartitionSelection, count: int) -> Draw:
 def _keys() -> AuditCase:
     deltas = [DELTA, Fraction(1, 10**6), Fraction(1, 10**12), Fraction(1, 4)]
     settings = [(ONE, d, k) for k in (1, 2, 3) for d in deltas]
-    settings += [(e, DELTA, k) for e in _numbers("4", "1/10") for k in (1, 2, 3, 4)]
+    settings += [(e, DELTA, k) for e in numbers("4", "1/10") for k in (1, 2, 3, 4)]
     mechanism = PartitionSelection.for_budget(1, DELTA, keys=1)
     draws = [
-        _sampled("the first unit of a key", _kept, mechanism, 0, 1),
-        _sampled("the fourth unit of a key", _kept, mechanism, 3, 4),
+        sampled_on("the first unit of a key", _kept, mechanism, 0, 1),
+        sampled_on("the fourth unit of a key", _kept, mechanism, 3, 4),
     ]
-    return _case("partition selection", PartitionSelection, settings, _key_pairs, draws, delta=DELTA)
+    return mechanism_case(
+        "partition selection", PartitionSelection, settings, _key_pairs, draws, delta=DELTA
+    )
 
 
 # Randomized response
@@ -544,12 +493,12 @@ def _keys() -> AuditCase:
 
 def report_pairs(setting: RandomizedResponse) -> Iterator[ExactPair]:
     """Yield the exact laws of one report, for the first answer and another."""
-    made = _forced(randomized_response).RandomizedResponse
+    made = forced(randomized_response).RandomizedResponse
     mechanism = made(setting.options, setting.epsilon, setting.truth)
     loss = mechanism.loss
 
     def law(answer: int) -> laws.Law:
-        return _FORCED.law(lambda: int(mechanism.sample([answer])[0]))
+        return FORCED.law(lambda: int(mechanism.sample([answer])[0]))
 
     for answer in {1, setting.options - 1}:
         one, other = law(0), law(answer)
@@ -568,18 +517,18 @@ def _responses() -> list[AuditCase]:
     by_epsilon = [
         RandomizedResponse.for_epsilon(e, options=k)
         for k in (5, 2, 3, 50)
-        for e in _numbers("1", "1/10", "3", "8")
+        for e in numbers("1", "1/10", "3", "8")
     ]
     by_truth = [
         RandomizedResponse.for_truth(t, options=k)
-        for t, k in zip(_numbers("2/3", "51/100", "99/100"), (4, 2, 7), strict=True)
+        for t, k in zip(numbers("2/3", "51/100", "99/100"), (4, 2, 7), strict=True)
     ]
     settings = [*by_epsilon[:7], *by_truth, *by_epsilon[7:]]
     return [
-        _case("randomized response", RandomizedResponse, settings, report_pairs,
-              [_sampled("answers 0 and 3 of five", _report, options, 0, 3)]),
-        _case("two coins", RandomizedResponse, [coins], report_pairs,
-              [_sampled("answers 0 and 1", _report, coins, 0, 1)], epsilon=coins.loss.epsilon),
+        mechanism_case("randomized response", RandomizedResponse, settings, report_pairs,
+              [sampled_on("answers 0 and 3 of five", _report, options, 0, 3)]),
+        mechanism_case("two coins", RandomizedResponse, [coins], report_pairs,
+              [sampled_on("answers 0 and 1", _report, coins, 0, 1)], epsilon=coins.loss.epsilon),
     ]  # fmt: skip
 
 

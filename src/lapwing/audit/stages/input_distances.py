@@ -2,7 +2,7 @@
 
 Claim    if the distance that is found is at most the declared one, the loss of the mechanism bounds what
          its output reveals about the two inputs.
-Because  each distance is the one that the claim of the mechanism's class is about: L1, squared L2, the
+Because  each distance is that of the mechanism's `metric`, which its claim is about: L1, squared L2, the
          largest move of a score, changed rows of a spectrum, changed keys, changed answers.
 Test     tests/audit/stages/test_input_distances.py
 """
@@ -70,14 +70,14 @@ def is_known(mechanism: Any) -> bool:
 @distance.register(LaplaceShares)
 def _l1(mechanism: Laplace | LaplaceShares, one: Inputs, other: Inputs) -> FoundDistance:
     moves = _moves(one["values"], other["values"])
-    return FoundDistance("L1", Fraction(sum(map(abs, moves))), Fraction(mechanism.l1))
+    return FoundDistance("L1", Fraction(sum(map(abs, moves))), mechanism.metric.bound)
 
 
 @distance.register(Gaussian)
 @distance.register(GaussianShares)
 def _l2_squared(mechanism: Gaussian | GaussianShares, one: Inputs, other: Inputs) -> FoundDistance:
     moves = _moves(one["values"], other["values"])
-    return FoundDistance("squared L2", Fraction(sum(move * move for move in moves)), mechanism.l2_squared)
+    return FoundDistance("squared L2", Fraction(sum(move * move for move in moves)), mechanism.metric.bound)
 
 
 @distance.register(Exponential)
@@ -88,7 +88,7 @@ def _scores(
 ) -> FoundDistance:
     moves = _moves(one["scores"], other["scores"])
     found = max(map(abs, moves), default=0)
-    return FoundDistance("largest move of a score", Fraction(found), Fraction(mechanism.sensitivity))
+    return FoundDistance("largest move of a score", Fraction(found), mechanism.metric.bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _half_of_range(mechanism: ScoreDifferences, one: Inputs, other: Inputs) -> F
 @distance.register(AboveThreshold)
 def _question(mechanism: AboveThreshold, one: Inputs, other: Inputs) -> FoundDistance:
     found = abs(int(one["value"]) - int(other["value"]))
-    return FoundDistance("move of the value", Fraction(found), Fraction(mechanism.sensitivity))
+    return FoundDistance("move of the value", Fraction(found), mechanism.metric.bound)
 
 
 @distance.register(Quantile)
@@ -134,7 +134,7 @@ def _rows(mechanism: Quantile | Extreme, one: Inputs, other: Inputs) -> FoundDis
     more, less = sum(max(move, 0) for move in moves), sum(max(-move, 0) for move in moves)
     replaces = isinstance(mechanism, Extreme) or mechanism.relation is Relation.REPLACE
     found = max(more, less) if replaces else more + less
-    return FoundDistance("changed rows", Fraction(found), Fraction(mechanism.rows))
+    return FoundDistance("changed rows", Fraction(found), mechanism.metric.bound)
 
 
 def _counted(mechanism: Quantile | Extreme, inputs: Inputs) -> dict[int, int]:
@@ -152,7 +152,7 @@ def _keys(mechanism: PartitionSelection, one: Inputs, other: Inputs) -> FoundDis
     moves = [abs(mine.get(key, 0) - its.get(key, 0)) for key in mine.keys() | its.keys()]
     if max(moves, default=0) > 1:
         return FoundDistance("move of one key's count", Fraction(max(moves)), Fraction(1))
-    return FoundDistance("changed keys", Fraction(sum(moves)), Fraction(mechanism.keys))
+    return FoundDistance("changed keys", Fraction(sum(moves)), mechanism.metric.bound)
 
 
 def named_counts(inputs: Inputs) -> dict[Any, int]:
@@ -165,7 +165,7 @@ def named_counts(inputs: Inputs) -> dict[Any, int]:
 @distance.register(RandomizedResponse)
 def _answers(mechanism: RandomizedResponse, one: Inputs, other: Inputs) -> FoundDistance:
     moves = _moves(one["answers"], other["answers"])
-    return FoundDistance("changed answers", Fraction(sum(map(bool, moves))), Fraction(1))
+    return FoundDistance("changed answers", Fraction(sum(map(bool, moves))), mechanism.metric.bound)
 
 
 def _wholes(values: Any) -> list[int]:

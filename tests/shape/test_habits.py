@@ -184,3 +184,41 @@ def test_the_citation_has_the_version_and_the_licence_of_the_package() -> None:
     assert str(citation["version"]) == PROJECT["version"]
     assert citation["license"] == PROJECT["license"]
     assert citation["title"].lower() == f"lapwing: {PROJECT['description']}".lower()
+
+
+# Where a user looks for a change. A new area is a new word here.
+AREAS = {
+    *(
+        "Accounting",
+        "Auditor",
+        "Command line",
+        "Docs",
+        "Installing",
+        "Learning",
+        "Ledger",
+        "Mechanisms",
+        "Noise",
+    ),
+    *("Notebooks", "Parties", "Private SQL", "Publishing", "Python", "Reports", "Show", "Surveys"),
+    *("Test vectors", "Time"),
+}
+
+
+def test_the_changelog_says_each_change_in_one_line() -> None:
+    """Sections Added, Changed and Fixed; a line is `- **Area**: what a user can do now.` and short."""
+    _, *releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert releases
+    lines = []
+    for release in releases:
+        title, *sections = re.split(r"^### ", release, flags=re.MULTILINE)
+        assert re.fullmatch(r"\d+\.\d+\.\d+, (not released yet|\d{4}-\d{2}-\d{2})", title.strip())
+        heads = [section.partition("\n")[0] for section in sections]
+        assert heads == [name for name in ("Added", "Changed", "Fixed") if name in heads]
+        lines += [line for section in sections for line in section.splitlines()[1:] if line]
+    for line in lines:
+        entry = re.fullmatch(r"- \*\*([\w ]+)\*\*: (.{20,})\.", line)
+        assert entry, line
+        assert entry[1] in AREAS, line
+        assert len(line) <= 180, line
+    assert len(set(lines)) == len(lines)
+    assert PROJECT["version"] in releases[0]

@@ -9,11 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from copy import deepcopy
+from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lapwing import noise
+from lapwing.core.budget import Terms
+from lapwing.core.loss_records import KINDS
+from lapwing.core.losses import BoundedRange, Concentrated, LaplaceNoise, Pure
 from support.cases import each
 from support.scripts import ROOT
 
@@ -110,15 +116,62 @@ def test_the_checker_uses_the_standard_library_alone_and_agrees(folder: Path) ->
     assert names <= set(sys.stdlib_module_names)
 
 
-def test_the_files_are_what_the_project_writes_today(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def write(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program that writes the vectors."""
     monkeypatch.syspath_prepend(ROOT)
-    from vectors import write  # noqa: PLC0415
+    return import_module("vectors.write")
 
+
+def test_the_files_are_what_the_project_writes_today(tmp_path: Path, write: Any) -> None:
     write.write(tmp_path)
     for path in tmp_path.iterdir():
         assert path.read_bytes() == (VECTORS / path.name).read_bytes(), f"run `make vectors`: {path.name}"
+
+
+def test_every_sampler_and_every_kind_of_loss_has_a_vector() -> None:
+    without_a_law = {"LARGEST_SCALE", "LOT", "SLOT_BITS", "Lookup", "exp_neg", "random_bytes"}
+    same_law = {
+        "bernoulli_near",
+        "discrete_gaussian_lookup",
+        "discrete_gaussian_lots",
+    }  # other ways to give draws
+    samplers = {one["sampler"] for one in load("draws")}
+    assert samplers == set(noise.__all__) - without_a_law - same_law | {"randomized_response"}
+    told = (VECTORS / "prices.json").read_text()
+    assert {kind for kind in KINDS if f'"loss": "{kind}"' in told} == set(KINDS) - {"FixedRun"}
+
+
+@pytest.mark.slow
+def test_many_more_draws_and_prices_agree(folder: Path, write: Any) -> None:
+    """Other parameters than those of the files, on both sides of each change of method."""
+    scales = [Fraction(n, d) for n in (1, 7, 50, 997) for d in (1, 3, 16)]
+    draws = []
+    for scale in scales:
+        draws.append(write._of(noise.geometric, f"geometric {scale}", 40, scale=str(scale)))
+        draws.append(write._of(noise.discrete_laplace, f"Laplace {scale}", 40, scale=str(scale)))
+        draws.append(write._of(noise.discrete_gaussian, f"Gaussian {scale}", 100, sigma=str(scale)))
+        draws.append(write._of(noise.polya_share, f"shares {scale}", 20, scale=str(scale), parties=4))
+        chosen = {"scores": [0, 3, 1, 2], "rate": str(1 / scale)}
+        draws.append(write._of(noise.exponential_choice, f"choice {scale}", 40, **chosen))
+    rewrite(folder, "draws", draws)
+    # Rényi values of ε 997 are closer to 997 than 256 bits show: the price is a unit more.
+    shown = [scale for scale in scales if scale < 997]
+    kinds = [kind(scale) for scale in shown for kind in (Pure, BoundedRange, lambda e: Concentrated(e / 7))]
+    kinds += [LaplaceNoise(scale, distance) for scale in scales[3:] for distance in (1, 2, 9)]
+    terms = [Terms.of(epsilon, delta) for epsilon in ("0.3", 8, 1000) for delta in (0, "1e-9", "1e-4")]
+    prices = [write._account(f"account {i}", one, kinds) for i, one in enumerate(terms)]
+    code, told = check(folder)
+    assert (code, told) == (
+        0,
+        f"{len(draws) + len(load('prices')) + len(load('ledger'))} vectors, 0 wrong\n",
+    )
+    rewrite(folder, "prices", prices)
+    code, told = check(folder)
+    assert (code, told) == (
+        0,
+        f"{len(load('draws')) + len(terms) + len(load('ledger'))} vectors, 0 wrong\n",
+    )
 
 
 @each("name", FILES)

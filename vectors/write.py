@@ -97,7 +97,7 @@ def draws() -> list[Vector]:
     third, decay = _leading(rational(Fraction(1, 3)), 3), _leading(exp_of(Fraction(-1, 3)), 2)
     beyond = _leading(exp_of(-Fraction(2**7) / Fraction(5, 2)), 2)
     at_0 = _leading(_first_share(Fraction(1, 2), [0, 1, 3]), 2)
-    choose = {"scores": [0, 1, 3], "rate": "1/2"}
+    choose: Vector = {"scores": [0, 1, 3], "rate": "1/2"}
     counts = np.array([5, 1, 2])
     coins, three = RandomizedResponse.two_coins(), RandomizedResponse.for_epsilon(1, options=3)
     return [

@@ -74,7 +74,7 @@ def test_the_distributions_hold_what_they_need(built: Path) -> None:
     with tarfile.open(_source(built)) as source:
         held = {name.partition("/")[2] for name in source.getnames()}
     assert {f"src/{name}" for name in package} <= held
-    for folder in ("tests", "docs", "benchmarks", "release", ".github"):
+    for folder in ("tests", "docs", "benchmarks", "release", "vectors", ".github"):
         wanted = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if path.is_file()}
         assert {name for name in wanted if "__pycache__" not in name} <= held
     documents = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"}
@@ -238,6 +238,7 @@ def test_the_wheel_runs_the_readme_with_the_base_install_alone(built: Path, tmp_
 
 QUICK = (
     "tests/claims/test_laplace.py",
+    "tests/journeys/test_vectors.py",
     "tests/shape",
     "tests/stored",
     "tests/sql/policy/test_policy_draft.py",

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from lapwing import noise
+from lapwing.core import noise
 from lapwing.core.budget import Terms
 from lapwing.core.loss_records import KINDS
-from lapwing.core.losses import BoundedRange, Concentrated, LaplaceNoise, Pure
+from lapwing.core.losses import BoundedRange, Concentrated, LaplaceNoise, Loss, Pure
 from support.cases import each
 from support.scripts import ROOT
 
@@ -157,7 +157,9 @@ def test_many_more_draws_and_prices_agree(folder: Path, write: Any) -> None:
     rewrite(folder, "draws", draws)
     # Rényi values of ε 997 are closer to 997 than 256 bits show: the price is a unit more.
     shown = [scale for scale in scales if scale < 997]
-    kinds = [kind(scale) for scale in shown for kind in (Pure, BoundedRange, lambda e: Concentrated(e / 7))]
+    kinds: list[Loss] = [
+        kind(scale) for scale in shown for kind in (Pure, BoundedRange, lambda e: Concentrated(e / 7))
+    ]
     kinds += [LaplaceNoise(scale, distance) for scale in scales[3:] for distance in (1, 2, 9)]
     terms = [Terms.of(epsilon, delta) for epsilon in ("0.3", 8, 1000) for delta in (0, "1e-9", "1e-4")]
     prices = [write._account(f"account {i}", one, kinds) for i, one in enumerate(terms)]

@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 COMPILE = $(BIN)/python -m compileall -qq -j 2 -x '/tests/' \
 	$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') src || true
 
-.PHONY: setup demo browser test fast test-all lint docs package bench pictures clean
+.PHONY: setup demo browser test fast test-all lint docs package vectors bench pictures clean
 
 setup: $(READY)
 
@@ -52,11 +52,17 @@ test-all: lint browser
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Wheel and source distribution in dist/; then the tests that install and run them.
+# Wheel and source distribution, built twice and equal, and the list of their parts in dist/; then the tests that
+# install and run them.
 package: $(READY)
 	rm -rf dist
-	$(BIN)/python -m build
+	$(BIN)/python -m release.build dist
 	$(BIN)/pytest tests/journeys/test_package.py
+
+# The test vectors, from the project's own code; then a checker that imports nothing of it.
+vectors: $(READY)
+	$(BIN)/python -m vectors.write
+	$(BIN)/python -I vectors/check.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/noise.py

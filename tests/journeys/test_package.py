@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import io
+import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from hashlib import sha256
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-import yaml
 
 from support.orders import typed_commands, write_orders
 from support.scripts import ROOT
 
-LEFT_OUT = (".git", ".venv", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
 HEAVY = ("torch", "pyspark", "matplotlib", "pandas", "polars", "scipy", "IPython")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -31,11 +32,13 @@ def clean() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source distribution, built from a copy of the tree."""
-    copy, out = tmp_path_factory.mktemp("tree") / "lapwing", tmp_path_factory.mktemp("dist")
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", str(out)]
-    done = subprocess.run(command, cwd=copy, env=clean(), capture_output=True, text=True, check=False)
+    """A folder with all files of a release, as `make package` makes them."""
+    return _release_of(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+def _release_of(tree: Path, out: Path) -> Path:
+    command = [sys.executable, "-m", "release.build", str(out)]
+    done = subprocess.run(command, cwd=tree, env=clean(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return out
 
@@ -71,11 +74,94 @@ def test_the_distributions_hold_what_they_need(built: Path) -> None:
     with tarfile.open(_source(built)) as source:
         held = {name.partition("/")[2] for name in source.getnames()}
     assert {f"src/{name}" for name in package} <= held
-    for folder in ("tests", "docs", "benchmarks", ".github"):
+    for folder in ("tests", "docs", "benchmarks", "release", "vectors", ".github"):
         wanted = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if path.is_file()}
         assert {name for name in wanted if "__pycache__" not in name} <= held
-    assert {"Makefile", "constraints.txt", "mkdocs.yml", "CHANGELOG.md", "CONTRIBUTING.md"} <= held
+    documents = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"}
+    assert documents | {"Makefile", "constraints.txt", "mkdocs.yml", ".pre-commit-config.yaml"} <= held
     assert not [name for name in held if name.endswith(".pyc")]
+
+
+@pytest.mark.slow
+def test_an_unpacked_source_distribution_builds_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    """So whoever has the source distribution can check the wheel; its time is packed in it."""
+    with tarfile.open(_source(built)) as source:
+        assert {(one.uid, one.gid, one.uname, one.gname) for one in source} == {(0, 0, "", "")}
+        assert len({one.mtime for one in source}) == 1
+        source.extractall(tmp_path / "tree", filter="data")
+    [tree] = (tmp_path / "tree").iterdir()
+    again = _release_of(tree, tmp_path / "again")
+    assert {path.name: path.read_bytes() for path in again.iterdir()} == {
+        path.name: path.read_bytes() for path in built.iterdir()
+    }
+
+
+@pytest.mark.slow
+def test_the_digests_and_the_parts_are_those_of_the_files(built: Path) -> None:
+    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in built.iterdir()}
+    lines = (line.split("  ") for line in (built / "SHA256SUMS").read_text().splitlines())
+    written = {name: digest for digest, name in lines}
+    [listed] = built.glob("*.cdx.json")
+    assert written == {name: digest for name, digest in digests.items() if name != "SHA256SUMS"}
+    parts = json.loads(listed.read_text())
+    files = parts["metadata"]["component"]["components"]
+    assert {file["name"]: file["hashes"][0]["content"] for file in files} == {
+        name: digest for name, digest in written.items() if name != listed.name
+    }
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().lower().replace("_", "-").split()
+    )
+    versions = {part["name"]: part["version"] for part in parts["components"]}
+    assert versions.items() <= {name.replace(".", "-"): version for name, version in pins.items()}.items()
+    required = {part["name"] for part in parts["components"] if part["scope"] == "required"}
+    assert (
+        {"numpy", "duckdb", "cffi"}
+        <= required
+        <= {name.lower().replace("_", "-") for name in _base_packages()}
+    )
+    assert "torch" in versions.keys() - required
+    assert not {"pytest", "mypy", "mkdocs"} & versions.keys()
+    named = {part["bom-ref"] for part in parts["components"]} | {parts["metadata"]["component"]["bom-ref"]}
+    assert {edge["ref"] for edge in parts["dependencies"]} == named
+    assert {name for edge in parts["dependencies"] for name in edge["dependsOn"]} <= named
+
+
+def test_builds_that_differ_are_no_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    build = importlib.import_module("release.build")
+    dates = iter([b"Monday", b"Tuesday"])
+    monkeypatch.setattr(build, "built", lambda *_: {"lapwing-1-py3-none-any.whl": next(dates)})
+    with pytest.raises(SystemExit, match=r"two builds differ: lapwing-1-py3-none-any\.whl"):
+        build.write_release(ROOT, tmp_path / "dist")
+    assert not (tmp_path / "dist").exists()
+
+
+def test_an_archive_packed_again_holds_no_owner_and_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    build = importlib.import_module("release.build")
+    packed = [build.packed_again(_archive(owner, date), 1_000_000) for owner, date in ((0, 5), (1000, 6))]
+    assert packed[0] == packed[1]
+    with tarfile.open(fileobj=io.BytesIO(packed[0])) as archive:
+        assert [(one.name, one.mtime, one.uid) for one in archive] == [
+            ("a", 1_000_000, 0),
+            ("b", 1_000_000, 0),
+        ]
+        text = archive.extractfile("b")
+        assert text is not None
+        assert text.read() == b"text of b"
+
+
+def _archive(owner: int, date: int) -> bytes:
+    """A tar.gz of two files, in an order that depends on the owner."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name in sorted("ab", reverse=bool(owner)):
+            member = tarfile.TarInfo(name)
+            content = f"text of {name}".encode()
+            member.size, member.mtime, member.uid, member.uname = len(content), date, owner, f"user{owner}"
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
 
 
 def test_the_base_install_is_light() -> None:
@@ -86,24 +172,6 @@ def test_the_base_install_is_light() -> None:
 def test_no_link_leads_to_a_place_that_is_not_ours() -> None:
     """There is no public address yet. When there is one, put it here and into pyproject.toml."""
     assert "urls" not in PROJECT
-
-
-def test_the_workflow_runs_make_test_with_targets_that_exist() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())
-    assert set(workflow[True]) == {"push", "pull_request"}  # YAML reads `on` as true
-    assert workflow["permissions"] == {"contents": "read"}
-    runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    assert "make test" in runs
-    for run in runs:
-        assert run.split()[0] == "make"
-        assert set(run.split()[1:]) <= targets
-    versions = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
-    assert all(isinstance(version, str) and version >= "3.11" for version in versions)
-    assert f"Programming Language :: Python :: {versions[0]}" in PROJECT["classifiers"]
-    for job in workflow["jobs"].values():
-        assert job["runs-on"] == "ubuntu-latest"
-        assert all("uses" in step or "run" in step for step in job["steps"])
 
 
 def _base_packages() -> set[str]:
@@ -170,6 +238,7 @@ def test_the_wheel_runs_the_readme_with_the_base_install_alone(built: Path, tmp_
 
 QUICK = (
     "tests/claims/test_laplace.py",
+    "tests/journeys/test_vectors.py",
     "tests/shape",
     "tests/stored",
     "tests/sql/policy/test_policy_draft.py",

@@ -1,0 +1,1 @@
+"""Test vectors: what others check us with, and themselves."""

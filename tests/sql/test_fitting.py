@@ -105,7 +105,7 @@ def test_nothing_is_read_that_is_not_charged(opened: Open, monkeypatch: pytest.M
 
     monkeypatch.setattr(row_questions, "read_rows", read)
     with pytest.raises(OverBudget):
-        dataset.fit(logistic(), ROWS, epsilon=100)
+        dataset.fit(logistic(), ROWS, epsilon=20)
     assert spent(dataset) == 0
 
 
@@ -186,7 +186,7 @@ def test_a_failed_fit_leaves_the_model_of_an_earlier_one(opened: Open) -> None:
     dataset.fit(model, ROWS, epsilon=1)
     before = model.weights_
     with pytest.raises(OverBudget):
-        dataset.fit(model, ROWS, epsilon=100)
+        dataset.fit(model, ROWS, epsilon=20)
     assert model.weights_ is before
 
 
@@ -199,7 +199,7 @@ def test_a_model_of_one_question_learns_another(opened: Open) -> None:
 
 
 def test_quotas_are_charged_too(opened: Open) -> None:
-    dataset = opened(more="[analysts.ann]\nepsilon = 1.0\n")
+    dataset = opened(more="[analysts.ann]\nepsilon = 1.0\ndelta = 1e-7\n")
     with pytest.raises(OverBudget):
         dataset.fit(logistic(), ROWS, epsilon=20)
 

@@ -33,7 +33,7 @@ FORM = "lapwing fit 1"
 _MOST_REPEATS = 1000
 
 
-class PlannedFit(Protocol):
+class RowFit(Protocol):
     """A fit whose price is fixed. Nothing was read for it."""
 
     @property
@@ -60,7 +60,7 @@ class RowEstimator(Protocol):
 
     def plan_fit(
         self, columns: Mapping[str, Kind], *, label: str | None, epsilon: Number, delta: Number
-    ) -> PlannedFit:
+    ) -> RowFit:
         """Price a fit to columns of these kinds. `label` is the column to be predicted, if it is named."""
 
 

@@ -44,7 +44,7 @@ from lapwing.learn.payer import EACH_ROW, Payer
 from lapwing.learn.sgd import ClippedGradients, GradientSensitivity, PrivateTrainer
 from lapwing.learn.trainers import Binned, NaiveBayes
 from lapwing.learn.trainers.count_models import COUNT
-from lapwing.learn.trainers.estimator import PricedReleases, ReleaseGroup
+from lapwing.learn.trainers.priced_releases import PricedReleases, ReleaseGroup
 from lapwing.learn.validators import MeanValidator
 
 QUICK = StageBudget(is_thorough=False)

@@ -24,6 +24,7 @@ PACKAGES = (
     "lapwing.audit",
     "lapwing.noise",
     "lapwing.mechanisms",
+    "lapwing.questions",
 )
 PAGE = "reference/python.md"
 

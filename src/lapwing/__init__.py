@@ -3,7 +3,7 @@
 These are the public names. Each is imported at its first use, so that `import lapwing` stays fast and a
 program loads only the extras that it needs. More names of one part are in its package: `lapwing.ledger`,
 `lapwing.survey`, `lapwing.parties`, `lapwing.learn`, `lapwing.publish`, `lapwing.noise`,
-`lapwing.mechanisms`.
+`lapwing.mechanisms`, `lapwing.questions`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lapwing.lazy import lazy_names
 if TYPE_CHECKING:
     from lapwing import mechanisms as mechanisms
     from lapwing import noise as noise
+    from lapwing import questions as questions
     from lapwing.core.explanation import explain as explain
     from lapwing.errors import LapwingError as LapwingError
     from lapwing.errors import OverBudget as OverBudget
@@ -57,6 +58,7 @@ _HOMES = {
     "mechanisms": "",
     "noise": "",
     "open": "sql.dataset",
+    "questions": "",
     "take_part": "parties.member",
     "train": "learn.pipelines.training",
     "verify": "ledger.verification",

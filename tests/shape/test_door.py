@@ -31,6 +31,7 @@ NAMES = [
     "mechanisms",
     "noise",
     "open",
+    "questions",
     "take_part",
     "train",
     "verify",

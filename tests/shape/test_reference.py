@@ -62,13 +62,19 @@ def test_sections_that_are_missing_are_told() -> None:
 
 
 # Names that examples use without an import, and below what else they find in their folder.
-KNOWN = {name.rpartition(".")[2]: value for name, value in NAMES.items() if name != "lapwing.open"}
+KNOWN = {
+    name.rpartition(".")[2]: value
+    for name, value in NAMES.items()
+    if name != "lapwing.open" and not name.startswith("lapwing.questions.")  # sum, min and max are Python's
+}
 KNOWN |= {"Fraction": Fraction, "Path": Path, "Pure": Pure, "Relation": Relation, "np": np}
 
 
 def _sql(stack: ExitStack) -> dict[str, Any]:
-    """The example of `lapwing example`, opened and asked once."""
+    """The example of `lapwing example`, opened and asked once, and a town with one private table."""
     write_visits(Path())
+    write_town(Path())
+    town = stack.enter_context(lapwing.open("town.toml", analyst="ann"))
     curator = stack.enter_context(lapwing.Curator("visits.toml"))
     dataset = stack.enter_context(lapwing.open("visits.toml", analyst="ann"))
     plan = dataset.plan("SELECT AVG(stay) FROM visits", epsilon="0.5")
@@ -76,7 +82,7 @@ def _sql(stack: ExitStack) -> dict[str, Any]:
     with patch.object(Reader, "exact", side_effect=TimedOut), pytest.raises(Held) as held:
         dataset.ask("SELECT COUNT(*) FROM patients", epsilon="0.1")
     names = {"curator": curator, "dataset": dataset, "plan": plan, "answer": answer, "lapwing": lapwing}
-    return {**names, "failed": held.value.position}
+    return {**names, "town": town, "failed": held.value.position}
 
 
 def _ledger(stack: ExitStack) -> dict[str, Any]:
@@ -144,7 +150,7 @@ def _audit(stack: ExitStack) -> dict[str, Any]:
 
 WORLDS: dict[str, Callable[[ExitStack], dict[str, Any]]] = {
     "sql": _sql, "ledger": _ledger, "survey": _survey, "parties": _parties, "learn": _learn, "errors": _sql,
-    "publish": _publish, "audit": _audit,
+    "questions": _sql, "publish": _publish, "audit": _audit,
 }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Check the Python reference: every public name is on the page of its package, and nothing else is.
 
 Each page begins with an example, and each docstring has what readers need. MkDocs calls `on_page_markdown`
-when it builds the site, so that `make docs` fails for an undocumented name.
+when it builds the site, so that `make docs` fails for an undocumented name. A line
+`<!-- every name of PACKAGE -->` on a page stands for all public names of a package.
 """
 
 from __future__ import annotations
@@ -71,9 +72,20 @@ def _raises(function: Any) -> bool:
     return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
 
 
+def with_every_name(text: str) -> str:
+    """Return a page with the names that stand behind each `<!-- every name of PACKAGE -->`."""
+    names = [name for name, _ in public_names()]
+
+    def listed(package: re.Match[str]) -> str:
+        inside = [name for name in names if name.rpartition(".")[0] == package[1]]
+        return "\n".join(f"::: {name}" for name in sorted(inside))
+
+    return re.sub(r"^<!-- every name of (\S+) -->$", listed, text, flags=re.MULTILINE)
+
+
 def mistakes(package: str, text: str) -> list[str]:
     """Return what is wrong with the page of a package, and with the docstrings of its names."""
-    page, mistaken = PAGES[package], []
+    page, mistaken, text = PAGES[package], [], with_every_name(text)
     shown = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
     names = {name: value for name, value in public_names() if name.rpartition(".")[0] == package}
     for name, value in names.items():
@@ -91,10 +103,11 @@ def mistakes(package: str, text: str) -> list[str]:
     return mistaken
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
-    """End the build if a page of the reference lacks something."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return a page with all names. End the build if a page of the reference lacks something."""
     for package, path in PAGES.items():
         if page.file.src_uri == path and (mistaken := mistakes(package, markdown)):
             from mkdocs.exceptions import PluginError  # noqa: PLC0415 (tests need no mkdocs)
 
             raise PluginError("\n".join(mistaken))
+    return with_every_name(markdown)

@@ -1,7 +1,8 @@
-"""Check the Python reference: every public name is on the page, and its docstring has what readers need.
+"""Check the Python reference: every public name is on the page of its package, and nothing else is.
 
-MkDocs calls `on_page_markdown` when it builds the site, so that `make docs` fails for an undocumented name.
-A line `<!-- every name of PACKAGE -->` on the page stands for all public names of a package.
+Each page begins with an example, and each docstring has what readers need. MkDocs calls `on_page_markdown`
+when it builds the site, so that `make docs` fails for an undocumented name. A line
+`<!-- every name of PACKAGE -->` on a page stands for all public names of a package.
 """
 
 from __future__ import annotations
@@ -15,25 +16,27 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-PACKAGES = (
-    "lapwing",
-    "lapwing.ledger",
-    "lapwing.survey",
-    "lapwing.parties",
-    "lapwing.learn",
-    "lapwing.publish",
-    "lapwing.audit",
-    "lapwing.noise",
-    "lapwing.mechanisms",
-    "lapwing.losses",
-)
-PAGE = "reference/python.md"
+PAGES = {  # of each package
+    "lapwing": "reference/python.md",
+    "lapwing.ledger": "reference/lapwing.ledger.md",
+    "lapwing.survey": "reference/lapwing.survey.md",
+    "lapwing.parties": "reference/lapwing.parties.md",
+    "lapwing.learn": "reference/lapwing.learn.md",
+    "lapwing.publish": "reference/lapwing.publish.md",
+    "lapwing.audit": "reference/lapwing.audit.md",
+    "lapwing.noise": "reference/lapwing.noise.md",
+    "lapwing.mechanisms": "reference/lapwing.mechanisms.md",
+    "lapwing.losses": "reference/lapwing.losses.md",
+    "lapwing.questions": "reference/lapwing.questions.md",
+}
+MODULES = {"lapwing.errors": "reference/errors.md"}  # each is shown as a whole
+LONGEST_EXAMPLE = 16  # lines with text
 
 
 def public_names() -> Iterator[tuple[str, Any]]:
     """Yield each public name and its value. A value that two packages export has its shorter name."""
     seen = set()
-    for package in PACKAGES:
+    for package in PAGES:
         module = import_module(package)
         for name in module.__all__:
             value = getattr(module, name)
@@ -70,35 +73,42 @@ def _raises(function: Any) -> bool:
     return any(isinstance(node, ast.Raise) for node in ast.walk(tree))
 
 
-def with_every_name(page: str) -> str:
-    """Return the page with the names that stand behind each `<!-- every name of PACKAGE -->`."""
+def with_every_name(text: str) -> str:
+    """Return a page with the names that stand behind each `<!-- every name of PACKAGE -->`."""
     names = [name for name, _ in public_names()]
 
     def listed(package: re.Match[str]) -> str:
         inside = [name for name in names if name.rpartition(".")[0] == package[1]]
         return "\n".join(f"::: {name}" for name in sorted(inside))
 
-    return re.sub(r"^<!-- every name of (\S+) -->$", listed, page, flags=re.MULTILINE)
+    return re.sub(r"^<!-- every name of (\S+) -->$", listed, text, flags=re.MULTILINE)
 
 
-def mistakes(page: str) -> list[str]:
-    """Return what is missing on the reference page, and in the docstrings of public names."""
-    shown = set(re.findall(r"^::: (\S+)$", with_every_name(page), re.MULTILINE))
-    found = []
-    for name, value in public_names():
+def mistakes(package: str, text: str) -> list[str]:
+    """Return what is wrong with the page of a package, and with the docstrings of its names."""
+    page, mistaken, text = PAGES[package], [], with_every_name(text)
+    shown = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    names = {name: value for name, value in public_names() if name.rpartition(".")[0] == package}
+    for name, value in names.items():
         if name not in shown:
-            found.append(f"{name} is not on the page {PAGE}")
+            mistaken.append(f"{name} is not on the page {page}")
         if missing := missing_sections(value):
-            found.append(f"{name} has no {', '.join(missing)} in its docstring")
-    return found
+            mistaken.append(f"{name} has no {', '.join(missing)} in its docstring")
+    mistaken += [
+        f"{name} is on the page {page}, and is no public name" for name in shown if name not in names
+    ]
+    example = re.search(r"^```python\n(.*?)^```", text.partition("\n:::")[0], re.MULTILINE | re.DOTALL)
+    lines = [line for line in example[1].splitlines() if line.strip()] if example else []
+    if not 0 < len(lines) <= LONGEST_EXAMPLE:
+        mistaken.append(f"{page} does not begin with an example of at most {LONGEST_EXAMPLE} lines")
+    return mistaken
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return the page with all names. End the build if the reference lacks something."""
-    if page.file.src_uri != PAGE:
-        return markdown
-    if found := mistakes(markdown):
-        from mkdocs.exceptions import PluginError  # noqa: PLC0415 (tests need no mkdocs)
+    """Return a page with all names. End the build if a page of the reference lacks something."""
+    for package, path in PAGES.items():
+        if page.file.src_uri == path and (mistaken := mistakes(package, markdown)):
+            from mkdocs.exceptions import PluginError  # noqa: PLC0415 (tests need no mkdocs)
 
-        raise PluginError("\n".join(found))
+            raise PluginError("\n".join(mistaken))
     return with_every_name(markdown)

@@ -3,7 +3,7 @@
 These are the public names. Each is imported at its first use, so that `import lapwing` stays fast and a
 program loads only the extras that it needs. More names of one part are in its package: `lapwing.ledger`,
 `lapwing.survey`, `lapwing.parties`, `lapwing.learn`, `lapwing.publish`, `lapwing.noise`,
-`lapwing.mechanisms`, `lapwing.losses`.
+`lapwing.mechanisms`, `lapwing.losses`, `lapwing.questions`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lapwing import losses as losses
     from lapwing import mechanisms as mechanisms
     from lapwing import noise as noise
+    from lapwing import questions as questions
     from lapwing.core.experiment_budget import Budget as Budget
     from lapwing.core.explanation import explain as explain
     from lapwing.errors import LapwingError as LapwingError
@@ -67,6 +68,7 @@ _HOMES = {
     "mechanisms": "",
     "noise": "",
     "open": "sql.dataset",
+    "questions": "",
     "take_part": "parties.member",
     "train": "learn.pipelines.training",
     "verify": "ledger.verification",

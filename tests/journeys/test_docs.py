@@ -25,6 +25,8 @@ LENGTHY = {  # `make test` goes the same ways elsewhere
     ("audit.md", "python"),
     ("attack.md", "console"),  # tests/cli/test_attack.py
     ("publish.md", "python"),  # test_publish.py, tests/publish/test_publication.py
+    ("lapwing.audit.md", "python"),  # tests/audit/test_audit_run.py
+    ("lapwing.learn.md", "python"),  # pipeline.md
 }
 PAGES = [  # of which each example of the first gets a process of its own
     ROOT / "README.md",

@@ -36,6 +36,7 @@ NAMES = [
     "mechanisms",
     "noise",
     "open",
+    "questions",
     "take_part",
     "train",
     "verify",

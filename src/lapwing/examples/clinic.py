@@ -253,14 +253,14 @@ class DemoAnalyst:
 
         def run() -> bytes:
             computed.append(compute())
-            found = computed[0]
-            return f"{found.answer} ({found.interval})".encode()  # never the truth
+            first = computed[0]
+            return f"{first.answer} ({first.interval})".encode()  # never the truth
 
         release = self.ledger.release(question, mechanism, loss, run)
-        for found in computed:  # empty if it was answered before
+        for released in computed:  # empty if it was answered before
             self.steps.append(
                 DemoStep(
-                    **asdict(found),
+                    **asdict(released),
                     question=question,
                     mechanism=mechanism,
                     loss=loss,
@@ -394,8 +394,8 @@ class DemoAnalyst:
 
     def _by_ward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count rows by declared ward; an undeclared ward is not counted."""
-        found = [self.clinic.ward[row] for row in rows]
-        return np.array([found.count(ward) for ward in WARDS], dtype=np.int64)
+        wards = [self.clinic.ward[row] for row in rows]
+        return np.array([wards.count(ward) for ward in WARDS], dtype=np.int64)
 
 
 def load_clinic() -> Clinic:

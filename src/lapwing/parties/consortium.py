@@ -226,7 +226,9 @@ class Consortium:
 
     def to_text(self) -> str:
         """Return the text of the file: the document and its signatures, readable."""
-        signatures = {name: base64.b64encode(one).decode() for name, one in self.signatures.items()}
+        signatures = {
+            name: base64.b64encode(signature).decode() for name, signature in self.signatures.items()
+        }
         whole = {"consortium": self.document, "signatures": signatures}
         return json.dumps(whole, indent=2, ensure_ascii=False, sort_keys=True, allow_nan=False) + "\n"
 
@@ -332,15 +334,15 @@ def _require_printable(document: object) -> None:
     """
     left = [document]
     while left:  # without recursion, so that deep nesting does no harm
-        one = left.pop()
-        if isinstance(one, dict):
-            left += [*one, *(value for key, value in one.items() if key != "certificate")]
-            left += str(one.get("certificate", "")).split("\n")
-        elif isinstance(one, list | tuple):
-            left += one
-        elif isinstance(one, str) and not one.isprintable():
+        node = left.pop()
+        if isinstance(node, dict):
+            left += [*node, *(value for key, value in node.items() if key != "certificate")]
+            left += str(node.get("certificate", "")).split("\n")
+        elif isinstance(node, list | tuple):
+            left += node
+        elif isinstance(node, str) and not node.isprintable():
             raise BadParameter(
-                "consortium", f"has a text that cannot be printed: {quoted(one, at_most=40)}"
+                "consortium", f"has a text that cannot be printed: {quoted(node, at_most=40)}"
             )
 
 
@@ -354,30 +356,30 @@ def _plan(top: Mapping[str, Any]) -> JointPlan:
         **{key: _text(wish, key) for key in ("adversary", "protocol", "noise")},
     }
     requirements = JointRequirements(**fields, quorum="majority" if is_old else _text(wish, "quorum"))
-    parts = tuple(_rational({"parts": one}, "parts") for one in _list(said, "parts"))
-    blocks, stages = tuple(_block(one) for one in _list(top, "blocks")), _whole(top, "stages")
+    parts = tuple(_rational({"parts": part}, "parts") for part in _list(said, "parts"))
+    blocks, stages = tuple(_block(block) for block in _list(top, "blocks")), _whole(top, "stages")
     return JointPlan(requirements, blocks, stages, _text(said, "protocol"), _text(said, "noise"), parts)
 
 
-def _block(found: object) -> CellBlock:
-    block = _table(found, "blocks", "label length l1 l2_squared weight")
+def _block(value: object) -> CellBlock:
+    block = _table(value, "blocks", "label length l1 l2_squared weight")
     length, l1, l2_squared = (_whole(block, key) for key in ("length", "l1", "l2_squared"))
     return CellBlock(_text(block, "label"), length, l1, l2_squared, _rational(block, "weight"))
 
 
-def _signatures(found: object) -> dict[str, bytes]:
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+def _signatures(value: object) -> dict[str, bytes]:
+    if not isinstance(value, dict) or not all(isinstance(signature, str) for signature in value.values()):
         raise BadParameter("signatures", "must be a text for each name")
     try:
-        return {name: base64.b64decode(one, validate=True) for name, one in found.items()}
+        return {name: base64.b64decode(signature, validate=True) for name, signature in value.items()}
     except ValueError:
         raise BadParameter("signatures", "must be base64") from None
 
 
-def _table(found: object, name: str, keys: str) -> Mapping[str, Any]:
-    if not isinstance(found, dict) or set(found) != set(keys.split()):
+def _table(value: object, name: str, keys: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or set(value) != set(keys.split()):
         raise BadParameter(name, f"must have {', '.join(keys.split())}, and nothing else")
-    return found
+    return value
 
 
 def _typed(table: Mapping[str, Any], name: str, *, kind: type, what: str) -> Any:

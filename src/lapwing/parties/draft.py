@@ -48,7 +48,7 @@ def _one_line(sql: object) -> object:
 
 
 def _columns(names: object) -> list[str]:
-    if isinstance(names, list) and names and all(isinstance(one, str) for one in names):
+    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
         return names
     raise ValueError('must be a list of columns, such as ["age", "stay"]')
 
@@ -68,7 +68,7 @@ FileName = Annotated[
 ]
 
 
-_INSIDE = fits(lambda one: 0 < one < 1, "must lie between 0 and 1: 0.5 is the median")
+_INSIDE = fits(lambda fraction: 0 < fraction < 1, "must lie between 0 and 1: 0.5 is the median")
 
 
 class ConsortiumTable(FileTable):

@@ -285,11 +285,11 @@ def _readable(cards: list[Path]) -> list[Card]:
     """Read the cards of a folder. A single file must be a card; of several, other files are skipped."""
     if len(cards) == 1:
         return [Card.read(cards[0])]
-    found = []
+    readable = []
     for path in cards:
         with suppress(BadParameter):
-            found.append(Card.read(path))
-    return found
+            readable.append(Card.read(path))
+    return readable
 
 
 def _subject(name: str) -> x509.Name:

@@ -109,8 +109,10 @@ def _rho(loss: Loss) -> Fraction | None:
         case Concentrated(rho):
             return rho
         case SequentialComposition(parts):
-            found = [_rho(part) for part in parts]
-            return None if None in found else sum((one for one in found if one is not None), Fraction(0))
+            rhos = [_rho(part) for part in parts]
+            return (
+                None if None in rhos else sum((known for known in rhos if known is not None), Fraction(0))
+            )
         case Repeated(each, count):
             once = _rho(each)
             return None if once is None else count * once

@@ -284,18 +284,20 @@ class JointPlan:
     def notes(self) -> tuple[str, ...]:
         """Further facts that members should know before they sign."""
         needs = self.requirements
-        found = []
+        sentences = []
         if needs.coalition and needs.coalition == needs.members - 1:
-            found.append(BUYS_NOTHING)
+            sentences.append(BUYS_NOTHING)
         if needs.people_at > 1:
-            found.append(
+            sentences.append(
                 f"A person may be at {needs.people_at} members: the noise is sized so that all these "
                 "together lose ε; each member charges its part."
             )
-        found += self._agreement_notes()
+        sentences += self._agreement_notes()
         if self.is_local:
-            found.append("The expected error is for 10,000 rows in all; it grows like their square root.")
-        return tuple(found)
+            sentences.append(
+                "The expected error is for 10,000 rows in all; it grows like their square root."
+            )
+        return tuple(sentences)
 
     def _agreement_notes(self) -> list[str]:
         """Return how many members must agree on a set, where two opened sums would reveal more than one."""
@@ -303,17 +305,17 @@ class JointPlan:
         if self.protocol in (OWN_NOISE, LOCAL) or not needs.losses:
             return []
         quorum = self.protocol_class.agreeing(protocol_setting(needs, self.length))
-        found = f"{quorum} of {needs.members} members must agree on who is in the sum"
+        rule = f"{quorum} of {needs.members} members must agree on who is in the sum"
         if needs.members - quorum <= needs.most_losses:
             return [
-                f"{found}: then no two sums are opened, even if the coalition signs two agreements. At "
+                f"{rule}: then no two sums are opened, even if the coalition signs two agreements. At "
                 f"most {needs.members - quorum} may fail between sharing and agreeing."
             ]
         alone = epsilon_with_honest_shares(self, 1)
         if alone <= needs.epsilon:
             return []
         return [
-            f"{found}. Members of the coalition who signed two agreements, with a relay that lies, could "
+            f"{rule}. Members of the coalition who signed two agreements, with a relay that lies, could "
             f"isolate a member: ε {six_digits(alone)} instead of {six_digits(needs.epsilon)}. "
             f'quorum = "honest" prevents that, where at most {needs.most_losses} losses are planned.'
         ]
@@ -324,8 +326,8 @@ class JointPlan:
         `why_not_local` is the statistic's reason against the local model, or empty: the blocks alone do not
         show everything about rows.
         """
-        found = [_alternative(letter, self) for letter in NAMES if letter != LOCAL or not why_not_local]
-        return (*found, ProtocolAlternative(LOCAL, why_not_local)) if why_not_local else tuple(found)
+        others = [_alternative(letter, self) for letter in NAMES if letter != LOCAL or not why_not_local]
+        return (*others, ProtocolAlternative(LOCAL, why_not_local)) if why_not_local else tuple(others)
 
     def to_json(self, *, why_not_local: str = "") -> dict[str, Any]:
         """Return the whole plan as plain values, for programs."""
@@ -356,14 +358,14 @@ class JointPlan:
             "bytes_in_all": cost.in_all,
             "alternatives": [
                 {
-                    "protocol": one.letter,
-                    "protocol_name": one.name,
-                    "why_not": one.why_not,
-                    "relative_error": one.error,
-                    "survives": one.survives,
-                    "bytes_sent_by_a_member": one.cost and one.cost.sent,
+                    "protocol": alternative.letter,
+                    "protocol_name": alternative.name,
+                    "why_not": alternative.why_not,
+                    "relative_error": alternative.error,
+                    "survives": alternative.survives,
+                    "bytes_sent_by_a_member": alternative.cost and alternative.cost.sent,
                 }
-                for one in self.alternatives(why_not_local=why_not_local)
+                for alternative in self.alternatives(why_not_local=why_not_local)
             ],
         }
 
@@ -392,8 +394,8 @@ def plan_jointly(needs: JointRequirements, blocks: Sequence[CellBlock], stages: 
     _check_form(cells, stages)
     if needs.protocol != "auto":
         return _with_noise(needs, cells, stages, needs.protocol)
-    found = [letter for letter in NAMES if letter != LOCAL]
-    serving = [letter for letter in found if not protocol_fit(letter, needs, cells, stages).why_not]
+    letters = [letter for letter in NAMES if letter != LOCAL]
+    serving = [letter for letter in letters if not protocol_fit(letter, needs, cells, stages).why_not]
     if not serving:
         raise BadParameter("losses", protocol_fit(OWN_NOISE, needs, cells, stages).why_not)
     return min((_with_noise(needs, cells, stages, letter) for letter in serving), key=_rank)

@@ -128,7 +128,7 @@ class Participant:
 
     def _checked(self, delivery: Delivery) -> Mapping[int, Envelope]:
         """Return the envelopes by sender, in the order of delivery. Raises `ProtocolStopped`."""
-        found: dict[int, Envelope] = {}
+        envelopes: dict[int, Envelope] = {}
         for raw, _ in delivery.items:
             try:
                 envelope = Envelope.from_bytes(raw)
@@ -137,17 +137,17 @@ class Participant:
             if envelope.sender >= len(self.config.cards):
                 raise ProtocolStopped("the relay passed on a post of a member that does not exist")
             why = self._objection(envelope, raw)
-            if envelope.sender in found:
+            if envelope.sender in envelopes:
                 why = "a member posted twice in one round"
             if why is not None:
                 raise ProtocolStopped(why, (envelope.sender,))
-            found[envelope.sender] = envelope
-        if self.me not in found:
+            envelopes[envelope.sender] = envelope
+        if self.me not in envelopes:
             raise ProtocolStopped("the relay left this member's own post out", (self.me,))
-        others = tuple(sorted(i for i, envelope in found.items() if envelope.seen != self.seen))
+        others = tuple(sorted(i for i, envelope in envelopes.items() if envelope.seen != self.seen))
         if others:
             raise ProtocolStopped("the relay showed members different rounds", others)
-        return found
+        return envelopes
 
     def _objection(self, envelope: Envelope, raw: bytes) -> str | None:
         """Return why this post cannot belong to the open round, or None."""

@@ -131,18 +131,18 @@ class RelayClient:
         """
         every = self._config.stages * len(self._config.rounds)
         deadline = time.monotonic() + (every + 2) * self._config.round_seconds
-        found: list[Delivery] = []
-        while len(found) < every:
+        deliveries: list[Delivery] = []
+        while len(deliveries) < every:
             with self._reconnecting():
                 self._connect(key, deadline)
                 kind, payload = self._receive(deadline)
                 if kind is FrameKind.OUT:  # from the beginning, after a cut
-                    found = []
+                    deliveries = []
                 elif kind is FrameKind.CLOSED:
-                    found.append(Delivery.from_bytes(payload))
+                    deliveries.append(Delivery.from_bytes(payload))
                 else:
                     self._take(key, kind, payload)
-        return found
+        return deliveries
 
     def leave(self, message: LeaveMessage) -> None:
         """Tell the others that this member leaves, if the relay can be reached."""

@@ -310,10 +310,10 @@ async def _listening(listen: str) -> list[socket.socket]:
     host, port = parse_address(listen)
     listeners: list[socket.socket] = []
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(
+        addresses = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, kind, proto, _, address in dict.fromkeys(found):
+        for family, kind, proto, _, address in dict.fromkeys(addresses):
             listener = socket.socket(family, kind, proto)
             listeners.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -266,7 +266,7 @@ def simulate(
         plan=plan,
         names=tuple(names),
         counts=tuple(counts),
-        noised=tuple(int(one[0]) for one in noised),
+        noised=tuple(int(values[0]) for values in noised),
         steps=tuple(steps),
         opened=total,
         contributors=inside,
@@ -299,7 +299,9 @@ def _step(held: SimulatedRound, before: set[int], names: Sequence[str]) -> Round
 def _why(outcomes: Sequence[object], losses: Mapping[int, int], names: Sequence[str]) -> str:
     """Return why the run stopped for members that were not lost themselves."""
     told = [
-        one for i, one in enumerate(outcomes) if isinstance(one, rules.ProtocolStopped) and i not in losses
+        outcome
+        for i, outcome in enumerate(outcomes)
+        if isinstance(outcome, rules.ProtocolStopped) and i not in losses
     ]
     if not told:
         return "all members were lost"
@@ -362,12 +364,12 @@ def compare_trust_models(
         if m > 2:  # of two members, a coalition of one is no minority
             jobs.append(("members", "shared", m, partial(shared, people, m, (m - 1) // 2)))
         jobs.append(("members", "alone", m, partial(shared, people, m, m - 1)))
-    found: dict[str, dict[str, list[tuple[int, float]]]] = {"size": {}, "members": {}}
+    errors: dict[str, dict[str, list[tuple[int, float]]]] = {"size": {}, "members": {}}
     for done, (what, name, x, measure) in enumerate(jobs):
         tell(done, len(jobs))
-        found[what].setdefault(name, []).append((x, measure()))
+        errors[what].setdefault(name, []).append((x, measure()))
     tell(len(jobs), len(jobs))
-    return MeasuredErrors(e, people, found["size"], found["members"])
+    return MeasuredErrors(e, people, errors["size"], errors["members"])
 
 
 def member_error(epsilon: Fraction, n: int, *, members: int, coalition: int, repetitions: int) -> float:

@@ -237,25 +237,29 @@ def check_transcript(
     """Check a transcript against a configuration that the caller trusts. Raises `Tampered`."""
     if transcript.digest != config.digest or transcript.number != config.number:
         raise Tampered(["the transcript is of another consortium or run than its header says"])
-    found = order_violations(transcript.rounds, config)
+    violations = order_violations(transcript.rounds, config)
     opened: list[OpenedSum] = []
     stopped = transcript.stopped
-    if not found:
+    if not violations:
         opened, stop = sums_from_posts(config, transcript.rounds)
         if stop is not None and stopped is None:
-            found.append(f"{stop.why}, but the transcript does not say that the run stopped")
+            violations.append(f"{stop.why}, but the transcript does not say that the run stopped")
         if stopped is not None and len(opened) == config.stages:
-            found.append("all sums follow from the posts, but the transcript says that the run stopped")
-    if stopped is None and not found and len(opened) < config.stages:
-        found.append("rounds are missing at the end, but the transcript does not say that the run stopped")
-    found += _wrong_sums(transcript.opened, opened, config) if not found else []
-    found += [
+            violations.append(
+                "all sums follow from the posts, but the transcript says that the run stopped"
+            )
+    if stopped is None and not violations and len(opened) < config.stages:
+        violations.append(
+            "rounds are missing at the end, but the transcript does not say that the run stopped"
+        )
+    violations += _wrong_sums(transcript.opened, opened, config) if not violations else []
+    violations += [
         "a leave message is not signed by a member, or is of another run"
         for message in transcript.leave_messages
         if not message.is_valid_in(config)
     ]
-    if found:
-        raise Tampered(found)
+    if violations:
+        raise Tampered(violations)
     names = config.names
     return VerifiedTranscript(
         members=names,
@@ -297,12 +301,12 @@ def sums_from_posts(
         of_stage = [closed for closed in rounds if closed.stage == stage]
         publics = [{e.sender: e.public for e in closed.envelopes} for closed in of_stage]
         try:
-            found = kind.observe(setting, publics)
+            opened_sum = kind.observe(setting, publics)
         except ProtocolStopped as stop:
             return opened, stop
-        if found is None:
+        if opened_sum is None:
             break
-        opened.append(found)
+        opened.append(opened_sum)
     return opened, None
 
 
@@ -325,27 +329,27 @@ def _misplaced_rounds(rounds: Sequence[TranscriptRound], config: RunConfiguratio
 
 def _broken_chain(rounds: Sequence[TranscriptRound], config: RunConfiguration) -> list[str]:
     """Check that every post is its member's, signed, the only one, and follows the rounds before."""
-    found = []
+    violations = []
     seen = start_digest(config.run_id)
     before = set(range(len(config.cards)))
     for closed in rounds:
         where = f"stage {closed.stage}, {closed.name}"
         senders = [envelope.sender for envelope in closed.envelopes]
         if len(set(senders)) != len(senders):
-            found.append(f"{where}: a member posted twice")
+            violations.append(f"{where}: a member posted twice")
         for envelope in closed.envelopes:
             if envelope.sender not in before:
-                found.append(f"{where}: a post of a member who is not, or no longer, in the run")
+                violations.append(f"{where}: a post of a member who is not, or no longer, in the run")
                 continue
             name = config.names[envelope.sender]
             if not envelope.is_signed_by(config.cards[envelope.sender]):
-                found.append(f"{where}: {name} did not sign this post")
+                violations.append(f"{where}: {name} did not sign this post")
             elif envelope.seen != seen:
-                found.append(f"{where}: {name} had received other rounds before than these")
+                violations.append(f"{where}: {name} had received other rounds before than these")
             if any(to >= len(config.cards) for to in envelope.commitments):
-                found.append(
+                violations.append(
                     f"{where}: {name} committed to a private part for a member that does not exist"
                 )
         seen = round_digest(closed.envelopes)
         before = set(senders) & before
-    return found
+    return violations

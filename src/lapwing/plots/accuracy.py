@@ -118,8 +118,8 @@ def accuracy(*, n: int) -> Figure:
             size=(11.0, 5.4),
         )
         for axes, (name, title, colour, error) in zip(panels, _PANELS, strict=True):
-            found = [error(epsilon, people) for epsilon in _EPSILONS]
-            _panel(axes, name, colour, found)
+            errors = [error(epsilon, people) for epsilon in _EPSILONS]
+            _panel(axes, name, colour, errors)
             axes.set_title(title, color=colour)
             _sampling(axes, people, labelled=axes is panels[-1])
         panels[0].set_ylabel("error, in % of n or of the range")
@@ -128,13 +128,13 @@ def accuracy(*, n: int) -> Figure:
         return figure
 
 
-def _panel(axes: Axes, name: str, colour: str, found: list[RelativeError]) -> None:
+def _panel(axes: Axes, name: str, colour: str, errors: list[RelativeError]) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 (an extra)
 
     epsilons = [float(epsilon) for epsilon in _EPSILONS]
-    expected = [100 * error.expected for error in found]
+    expected = [100 * error.expected for error in errors]
     # Noise that is 0 in 95 % of all cases has no place on a log axis.
-    within = [100 * error.within or math.nan for error in found]
+    within = [100 * error.within or math.nan for error in errors]
     axes.set(xscale="log", yscale="log", xlabel="ε (smaller is more private)")
     axes.set_xlim(epsilons[0], epsilons[-1])
     axes.fill_between(epsilons, expected, within, color=colour, alpha=0.15, linewidth=0)
@@ -195,8 +195,8 @@ def release_error(
             "line is this release; beyond the dashed one the budget refuses.",
             right=0.8,
         )
-        rhos = np.array([float(largest_rho(one, delta)) for one in _RELEASE_EPSILONS])
-        xs = np.array([float(one) for one in _RELEASE_EPSILONS])
+        rhos = np.array([float(largest_rho(price, delta)) for price in _RELEASE_EPSILONS])
+        xs = np.array([float(price) for price in _RELEASE_EPSILONS])
         ends = []
         for number, (level, error) in enumerate(errors):
             colour = _COLOURS[number % len(_COLOURS)]
@@ -212,7 +212,7 @@ def release_error(
             axes.axvline(float(zcdp_to_epsilon(fits, delta)), color=GREY, linewidth=1, linestyle="--")
         axes.set_xlim(xs[0], xs[-1])
         ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10]
-        axes.set_xticks(ticks, [short(one) for one in ticks])
+        axes.set_xticks(ticks, [short(tick) for tick in ticks])
         axes.minorticks_off()
         label_ends(axes, ends)
     return figure
@@ -326,26 +326,28 @@ class MeasuredErrors:
         return {
             "epsilon": str(self.epsilon),
             "people": self.people,
-            "by_size": {name: [list(one) for one in points] for name, points in self.by_size.items()},
-            "by_members": {name: [list(one) for one in points] for name, points in self.by_members.items()},
+            "by_size": {name: [list(point) for point in points] for name, points in self.by_size.items()},
+            "by_members": {
+                name: [list(point) for point in points] for name, points in self.by_members.items()
+            },
         }
 
     @classmethod
-    def from_json(cls, found: Any) -> MeasuredErrors:
+    def from_json(cls, stored: Any) -> MeasuredErrors:
         """Read the values that `to_json` returned."""
         try:
             return cls(
-                exact(str(found["epsilon"]), "epsilon"),
-                int(found["people"]),
-                _series(found["by_size"], (_CURATOR, _SHARED, _ALONE, _EVERYBODY, _LOCAL)),
-                _series(found["by_members"], (_SHARED, _ALONE)),
+                exact(str(stored["epsilon"]), "epsilon"),
+                int(stored["people"]),
+                _series(stored["by_size"], (_CURATOR, _SHARED, _ALONE, _EVERYBODY, _LOCAL)),
+                _series(stored["by_members"], (_SHARED, _ALONE)),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise BadParameter("measured", "is not what `lapwing party compare --json` prints") from None
 
 
-def _series(found: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[Point]]:
-    return {name: [(int(x), float(error)) for x, error in found[name]] for name in names}
+def _series(stored: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[Point]]:
+    return {name: [(int(x), float(error)) for x, error in stored[name]] for name in names}
 
 
 def shared_error(epsilon: Fraction, n: int, members: int, coalition: int) -> float:

@@ -201,9 +201,9 @@ def attack_over_time(headline: str, attack: DrawnAttack) -> Figure:
             (f"no protection:\n{attack.without}", ORANGE, shown),
             (f"Lapwing:\n{attack.through}", BLUE, safe),
         ):
-            rates = [100 * one.rate for one in points]
+            rates = [100 * point.rate for point in points]
             axes.fill_between(
-                after, [100 * one.low for one in points], [100 * one.high for one in points],
+                after, [100 * point.low for point in points], [100 * point.high for point in points],
                 color=colour, alpha=0.15, linewidth=0,
             )  # fmt: skip
             axes.plot(after, rates, color=colour, marker="o", markersize=4, clip_on=False)

@@ -78,7 +78,7 @@ def grid(
         kind = f' class="{kinds[place]}"' if place in kinds else ""
         return f"<td{kind}>{text if place == bars else escape(text)}</td>"
 
-    body = "".join(f"<tr>{''.join(cell(*one) for one in enumerate(row))}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(cell(*item) for item in enumerate(row))}</tr>" for row in rows)
     top = "".join(
         f"<th{' class=wrap' * (kinds.get(place) == 'wrap')}>{escape(head)}</th>"
         for place, head in enumerate(heads)

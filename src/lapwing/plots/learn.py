@@ -63,24 +63,34 @@ def _also(last: str) -> str:
     return " (of the rejection: what every model of its class loses at least)" if last == "reject" else ""
 
 
-def _used(one: ShownAttempt) -> str:
-    return f"{one.verdict}\n{one.blocks} block{'' if one.blocks == 1 else 's'}\nε {short(one.epsilon)}"
+def _used(attempt: ShownAttempt) -> str:
+    blocks = f"{attempt.blocks} block{'' if attempt.blocks == 1 else 's'}"
+    return f"{attempt.verdict}\n{blocks}\nε {short(attempt.epsilon)}"
 
 
 def _attempts(axes: Axes, shown: Sequence[ShownAttempt], target: float) -> None:
     axes.axhline(target, color=INK, linestyle="--", linewidth=1.4, gid="target")
-    for one in shown:
-        colour = _COLOURS[one.verdict]
-        if one.bound is not None:
-            axes.plot([one.number], [one.bound], "o", color=colour, markersize=9, gid=f"bound-{one.number}")
-        if one.estimate is not None:
-            ring: dict[str, Any] = {"markerfacecolor": "white", "gid": f"estimate-{one.number}"}
-            axes.plot([one.number], [one.estimate], "o", color=colour, markersize=7, **ring)
-        if one.estimate is not None and one.bound is not None:
-            axes.plot([one.number] * 2, [one.estimate, one.bound], color=colour, linewidth=1.2)
-    axes.set_xticks([one.number for one in shown])
-    axes.set_xticklabels([_used(one) for one in shown], size=10 if len(shown) <= _FEW else 7.5)
-    highest = max([target, *(one.bound or 0 for one in shown), *(one.estimate or 0 for one in shown)])
+    for attempt in shown:
+        colour = _COLOURS[attempt.verdict]
+        if attempt.bound is not None:
+            axes.plot(
+                [attempt.number],
+                [attempt.bound],
+                "o",
+                color=colour,
+                markersize=9,
+                gid=f"bound-{attempt.number}",
+            )
+        if attempt.estimate is not None:
+            ring: dict[str, Any] = {"markerfacecolor": "white", "gid": f"estimate-{attempt.number}"}
+            axes.plot([attempt.number], [attempt.estimate], "o", color=colour, markersize=7, **ring)
+        if attempt.estimate is not None and attempt.bound is not None:
+            axes.plot([attempt.number] * 2, [attempt.estimate, attempt.bound], color=colour, linewidth=1.2)
+    axes.set_xticks([attempt.number for attempt in shown])
+    axes.set_xticklabels([_used(attempt) for attempt in shown], size=10 if len(shown) <= _FEW else 7.5)
+    highest = max(
+        [target, *(attempt.bound or 0 for attempt in shown), *(attempt.estimate or 0 for attempt in shown)]
+    )
     axes.set(xlim=(0.5, shown[-1].number + 0.5), ylim=(0, 1.08 * highest))
 
 
@@ -99,29 +109,31 @@ def calibration_picture(
     name: str, bins: Sequence[ShownBin], *, predicted: str, compared: str, confidence: float
 ) -> Figure:
     """Draw a model's predictions, in bins, against the true values."""
-    told = [one for one in bins if one.mean is not None]
-    off = [one for one in told if one.at_least > one.high or one.at_most < one.low]
-    found = f"is off in {len(off)} of {len(told)} bins" if off else "agrees with what is so, as far as seen"
+    told = [shown for shown in bins if shown.mean is not None]
+    off = [shown for shown in told if shown.at_least > shown.high or shown.at_most < shown.low]
+    verdict = (
+        f"is off in {len(off)} of {len(told)} bins" if off else "agrees with what is so, as far as seen"
+    )
     with style():
         figure, (axes,) = new_figure(
-            f"{in_title(name)} {found if told else 'met too few units to be compared with what is so'}",
+            f"{in_title(name)} {verdict if told else 'met too few units to be compared with what is so'}",
             "Squares: where the means of a calibrated model lie. Points: means from noisy counts of testing"
             f" units, each with an interval that holds with probability {short(confidence)}.",
             size=(7.6, 6.6),
             right=0.95,
         )
         ends = bins[0].low, bins[-1].high
-        for one in bins:
-            middle = (one.low + one.high) / 2
-            axes.fill_between([one.low, one.high], one.low, one.high, color=PALE, linewidth=0)
-            if one.mean is None:
+        for shown in bins:
+            middle = (shown.low + shown.high) / 2
+            axes.fill_between([shown.low, shown.high], shown.low, shown.high, color=PALE, linewidth=0)
+            if shown.mean is None:
                 at = (middle, ends[0] + 0.02 * (ends[1] - ends[0]))
                 axes.annotate("too few", at, color=GREY, size=8.5, ha="center", rotation=90, va="bottom")
                 continue
-            colour = ORANGE if one in off else BLUE
-            interval = [one.at_least, one.at_most]
-            axes.plot([middle] * 2, interval, color=colour, linewidth=1.6, gid=f"interval-{one.low:g}")
-            gid = f"mean-{one.low:g}"
-            axes.plot([middle], [one.mean], "o", color=colour, markersize=7, clip_on=False, gid=gid)
+            colour = ORANGE if shown in off else BLUE
+            interval = [shown.at_least, shown.at_most]
+            axes.plot([middle] * 2, interval, color=colour, linewidth=1.6, gid=f"interval-{shown.low:g}")
+            gid = f"mean-{shown.low:g}"
+            axes.plot([middle], [shown.mean], "o", color=colour, markersize=7, clip_on=False, gid=gid)
         axes.set(xlim=ends, ylim=ends, xlabel=predicted, ylabel=compared)
         return figure

@@ -142,9 +142,9 @@ def _steps(axes: Axes, curve: LossCurve, floor: float, colour: str, name: str) -
 def _laplace(axes: Axes, epsilon: float, *, floor: float) -> None:
     _steps(axes, laplace_curve(epsilon), floor, BLUE, "laplace")
     middle = math.sqrt(floor)
-    top, one = (middle, math.exp(epsilon)), (middle, 1)
+    top, bottom = (middle, math.exp(epsilon)), (middle, 1)
     note_beside(axes, "up to eᵋ, and never above", top, (0, 9), ha="center", color=BLUE)
-    note_beside(axes, "1: nothing is learned about you", one, (0, -7), ha="center", va="top", color=GREY)
+    note_beside(axes, "1: nothing is learned about you", bottom, (0, -7), ha="center", va="top", color=GREY)
 
 
 def _gaussian(axes: Axes, curve: LossCurve, epsilon: float, delta: float, *, floor: float) -> None:

@@ -29,6 +29,8 @@ from lapwing.sql.policy import policy_in_code
 from lapwing.sql.policy.policy import Policy
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question import preliminary_questions
+from lapwing.sql.question.built_question import BuiltQuestion, question_of_only_table
+from lapwing.sql.question.terms import Term
 from lapwing.sql.releasing import ReleaseSession, SessionPlan
 
 E = TypeVar("E", bound=RowEstimator)
@@ -454,6 +456,63 @@ class Dataset:
             ε ... of 3
         """
         return self.session.left()
+
+    # Questions in Python: they are values, for `plan` and `ask`
+
+    def group_by(self, *keys: str | Term, **named: Term) -> BuiltQuestion:
+        """Begin a question about each group of the one private table. See `BuiltQuestion.group_by`.
+
+        Args:
+            keys: Columns.
+            named: What is computed from columns, under the name of its column in the answer.
+
+        Returns:
+            The question, for `plan` and `ask`.
+
+        Raises:
+            BadParameter: If the policy has several private tables. Then begin with `questions.table`.
+
+        Example:
+            >>> from lapwing.questions import count, mean
+            >>> question = town.group_by("sex").agg(n=count(), age=mean("age"))
+        """
+        return question_of_only_table(self.policy).group_by(*keys, **named)
+
+    def where(self, *conditions: Term) -> BuiltQuestion:
+        """Begin a question about some rows of the one private table. See `BuiltQuestion.where`.
+
+        Args:
+            conditions: Such as `column("stay") >= 2`.
+
+        Returns:
+            The question, for `plan` and `ask`.
+
+        Raises:
+            BadParameter: If the policy has several private tables. Then begin with `questions.table`.
+
+        Example:
+            >>> from lapwing.questions import column, count
+            >>> question = town.where(column("age") >= 18).agg(n=count())
+        """
+        return question_of_only_table(self.policy).where(*conditions)
+
+    def agg(self, **aggregates: Term) -> BuiltQuestion:
+        """Begin a question about all rows of the one private table. See `BuiltQuestion.agg`.
+
+        Args:
+            aggregates: Such as `n=count()`, under the names of their columns in the answer.
+
+        Returns:
+            The question, for `plan` and `ask`.
+
+        Raises:
+            BadParameter: If the policy has several private tables. Then begin with `questions.table`.
+
+        Example:
+            >>> from lapwing.questions import count, median
+            >>> question = town.agg(n=count(), age=median("age"))
+        """
+        return question_of_only_table(self.policy).agg(**aggregates)
 
     # The curator's acts, for a session that has a curator of its own. See `Curator`.
 

@@ -96,9 +96,9 @@ class ConnectionGuard:
 def _address_group(address: str) -> str:
     """Return an IPv4 address, or the IPv6 network of 2^64 addresses that one household gets."""
     with suppress(ValueError):
-        found = ipaddress.ip_address(address.partition("%")[0])
-        if found.version == 6 and found.ipv4_mapped is None:
-            return str(ipaddress.ip_network((found, 64), strict=False))
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+        if parsed.version == 6 and parsed.ipv4_mapped is None:
+            return str(ipaddress.ip_network((parsed, 64), strict=False))
     return address
 
 

@@ -72,13 +72,13 @@ class Masks:
         """Return `count` elements from the seed's keystream."""
         stream = Cipher(AES(seed), CTR(bytes(16))).encryptor()
         bits = np.uint64((1 << modulus.bit_length()) - 1)
-        found = np.empty(0, dtype=np.uint64)
-        while len(found) < count:
-            words = np.frombuffer(stream.update(bytes(WORD * (count - len(found)))), dtype="<u8")
+        mask = np.empty(0, dtype=np.uint64)
+        while len(mask) < count:
+            words = np.frombuffer(stream.update(bytes(WORD * (count - len(mask)))), dtype="<u8")
             words = words.astype(np.uint64) & bits
             kept = words[words < np.uint64(modulus)]
-            found = kept if not len(found) else np.concatenate((found, kept))
-        return found
+            mask = kept if not len(mask) else np.concatenate((mask, kept))
+        return mask
 
     def pieces(self, modulus: int, length: int) -> int:
         """Return how many elements a secret is cut into."""

@@ -185,10 +185,10 @@ class Field:
         """
         if self._agree(pieces, threshold):
             return ()
-        for one in sorted(pieces):
-            rest = {i: piece for i, piece in pieces.items() if i != one}
+        for member in sorted(pieces):
+            rest = {i: piece for i, piece in pieces.items() if i != member}
             if len(rest) > threshold and self._agree(rest, threshold):
-                return (one,)
+                return (member,)
         return tuple(sorted(pieces))
 
     def _agree(self, pieces: Mapping[int, Elements], threshold: int) -> bool:

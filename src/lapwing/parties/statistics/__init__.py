@@ -61,7 +61,7 @@ def _checked(spec: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     for name, types in wanted.items():
         if not isinstance(given[name], types) or isinstance(given[name], bool):
             raise BadParameter(name, "is not of the right type")
-        if isinstance(given[name], list) and not all(isinstance(one, str) for one in given[name]):
+        if isinstance(given[name], list) and not all(isinstance(column, str) for column in given[name]):
             raise BadParameter(name, "must be texts")
     return kind, given
 

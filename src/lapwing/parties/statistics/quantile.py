@@ -79,10 +79,10 @@ class QuantileStatistic(DatasetStatistic):
         ranges = self._searched(opened)
         level = 1 - (1 - confidence) / len(opened)  # of each stage, so that all hold together
         low, high, ranks = self._codes[0], self._codes[-1], 0.0
-        for asked, found, noise in zip(ranges, opened, noises, strict=False):
+        for asked, counts, noise in zip(ranges, opened, noises, strict=False):
             width = self._width(self._summed(noise), level)
             ranks = max(ranks, width)
-            excess = self._excess(found)
+            excess = self._excess(counts)
             if excess > width:
                 high = min(high, asked.threshold)
             elif excess < -width:
@@ -92,7 +92,7 @@ class QuantileStatistic(DatasetStatistic):
         values, lows, highs = (self._decoded(code) for code in (at, low, high))
         note = f"rank within ±{ranks:,.4g} rows of {float(self._fraction):g} of all"
         rows = AnswerRows([AnswerColumn(self._column, values, lows, highs, note, ranks)], 1)
-        notes = () if len({one.contributors for one in opened}) == 1 else (MEMBERS_CHANGED,)
+        notes = () if len({counts.contributors for counts in opened}) == 1 else (MEMBERS_CHANGED,)
         return self._answered(rows, opened, confidence, notes)
 
     def _asked(self, where: _Range) -> JointQuestion:
@@ -102,13 +102,13 @@ class QuantileStatistic(DatasetStatistic):
     def _searched(self, opened: Sequence[OpenedSum]) -> list[_Range]:
         """Return the range before the first stage, and the range after each stage."""
         ranges = [_Range(self._codes[0], self._codes[-1])]
-        for found in opened:
-            ranges.append(ranges[-1].after(enough=self._excess(found) >= 0))
+        for counts in opened:
+            ranges.append(ranges[-1].after(enough=self._excess(counts) >= 0))
         return ranges
 
-    def _excess(self, found: OpenedSum) -> Fraction:
+    def _excess(self, counts: OpenedSum) -> Fraction:
         """Return how many more rows lie at or below the threshold than the fraction of all."""
-        under, above = (int(value) for value in found.values)
+        under, above = (int(value) for value in counts.values)
         return under - self._fraction * (under + above)
 
     def _width(self, noises: Sequence[Any], level: Fraction) -> float:

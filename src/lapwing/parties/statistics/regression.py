@@ -80,7 +80,7 @@ class RegressionStatistic(DatasetStatistic):
 
     def _sums(self, values: Ints, scales: Sequence[float]) -> _Sums:
         """Return n, Σ z and Σ z z' as one matrix over (1, x…, y), z within ±1, with their noises."""
-        reaches = [1.0, *(float(one.reach) for one in self._moments.variables)]
+        reaches = [1.0, *(float(variable.reach) for variable in self._moments.variables)]
         places = [(0, 0), *((0, 1 + i) for i in range(len(reaches) - 1))]
         places += [(1 + i, 1 + j) for i, j in self._moments.pairs]
         matrix, noise = (np.zeros((len(reaches), len(reaches))) for _ in range(2))
@@ -96,9 +96,9 @@ class RegressionStatistic(DatasetStatistic):
         height = float(y.step) * y.reach
         turn = np.zeros((1 + len(x), 1 + len(x)))
         turn[0, 0] = height
-        for k, one in enumerate(x, start=1):
-            turn[0, k] = -height * one.middle / one.reach
-            turn[k, k] = height / (one.reach * float(one.step))
+        for k, variable in enumerate(x, start=1):
+            turn[0, k] = -height * variable.middle / variable.reach
+            turn[k, k] = height / (variable.reach * float(variable.step))
         shift = np.zeros(1 + len(x))
         shift[0] = float(y.step) * y.middle
         return turn, shift

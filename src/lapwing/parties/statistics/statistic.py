@@ -140,7 +140,7 @@ class Statistic(ABC):
     def _answered(
         self, rows: AnswerRows, opened: Sequence[OpenedSum], confidence: Fraction, notes: tuple[str, ...]
     ) -> JointAnswer:
-        least = min(len(one.contributors) for one in opened)
+        least = min(len(opened_sum.contributors) for opened_sum in opened)
         return JointAnswer(
             rows, "", float(confidence), None, notes=notes, title=self.title, contributors=least
         )
@@ -190,7 +190,7 @@ def clamp_to_range(values: NDArray[Any]) -> Ints:
     Clamping is 1-Lipschitz: a unit moves clamped numbers no further than the original ones.
     """
     if values.dtype == object:
-        values = np.array([min(max(int(one), -LARGEST_VALUE), LARGEST_VALUE) for one in values])
+        values = np.array([min(max(int(value), -LARGEST_VALUE), LARGEST_VALUE) for value in values])
     clamped: Ints = np.clip(values, -LARGEST_VALUE, LARGEST_VALUE).astype(np.int64)
     return clamped
 
@@ -256,14 +256,14 @@ class VectorStatistic(Statistic):
         self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
     ) -> JointAnswer:
         """Return the cells with intervals."""
-        ((noise,),), (found,) = noises, opened
+        ((noise,),), (opened_sum,) = noises, opened
         if isinstance(noise, RandomizedResponse):
-            values, low, high, notes = _local(found.values, noise, confidence)
+            values, low, high, notes = _local(opened_sum.values, noise, confidence)
         else:
             half = half_width(noise, confidence)
-            values, notes = found.values, ()
+            values, notes = opened_sum.values, ()
             low, high = values - half, values + half
-        names = np.empty(len(found.values), dtype=object)
+        names = np.empty(len(opened_sum.values), dtype=object)
         names[:] = self._labels or [str(place) for place in range(len(names))]
         rows = AnswerRows(
             [AnswerColumn("cell", names), AnswerColumn("value", values, low, high)], len(names)
@@ -320,10 +320,10 @@ class DatasetStatistic(Statistic):
     @staticmethod
     def _summed(noises: Sequence[Noise]) -> list[Any]:
         """Return the noises of sums. Raises `BadParameter` for noise of the local model."""
-        found = [one for one in noises if not isinstance(one, RandomizedResponse)]
-        if len(found) < len(noises):
+        additive = [noise for noise in noises if not isinstance(noise, RandomizedResponse)]
+        if len(additive) < len(noises):
             raise BadParameter("noises", "rows that randomize themselves cannot answer this")
-        return found
+        return additive
 
 
 class SqlStatistic(DatasetStatistic):

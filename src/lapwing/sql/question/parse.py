@@ -1,5 +1,8 @@
 """Parsing: from the text of a query to one syntax tree of limited size. Nothing else reads the text.
 
+Questions of other forms are written as text first, and take the same way: trees of sqlglot, expressions of
+ibis, and questions that were built in Python.
+
 All names in the tree are printable, because refusals and receipts show them.
 """
 
@@ -12,10 +15,12 @@ from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from lapwing.errors import BadParameter
+from lapwing.sql.question.built_question import BuiltQuestion
+from lapwing.sql.question.merged_queries import merged
 from lapwing.sql.question.refusal import Refused, SqlPosition, allow_only, position_of
 
 LONGEST = 100_000
@@ -35,7 +40,7 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings repeat t
 
 
 def parse(question: Any) -> exp.Query:
-    """Return the syntax tree of the one query in the text, or in an ibis expression.
+    """Return the syntax tree of the one query that a question holds, in any of the forms of `sql_text`.
 
     Raises Refused if there is none, or if it is too large.
     """
@@ -56,7 +61,11 @@ def parse(question: Any) -> exp.Query:
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise Refused("only SELECT can be asked", "Write one SELECT")
     _require_flat(tree)
-    return tree
+    return merged(tree) if _is_ibis(question) else tree
+
+
+def _is_ibis(question: Any) -> bool:
+    return type(question).__module__.partition(".")[0] == "ibis"
 
 
 def _trees(sql: str) -> list[Any]:
@@ -130,12 +139,43 @@ def normal_form(tree: exp.Query) -> str:
     return tree.sql("duckdb", comments=False, copy=False)
 
 
-def sql_text(query: Any) -> str:
-    """Return SQL as it is given, or the SQL that an ibis expression compiles to."""
-    if isinstance(query, str):
-        return query
-    if type(query).__module__.split(".")[0] == "ibis":
-        import ibis  # noqa: PLC0415 (optional)
+def sql_text(question: Any) -> str:
+    """Return the SQL of a question: its text, a tree of sqlglot, an expression of ibis or a built question.
 
-        return str(ibis.to_sql(query, dialect="duckdb"))
-    raise BadParameter("question", "must be SQL, or an ibis expression")
+    A construct of a tree or an expression that the SQL of DuckDB has not is refused, never left out.
+    """
+    if isinstance(question, str):
+        return question
+    if isinstance(question, BuiltQuestion):
+        return question.sql
+    if isinstance(question, exp.Expr):
+        return _sql_of_tree(question)
+    if _is_ibis(question):
+        return _sql_of_ibis(question)
+    raise BadParameter(
+        "question",
+        "must be SQL, an ibis expression, a sqlglot tree, or a question that is built in Python, such as "
+        'table("visits").agg(n=count()) with lapwing.questions',
+    )
+
+
+def _sql_of_tree(tree: exp.Expr) -> str:
+    try:
+        return tree.sql("duckdb", unsupported_level=ErrorLevel.RAISE)
+    except RecursionError:
+        raise _too_deep() from None
+    except Exception:  # trees that nobody parsed can hold anything
+        raise Refused("this tree cannot be written as SQL", "Write one SELECT") from None
+
+
+def _sql_of_ibis(expression: Any) -> str:
+    import ibis  # noqa: PLC0415 (optional)
+
+    try:
+        return str(ibis.to_sql(expression, dialect="duckdb"))
+    except RecursionError:
+        raise _too_deep() from None
+    except Exception:  # of many kinds: what DuckDB has not, and what is no table or value
+        why = "this ibis expression cannot be written as SQL of DuckDB"
+        instead = 'Call ibis.to_sql(expression, dialect="duckdb") to see why, or write SQL'
+        raise Refused(why, instead) from None

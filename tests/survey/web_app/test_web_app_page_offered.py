@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from lapwing.survey.offered import (
 )
 from lapwing.survey.randomizers import from_recipe
 from lapwing.survey.survey_file import load
-from support.browser import chromium, scripts_page
 from support.hostile_recipes import hostile_recipes
 from support.spoiled_surveys import SPOILED, spoiled
 from support.survey_site import EVERY_KIND, one_question
@@ -56,12 +54,6 @@ OFFERED = """async (texts) => {
     }
   }));
 }"""
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with chromium() as browser:
-        yield scripts_page(browser)
 
 
 def public_of(folder: Path, content: str) -> dict[str, Any]:

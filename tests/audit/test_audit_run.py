@@ -198,6 +198,10 @@ LENGTHY = {  # a second of computing or more, each beside another case of the sa
     "search over every candidate, permute-and-flip",
     "search over every candidate, exponential mechanism",
     "DP-SGD, two rows of a unit",
+    "SQL: GROUPING SETS of undeclared keys",
+    "SQL: QUANTILE",
+    "SQL: months of arrival",
+    "SQL: undeclared keys with a median",
     "best of a negative binomial number of runs",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -116,10 +115,8 @@ def test_version() -> None:
     assert (done.returncode, done.stdout) == (0, "lapwing 0.1.0\n")
 
 
-def test_json_has_the_same_content() -> None:
-    done = run(*GOOD, "--json")
-    assert done.returncode == 0
-    found = json.loads(done.stdout)
+def test_json_has_the_same_content(shell: Shell) -> None:
+    found = shell.good(*GOOD, "--json").json
     assert list(found) == [
         "epsilon",
         "delta",
@@ -145,19 +142,16 @@ def test_json_has_the_same_content() -> None:
     assert set(part["guesses"][0]) == {"before", "at_least", "at_most"}
 
 
-def test_a_large_delta_is_a_visible_warning_and_no_error() -> None:
+def test_a_large_delta_is_a_visible_warning_and_no_error(shell: Shell) -> None:
     arguments = ["explain", "--epsilon", "1", "--delta", "0.01", "--n", "1000"]
-    done = run(*arguments)
-    assert done.returncode == 0
-    assert "Warning: δ 0.01 is above 1/(10 n), which is 0.0001" in done.stdout
-    assert len(json.loads(run(*arguments, "--json").stdout)["warnings"]) == 1
+    assert "Warning: δ 0.01 is above 1/(10 n), which is 0.0001" in shell.good(*arguments).out
+    assert len(shell.good(*arguments, "--json").json["warnings"]) == 1
 
 
-def test_delta_may_be_left_out() -> None:
-    done = run("explain", "--epsilon", "1", "--n", "1000")
-    assert done.returncode == 0
-    assert "without exception" in done.stdout
-    assert "needs a δ" in done.stdout
+def test_delta_may_be_left_out(shell: Shell) -> None:
+    said = shell.good("explain", "--epsilon", "1", "--n", "1000").out
+    assert "without exception" in said
+    assert "needs a δ" in said
 
 
 BAD = [
@@ -220,11 +214,9 @@ def test_nothing_asked_shows_the_help() -> None:
     assert run("--help").returncode == 0
 
 
-def test_the_picture_is_drawn_into_the_file(tmp_path: Path) -> None:
+def test_the_picture_is_drawn_into_the_file(shell: Shell, tmp_path: Path) -> None:
     picture = tmp_path / "loss.svg"
-    done = run(*GOOD, "--plot", str(picture))
-    assert done.returncode == 0
-    assert str(picture) in done.stdout
+    assert str(picture) in shell.good(*GOOD, "--plot", picture).out
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 

@@ -76,7 +76,7 @@ def test_what_takes_too_long_is_stopped(ask: Asker) -> None:
     began = time.monotonic()
     with pytest.raises(TimedOut, match="the engine could not answer"):
         ask.engine.run(HEAVY[ask.engine.name], timeout=0.5)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # it would take years; a busy machine takes seconds
     assert is_usable(ask.engine)
     assert ask.engine.run("SELECT 1 AS n", timeout=30).num_rows == 1
 

@@ -97,6 +97,12 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     found.reader.close()
 
 
+def is_alike(times: list[float]) -> bool:
+    """Whether one row and everybody's take about as long as nobody's."""
+    nobody, one, everybody = times
+    return max(one, everybody) < max(MOST_TIMES * nobody, LEAST_SECONDS)
+
+
 def run(engine: Asked, count: int, seed: int) -> None:
     refused = 0
     for number in range(count):
@@ -108,9 +114,14 @@ def run(engine: Asked, count: int, seed: int) -> None:
             assert all(isinstance(one, str) for one in found), texts[0]
             refused += 1
             continue
-        nobody, one, everybody = (float(seconds) for seconds in found)
-        allowed = max(MOST_TIMES * nobody, LEAST_SECONDS)
-        assert max(one, everybody) < allowed, f"{one:.2f} and {everybody:.2f} s: {texts[0]}"
+        times = [float(seconds) for seconds in found]
+        for _ in range(
+            2
+        ):  # other programs have the processor, too: what is slow for its rows is slow again
+            if not is_alike(times):
+                again = [float(engine.seconds(text)) for text in texts]
+                times = [min(pair) for pair in zip(times, again, strict=True)]
+        assert is_alike(times), f"{times} s: {texts[0]}"
     assert count // 20 <= refused <= 19 * count // 20
 
 

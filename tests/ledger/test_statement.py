@@ -369,7 +369,7 @@ def test_several_periods_are_a_group(count: int) -> None:
 
 
 def test_many_periods_are_summed_at_once() -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert guarantee_in_periods(Fraction(1), Fraction(1, 10**6), 50_000) == (Fraction(50_000), Fraction(1))
     assert guarantee_in_periods(Fraction(1000), Fraction(1, 10**6), 50_000)[1] == 1
     assert guarantee_in_periods(Fraction(1, 10**9), Fraction(0), 50_000) == (
@@ -378,7 +378,7 @@ def test_many_periods_are_summed_at_once() -> None:
     )
     small_epsilon = guarantee_in_periods(Fraction(1, 10**9), Fraction(1, 10**9), 50_000)[1]
     assert Fraction(5, 10**5) < small_epsilon < Fraction(5002, 10**8)
-    assert time.perf_counter() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,32 @@
-"""Clocks that say whatever they are told to."""
+"""Clocks that say whatever they are told to, and a limit of time that holds on a busy machine."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Self
+from typing import Self, TypeVar
 
 import pytest
 
 from lapwing.ledger import padding
+
+T = TypeVar("T")
+
+
+def within_seconds(most: float, work: Callable[[], T]) -> T:
+    """Return what it gives if it takes less, at the third attempt at last.
+
+    Other programs have the processor, too. What is slow by itself is slow each time.
+    """
+    times: list[float] = []
+    for _ in range(3):
+        begun = time.monotonic()
+        found = work()
+        times.append(time.monotonic() - begun)
+        if times[-1] < most:
+            return found
+    raise AssertionError(f"it took {times} s, and may take {most} s")
 
 
 class Clock:

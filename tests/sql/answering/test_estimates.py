@@ -330,9 +330,9 @@ def test_a_hundred_thousand_groups_are_estimated_fast(outputs: tuple[NoisyAggreg
     asked = question(numbers, parts=3, outputs=outputs)
     shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     noisy = add_noise(shares, exact(asked, 1000))
-    start = time.perf_counter()
+    start = time.process_time()
     rows = estimate(shares, noisy, confidence="0.95", agree=True)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     assert rows.length == 100_000
 
 

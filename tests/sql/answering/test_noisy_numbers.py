@@ -157,6 +157,6 @@ def test_a_hundred_thousand_groups_take_milliseconds() -> None:
     shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     given = exact(asked)
     add_noise(shares, given)
-    start = time.perf_counter()
+    start = time.process_time()
     add_noise(shares, given)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5

@@ -147,9 +147,9 @@ def test_declared_values_are_matched_as_a_regular_expression_would(seed: int) ->
 
 def test_a_hostile_pattern_is_matched_in_time_of_text_times_pattern() -> None:
     """A regular expression would try 10^20 ways."""
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert not is_like("a" * 1000, "%a" * 200 + "%b")
-    assert time.perf_counter() - begun < 1
+    assert time.thread_time() - begun < 1
 
 
 def test_negations_do_not_add_up() -> None:

@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Route, expect
 
 from lapwing.survey.offered import read_offered, survey_digest
-from support.browser import Visit, Visitor, chromium, fill, visiting
+from support.browser import Visit, Visitor, fill
 from support.survey_site import EVERY_KIND, Site, one_question
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +28,6 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("single"), one_question()).start()
     yield site
     site.stop()
-
-
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    with visiting(browser) as new:
-        yield new
 
 
 @pytest.mark.parametrize("width", [1100, 360])

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from support.browser import SUBMIT, Visit, chromium, fill, visiting
+from support.browser import SUBMIT, Visit, fill
 from support.survey_site import EVERY_KIND, Site
 
 FOCUS_RING = """() => {
@@ -77,22 +77,10 @@ CHECKS = """() => {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found = Site(tmp_path_factory.mktemp("every_kind"), EVERY_KIND).start()
     yield found
     found.stop()
-
-
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    with visiting(browser) as new:
-        yield new
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

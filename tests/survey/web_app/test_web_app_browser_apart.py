@@ -7,20 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Request, Route, expect
+from playwright.sync_api import Request, Route, expect
 
 from lapwing.survey.invitations import MOST_OPTIONS_SHOWN
-from support.browser import Visit, Visitor, chromium, fill, visiting
+from support.browser import Visit, Visitor, fill
 from support.survey_site import EVERY_KIND, Site, one_question
 
 SENT = "Sent. Thank you!"
 WAITS = "Your report is not sent yet"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture
@@ -28,12 +22,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
     found = Site(tmp_path / "site", one_question()).start()
     yield found
     found.stop()
-
-
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    with visiting(browser) as new:
-        yield new
 
 
 # Case C8.

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Route, expect
 
 from lapwing.survey.credentials import BlindSigningKey
 from lapwing.survey.offered import fingerprint, survey_digest
 from lapwing.survey.survey_client import SurveyClient
-from support.browser import Visit, chromium, visiting
+from support.browser import Visit
 from support.slowly import first
 from support.spoiled_surveys import SPOILED
 from support.survey_site import Site, one_question
@@ -24,22 +24,10 @@ Change = Callable[[dict[str, Any]], Any]
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found = Site(tmp_path_factory.mktemp("site"), one_question()).start()
     yield found
     found.stop()
-
-
-@pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    with visiting(browser) as new:
-        yield new
 
 
 def _lies(change: Change) -> Callable[[Route], None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from lapwing.errors import BadParameter
 from lapwing.survey.message_words import promise_in_words
 from lapwing.survey.offered import read_offered
 from lapwing.survey.randomizers import from_recipe
-from support.browser import chromium, scripts_page
 from support.coins import SMALL, law_of, most_coins
 from support.estimated import designed
 from support.slowly import slow
@@ -50,12 +48,6 @@ WALK = """async ([recipe, answer, most]) => {
   }
   return found;
 }"""
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with chromium() as browser:
-        yield scripts_page(browser)
 
 
 @pytest.mark.parametrize(

@@ -192,8 +192,10 @@ def _run(
     notes: list[str] = []
     for place, pair in enumerate(pairs, 1):
         budget.progress(f"sampled: pair {place} of {len(pairs)}")
-        wanted = _wanted_draws(points[0], each, is_thorough=budget.is_thorough)
-        draws = limits.draws or _affordable(pair, budget, len(pairs), limits.calls, families, most=wanted)
+        draws = limits.draws or _affordable(
+            pair, budget, len(pairs), limits.calls, families,
+            most=_wanted_draws(points[0], each, is_thorough=budget.is_thorough),
+        )  # fmt: skip
         # As if the event happened always on one input, and never on the other.
         if _shown((draws // 2, 0), draws // 2, float(points[0][1]), each / 4) <= claimed:
             why = (

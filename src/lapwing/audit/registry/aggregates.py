@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lapwing.audit.case import AuditCase
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import query_case
-from lapwing.audit.registry.clinic import built_in_sources, planned_question
+from lapwing.audit.registry.clinic import built_in_sources, planned_question, with_other_noise
 from lapwing.sql.pricing.plan import Plan
 from lapwing.sql.question.aggregates import AGGREGATES
 from lapwing.sql.question.bind import bind_with_text
@@ -107,7 +107,14 @@ QUERIES = (
 
 def aggregate_cases() -> list[AuditCase]:
     """Return the cases of SQL."""
-    return [query_case(f"SQL: {query.name}", *planned(query), covers=query.aggregates) for query in QUERIES]
+    found = []
+    for query in QUERIES:
+        plan, sources = planned(query)
+        others = with_other_noise(sources, plan)
+        found.append(
+            query_case(f"SQL: {query.name}", plan, sources, covers=query.aggregates, others=others)
+        )
+    return found
 
 
 def planned(query: AuditedQuery) -> tuple[Plan, GeneratedSources]:

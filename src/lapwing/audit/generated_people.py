@@ -218,7 +218,7 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
             yield NeighbourPeople(text, others, (*others, person))
 
     def lacks(names: Collection[str]) -> NeighbourPeople:
-        words = f"as many rows as count, without values of {', '.join(sorted(names))}"
+        words = f"as many rows as count, which lack {', '.join(sorted(names))}"
         return joins(words, _partly_missing(names))
 
     typed = {kind: list(stored_as(kind)) for kind in NUMBER_TYPES[1:]}

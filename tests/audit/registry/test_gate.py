@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult
 from lapwing.audit.registry.gate import gate_cases
 from lapwing.core import budget
 from lapwing.errors import OverBudget
-from lapwing.ledger import charging
+from lapwing.ledger import charging, sqlite_store
 from lapwing.ledger.gate import ChargedRelease, Gate, Work
 from lapwing.sql import releasing
 from lapwing.sql.releasing import ReleaseSession
@@ -153,3 +154,25 @@ def test_a_price_that_is_rounded_down_is_found(monkeypatch: pytest.MonkeyPatch) 
     witness = result(GATE).witness
     assert witness is not None
     assert "charged less" in witness.event
+
+
+def test_a_reservation_that_charges_may_take_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_DEBIT_ONE", "_DEBIT_RANGE", "_DEBIT_MANY"):
+        sql = getattr(sqlite_store, name)
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite_store, name, re.sub(r" - held_\d", "", sql))
+            witness = result(GATE).witness
+            assert witness is not None
+            assert "reservation" in witness.pair
+
+
+def test_a_device_that_charges_one_of_two_questions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = respondent.read_offered
+    monkeypatch.setattr(respondent, "read_offered", lambda public: halved(read(public)))
+    witness = result(DEVICE).witness
+    assert witness is not None
+    assert "several questions" in witness.pair
+
+
+def halved(survey: Any) -> Any:
+    return replace(survey, price=survey.price // 2) if len(survey.questions) == 2 else survey

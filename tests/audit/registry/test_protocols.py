@@ -1,0 +1,55 @@
+"""Coins and quorums of protocols: pieces that are not uniform, and two sets without an honest member."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lapwing.audit.case import Stage, StageBudget
+from lapwing.audit.protocol_views import ViewedSetting, view_stage
+from lapwing.audit.registry.protocols import protocol_cases
+from lapwing.parties.protocols import secret_sharing
+from lapwing.parties.protocols.protocol import Setting
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.protocols.secret_sharing import FreshCoins
+
+CASES = {case.name: case for case in protocol_cases()}
+QUICK = StageBudget(seconds=5, error=1e-9, is_thorough=False)
+C = "protocol C: Shamir shares"
+
+
+def test_coins_that_are_not_uniform_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CASES[C].stages[Stage.SAMPLED](QUICK).holds
+    right = secret_sharing.uniform_int
+    for wrong in (
+        lambda low, high, size: right(low, 1 << (int(high).bit_length() - 1), size),
+        lambda low, high, size: right(low, high, size) & ~1,
+        lambda low, high, size: right(low, high, (size + 1) // 2).repeat(2)[:size],
+    ):
+        monkeypatch.setattr(secret_sharing, "uniform_int", wrong)
+        witness = CASES[C].stages[Stage.SAMPLED](QUICK).witness
+        assert witness is not None
+        assert "coins" in witness.pair
+
+
+def test_secrets_with_a_fixed_bit_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FreshCoins, "secret", lambda _self: bytes(32))
+    witness = CASES[C].stages[Stage.SAMPLED](QUICK).witness
+    assert witness is not None
+    assert "secrets" in witness.pair
+
+
+@pytest.mark.parametrize("letter", ["C", "D"])
+def test_a_quorum_that_is_one_member_too_small_is_found(
+    monkeypatch: pytest.MonkeyPatch, letter: str
+) -> None:
+    viewed = ViewedSetting(PROTOCOLS[letter], 5, 1, 1, 7, honest_quorum=True, signs_twice=True)
+    stage: Any = view_stage(lambda _: [viewed])
+    assert stage(QUICK).holds
+    right = Setting.quorum.fget
+    assert right is not None
+    monkeypatch.setattr(Setting, "quorum", property(lambda setting: right(setting) - 1))
+    witness = stage(QUICK).witness
+    assert witness is not None
+    assert "shown" in witness.event

@@ -56,6 +56,9 @@ QUERIES = (
         "FROM visits"),
     AuditedQuery("covariance and correlation",
         "SELECT COVAR_POP(stay, cost), COVAR_SAMP(stay, cost), CORR(stay, cost) FROM visits"),
+    AuditedQuery("numbers far from 0",
+        "SELECT SUM(stay + 1000), AVG(cost + 1000000), VARIANCE(stay + 1000), MEDIAN(stay + 1000), "
+        "COVAR_POP(stay, cost + 1000000), COVAR_POP(stay + 1000, cost) FROM visits"),
     AuditedQuery("MEDIAN", "SELECT ward, MEDIAN(stay) FROM visits GROUP BY ward"),
     AuditedQuery("QUANTILE", "SELECT QUANTILE(cost, [0.1, 0.9]), APPROX_QUANTILE(stay, 0.25) FROM visits"),
     AuditedQuery("PERCENTILE",

@@ -17,7 +17,6 @@ from lapwing.audit.protocol_views import CLAIM, ViewedSetting, view_stage
 from lapwing.audit.registry.mechanisms import report_pairs
 from lapwing.audit.stages.exact import exact_stage
 from lapwing.audit.stages.known_law import (
-    DRAWS,
     KnownEvent,
     KnownLaw,
     uniform_events,
@@ -85,7 +84,7 @@ def _opened(letter: str, value: int) -> Draw:
     return draw
 
 
-_MODULI = (FIELD, 5, 257)
+_MODULI, _COINS = (FIELD, 5, 257), 20_000
 
 
 def _coin_laws() -> list[KnownLaw]:
@@ -94,14 +93,14 @@ def _coin_laws() -> list[KnownLaw]:
     sources: dict[str, ProtocolCoins] = {"fresh": FreshCoins(), "recorded": RecordedCoins()}
     for words, coins in sources.items():
         for modulus in _MODULI:
-            drawn = partial(coins.elements, modulus, DRAWS)
+            drawn = partial(coins.elements, modulus, _COINS)
             found.append(KnownLaw(f"{words} coins below {modulus}", drawn, uniform_events(modulus)))
         found.append(KnownLaw(f"{words} secrets", partial(_secret_bits, coins.secret), _bit_events()))
     return found
 
 
 def _secret_bits(secret: Callable[[], bytes]) -> NDArray[np.uint64]:
-    return np.frombuffer(b"".join(secret() for _ in range(DRAWS // 32)), np.uint8).astype(np.uint64)
+    return np.frombuffer(b"".join(secret() for _ in range(_COINS // 32)), np.uint8).astype(np.uint64)
 
 
 def _bit_events() -> tuple[KnownEvent, ...]:

@@ -10,6 +10,7 @@ from lapwing.audit.case import StageBudget, Witness
 from lapwing.audit.protocol_views import ViewedSetting, view_stage
 from lapwing.audit.registry.protocols import _coin_laws
 from lapwing.audit.stages.known_law import law_violation
+from lapwing.core import noise
 from lapwing.parties.protocols import secret_sharing
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
@@ -26,7 +27,7 @@ def wrong_coins() -> Witness | None:
 
 def test_coins_that_are_not_uniform_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong_coins() is None
-    right = secret_sharing.uniform_int
+    right = noise.uniform_int
     for wrong in (
         lambda low, high, size: right(low, 1 << (int(high).bit_length() - 1), size),
         lambda low, high, size: right(low, high, size) & ~1,
@@ -52,9 +53,11 @@ def test_a_quorum_that_is_one_member_too_small_is_found(
     viewed = ViewedSetting(PROTOCOLS[letter], 5, 1, 1, 7, honest_quorum=True, signs_twice=True)
     stage: Any = view_stage(lambda _: [viewed])
     assert stage(QUICK).holds
-    right = Setting.quorum.fget
-    assert right is not None
-    monkeypatch.setattr(Setting, "quorum", property(lambda setting: right(setting) - 1))
+
+    def too_small(setting: Setting) -> int:
+        return (setting.members + setting.coalition + 1) // 2
+
+    monkeypatch.setattr(Setting, "quorum", property(too_small))
     witness = stage(QUICK).witness
     assert witness is not None
     assert "shown" in witness.event

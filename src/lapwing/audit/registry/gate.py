@@ -30,6 +30,7 @@ from lapwing.core.exact import exp_up
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import Approximate, GaussianNoise, Loss, Pure, Relation
 from lapwing.errors import BadParameter, LapwingError, OverBudget, WorkEnded
+from lapwing.learn.payer import LedgerPayer
 from lapwing.ledger.accounts import Slices, Unit
 from lapwing.ledger.gate import ChargedRead, ChargedRelease, Gate
 from lapwing.ledger.ledger import Ledger
@@ -173,7 +174,7 @@ def charged_before_run(folder: Path) -> str | None:
     path = folder / "audited.ledger"
     with _ledger(folder) as ledger:
         gate = Gate(ledger, principal="auditor")
-        for way in ("release", "charged read", "reservation"):
+        for way in ("release", "charged read", "training", "reservation"):
             before, seen = _entries(path), []
 
             def run() -> bytes:
@@ -185,6 +186,10 @@ def charged_before_run(folder: Path) -> str | None:
                 gate.release(ChargedRelease(price, run))
             elif way == "charged read":
                 ChargedRead(gate=gate, spending=price).release(run, lambda found: found)
+            elif way == "training":
+                target = Target(_ACCOUNT)
+                payer = LedgerPayer(gate, targets=(target,), request=way.encode(), **_PERSON)
+                payer.pay(price.loss, run, mechanism="audit", parameters={})
             else:
                 work = gate.reserve(price)
                 work.step(price.loss)

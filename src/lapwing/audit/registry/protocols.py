@@ -26,6 +26,7 @@ from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
 from lapwing.mechanisms import LaplaceShares, RandomizedResponse
 from lapwing.parties.contribution import LocalContribution
 from lapwing.parties.journals import RecordedCoins
+from lapwing.parties.protocols.masked_sum import Masks
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.protocols.secret_sharing import FIELD, FreshCoins, ProtocolCoins
@@ -88,7 +89,10 @@ _MODULI, _COINS = (FIELD, 5, 257), 20_000
 
 
 def _coin_laws() -> list[KnownLaw]:
-    """Return draws of the coins that members use: pieces of values are only as uniform as these."""
+    """Return draws of the coins and masks that members use: pieces of values are as uniform as these.
+
+    The keystream of one seed is always the same, so that its masks are right or wrong for ever.
+    """
     found = []
     sources: dict[str, ProtocolCoins] = {"fresh": FreshCoins(), "recorded": RecordedCoins()}
     for words, coins in sources.items():
@@ -96,6 +100,9 @@ def _coin_laws() -> list[KnownLaw]:
             drawn = partial(coins.elements, modulus, _COINS)
             found.append(KnownLaw(f"{words} coins below {modulus}", drawn, uniform_events(modulus)))
         found.append(KnownLaw(f"{words} secrets", partial(_secret_bits, coins.secret), _bit_events()))
+    for modulus in _MODULI:
+        mask = partial(Masks().expand, bytes(range(32)), modulus, _COINS)
+        found.append(KnownLaw(f"coins of a mask below {modulus}", mask, uniform_events(modulus)))
     return found
 
 

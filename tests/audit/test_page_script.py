@@ -29,6 +29,9 @@ MISTAKES = (
     ("randomize.js", "const odd = !source.odds(", "const odd = source.odds("),
     ("randomize.js", "(q - (product(point, vector) * factor) % q) % q", "0n"),
     ("randomize.js", "outside >= start ? outside + width : outside", "outside"),
+    ("price.js", "reduce(([a, b], [c, d]) => [a * c, b * d], [1n, 1n])", "reduce(larger)"),
+    ("price.js", "return ratios.reduce(larger);", "return ratios[0];"),
+    ("price.js", "return [one * (ODDS - zero), (ODDS - one) * zero];", "return [one, zero];"),
 )  # fmt: skip
 
 

@@ -182,3 +182,21 @@ def test_the_right_ones_hold() -> None:
     assert all(
         holds(case) for case in publishing_cases() if case.name in ("publish: tree", "publish: census")
     )
+
+
+def test_a_step_that_is_charged_after_its_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(one for one in publishing_cases() if one.name == "publish: independent")
+    stage, quick = case.stages[Stage.REPLAY], StageBudget(is_thorough=False)
+    assert stage(quick).holds
+
+    def late(self: PrivateMarginals, step: Any, rho: Any, loss: Any, draw: Any) -> Any:
+        self._journal.begin(step, rho)
+        self._journal.end(self._drawn(draw))
+        self._charge(loss)
+        self._next += 1
+        return self._journal.steps[-1]
+
+    monkeypatch.setattr(PrivateMarginals, "_step", late)
+    witness = stage(quick).witness
+    assert witness is not None
+    assert "before the step is charged" in witness.event

@@ -17,7 +17,7 @@ import pytest
 from lapwing.audit.case import Stage, StageBudget, Witness
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import case_of_query, query_case
-from lapwing.audit.registry.aggregates import AuditedQuery, planned
+from lapwing.audit.registry.aggregates import AuditedQuery, aggregate_cases, planned
 from lapwing.audit.registry.clinic import WARDS, built_in_policy, built_in_sources
 from lapwing.engines.dialects import DuckDbDialect
 from lapwing.errors import BadParameter, LapwingError
@@ -27,6 +27,9 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.noise_shares import divide_budget
 from lapwing.sql.pricing.plan import Plan
+from lapwing.sql.question import aggregates
+from lapwing.sql.question.aggregates import AggregateCollector
+from lapwing.sql.question.bound_query import NoisyAggregate
 from lapwing.sql.question.relation import Scan
 from lapwing.sql.reading.exact_numbers import ExactGrouping
 from lapwing.sql.reading.truncated_table import TruncatedTable
@@ -265,3 +268,42 @@ def test_whole_numbers_that_are_not_clamped_are_found(
     found = case.stages[Stage.REPLAY](QUICKLY)
     assert found.witness is not None
     assert "stored as integer" in found.witness.pair
+
+
+# Both kinds of noise, and neighbours that a single kind of rows does not show
+
+
+def stage_of(name: str) -> Any:
+    return next(case for case in aggregate_cases() if case.name == name).stages[Stage.REPLAY](QUICKLY)
+
+
+def test_a_distance_that_only_gaussian_noise_uses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = AggregateCollector.count_units
+
+    def understated(self: AggregateCollector) -> NoisyAggregate:
+        found = right(self)
+        self.parts[found.parts[0]] = replace(self.parts[found.parts[0]], l2_squared=1)
+        return found
+
+    monkeypatch.setattr(AggregateCollector, "count_units", understated)
+    found = stage_of("SQL: COUNT of people")
+    assert found.witness is not None
+    assert found.witness.event.endswith("squared L2")
+
+
+def test_rows_that_lack_one_of_two_columns_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aggregates, "_where_known", lambda value, _other: value)
+    found = stage_of("SQL: covariance and correlation")
+    assert found.witness is not None
+    assert "which lack" in found.witness.pair
+
+
+def test_ids_that_are_not_folded_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DuckDbDialect, "lower", lambda _self, sql: sql)
+    built_in_sources.cache_clear()
+    try:
+        found = stage_of("SQL: folded ids and a primary key")
+    finally:
+        built_in_sources.cache_clear()
+    assert found.witness is not None
+    assert "in several ways" in found.witness.pair

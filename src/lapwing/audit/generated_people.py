@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -18,7 +18,7 @@ from lapwing.sql.policy.policy import BlockRule, Column, Policy, Table
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 PEOPLE = 7
-QUICK = 18  # neighbours of a quick audit
+QUICK = 20  # neighbours of a quick audit, beside those of `_spelled_ids`
 # The types of stored numbers. The first is that of most neighbours; a quick audit tries each of the others.
 NUMBER_TYPES = ("double", "integer", "smallint", "bigint", "float", "decimal", "text")
 SAME_KEYS = 4  # a person has all rows at one of the first codes of each key: public rows may repeat it
@@ -32,12 +32,18 @@ Rows = Mapping[str, Sequence[Row]]  # by table
 class GeneratedPerson:
     """A person: an id, and rows by table. The values of a row are by declared column.
 
-    `numbers` is the type in which numbers are stored, the same for all people of a source.
+    `numbers` is the type in which numbers are stored, the same for all people of a source. `spellings` are
+    other ways to write the id, row by row in turn, where they mean the same person.
     """
 
     id: str | None
     rows: Rows
     numbers: str = NUMBER_TYPES[0]
+    spellings: tuple[str, ...] = ()
+
+    def id_at(self, place: int) -> str | None:
+        """Return the id as the row at this place has it."""
+        return self.spellings[place % len(self.spellings)] if self.spellings else self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,21 @@ def _missing(column: Column, place: int) -> Any:
     return float("nan") if isinstance(column.kind, Numeric) and place % 2 else None
 
 
+def _partly_missing(names: Collection[str]) -> Pick:
+    """Return a function that picks NULL in these columns, and the greatest value in the others."""
+    return lambda column, place: None if column.name in names else _highest(column, place)
+
+
+def _parts(policy: Policy) -> Iterator[frozenset[str]]:
+    """Yield sets of columns: of any two columns of a table, some set has one and not the other."""
+    listed = [list(table.columns) for table in policy.private_tables]
+    for bit in range(max((len(names) - 1).bit_length() for names in listed)):
+        for side in (1, 0):
+            yield frozenset(
+                name for names in listed for at, name in enumerate(names) if at >> bit & 1 == side
+            )
+
+
 def _rare(column: Column, place: int) -> Any:
     """Return as many different values as there are: texts that one or nobody has, and other groups."""
     codes = codes_of(column.kind)
@@ -196,7 +217,12 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
             text = f"generated people with numbers stored as {kind}, and one more: {words}"
             yield NeighbourPeople(text, others, (*others, person))
 
+    def lacks(names: Collection[str]) -> NeighbourPeople:
+        words = f"as many rows as count, which lack {', '.join(sorted(names))}"
+        return joins(words, _partly_missing(names))
+
     typed = {kind: list(stored_as(kind)) for kind in NUMBER_TYPES[1:]}
+    partly = [lacks(names) for names in _parts(policy)]
     alone = (_person(policy, "target", _highest),)
     one = (_person(policy, "P1", ordinary("P1"), times=0, more=1),)
     found = [
@@ -208,6 +234,7 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
         ),
         NeighbourPeople("nobody, and one person with the greatest values", (), alone),
         joins("as many rows as count, without values (NULL, NaN)", _missing),
+        *partly[:2],
         joins("each row has the second of its keys", _same(1)),
         joins("values beyond all bounds, and values that are not declared", _far_beyond, times=2),
         *typed[NUMBER_TYPES[1]],
@@ -222,13 +249,16 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
     ]
     found += [pair for kind in NUMBER_TYPES[2:] for pair in typed[kind][1:]]
     found += [
+        *partly[2:],
         joins("numbers just below their bounds, by one bit", _just_below),
         *(
             joins(f"each row has code {code} of its keys", _same(code))
             for code in (0, *range(2, SAME_KEYS))
         ),
     ]
-    if not policy.folds_ids:
+    if policy.folds_ids:
+        found.insert(0, _spelled_ids(policy, crowd))
+    else:
         found += [
             joins("an id like that of another person, but for a space", _highest, who=" P1", times=2),
             joins("an id like that of another person, but for a capital", _in_turn, who="p1", times=2),
@@ -242,6 +272,15 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
             )
         )  # fmt: skip
     return found
+
+
+def _spelled_ids(policy: Policy, crowd: tuple[GeneratedPerson, ...]) -> NeighbourPeople:
+    """Return people, and one more with as many rows as count in each of several spellings of one id."""
+    spellings = ("target", " target", "TARGET", "Target ")
+    person = replace(_person(policy, "target", _highest, times=len(spellings)), spellings=spellings)
+    return NeighbourPeople(
+        "generated people, and one more, whose id is written in several ways", crowd, (*crowd, person)
+    )
 
 
 def _crowd(policy: Policy) -> Iterator[GeneratedPerson]:

@@ -187,7 +187,7 @@ def _table(policy: Policy, table: Table, people: People) -> pa.Table:
             columns[name] = values
 
     if unit.column:
-        ids = [_key_of(person, 0) if unit.through else person.id for person, _, _ in rows]
+        ids = [_key_of(person, 0) if unit.through else person.id_at(place) for person, place, _ in rows]
         add(unit.in_source, pa.array(ids, pa.string()))
     for other in policy.private_tables:  # keys by which other tables find the unit
         if other.unit is not None and other.unit.through == table.name:

@@ -1,9 +1,10 @@
-// Runs the page's own randomize.js for the auditor: all ways in which coins can fall, or real draws.
+// Runs the page's own scripts for the auditor: all ways in which coins can fall, real draws, and prices.
 //
 // Reads one JSON job from standard input and writes one JSON answer. page_script.py copies the page's scripts
 // beside this file, so that the code that browsers run is the code that is imported here.
 
 import { readFileSync } from "node:fs";
+import { price } from "./price.js";
 import { Coins, randomize } from "./randomize.js";
 
 class Cut extends Error {}
@@ -87,7 +88,10 @@ function draw({ recipe, answer, size }) {
   return Array.from({ length: size }, () => hex(randomize(recipe, BigInt(answer), coins))).join("");
 }
 
-const WORK = { walk, below, odds, draw };
+/** Returns what the page charges a device for a report, in billionths of ε. */
+const charged = ({ ask, recipes }) => price({ ask, questions: recipes.map((recipe) => ({ recipe })) }).toString();
+
+const WORK = { walk, below, odds, draw, charged };
 
 const answers = JSON.parse(readFileSync(0, "utf8")).map((job) => {
   try {

@@ -6,6 +6,12 @@ Because  Node.js imports the page's own files. All ways in which coins can fall 
          chances are multiplied here, as for the Python client (`device_coins`).
 Test     tests/audit/test_page_script.py
 
+Claim    if `check_page` finds nothing, the page charges each report that was tried at least ln of the
+         greatest ratio of its probabilities.
+Because  messages of a report are drawn independently, so their ratios multiply; if one question is asked,
+         the greatest counts. The ratios are exact, and exp of the price is rounded up.
+Test     tests/audit/test_page_script.py
+
 Without an engine the stage did not run, and an audit with it does not pass.
 """
 
@@ -14,10 +20,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,6 +47,8 @@ from lapwing.audit.device_coins import (
     tried_answers,
 )
 from lapwing.audit.stages.sampled import Draw, SampledPair, sampled_stage
+from lapwing.core.budget import EPSILON_UNIT
+from lapwing.core.exact import exp_up
 from lapwing.errors import BadValue, Unavailable
 from lapwing.survey.randomizers import Randomizer
 from lapwing.survey.web_app import PAGES
@@ -130,6 +139,9 @@ def check_page(named: Sequence[Named], paths: int, claimed: float) -> StageResul
     """Compare the page's coins and its messages with their laws."""
     plans = [(name, one, tried_answers(one, paths)) for name, one in named]
     jobs = [_walk(one, answer, paths) for _, one, answers in plans for answer in answers]
+    wrong = _price_mistake([one for _, one in named])
+    if wrong:
+        return _result(1, claimed, Witness("the price that the page charges a device", wrong, {}))
     coins = list(_coin_jobs())
     found = run_page([*coins, *jobs])
     for job, got in zip(coins, found, strict=False):
@@ -160,6 +172,37 @@ def check_page(named: Sequence[Named], paths: int, claimed: float) -> StageResul
     if too_many:
         notes.append(f"too many ways to list them (only drawn): {', '.join(too_many)}")
     return StageResult(Stage.EXACT, checks, claimed, could_show=claimed, notes=tuple(notes))
+
+
+def _price_mistake(randomizers: Sequence[Randomizer]) -> str:
+    """Return a report that the page charges too little for; empty if there is none.
+
+    Reports have one message of each randomizer, or those of the next two as well.
+    """
+    listed = [
+        (ask, [*randomizers, *randomizers][at : at + size])
+        for ask in ("all", "one")
+        for size in (1, 3)
+        for at in range(len(randomizers))
+    ]
+    jobs = [
+        {"work": "charged", "ask": ask, "recipes": [one.recipe() for one in several]}
+        for ask, several in listed
+    ]
+    for (ask, several), got in zip(listed, run_page(jobs), strict=True):
+        kinds = ", ".join(one.kind for one in several)
+        if "error" in got:
+            return f"{kinds}: it failed with {got['error']}"
+        price = Fraction(int(got["found"]), EPSILON_UNIT)
+        if exp_up(price) < report_ratio(several, ask):
+            return f"ε {float(price):.6g} for {ask} of the questions {kinds}, which reveal more"
+    return ""
+
+
+def report_ratio(randomizers: Iterable[Randomizer], ask: str) -> Fraction:
+    """Return the greatest ratio of a report's probabilities, with messages of all of these or of one."""
+    ratios = [one.ratio for one in randomizers]
+    return prod(ratios, start=Fraction(1)) if ask == "all" else max(ratios)
 
 
 def _result(checks: int, claimed: float, witness: Witness) -> StageResult:

@@ -41,6 +41,9 @@ class ViewedSetting:
         losses: The number of members that may be lost.
         modulus: The prime for which values are computed.
         shares: The noise shares that make one whole noise; None: as many as the protocol plans.
+        honest_quorum: Whether two sets of members that agree must have an honest one in common.
+        signs_twice: Whether the views are those of members that sign two agreements; else of members that
+            follow the protocol.
     """
 
     protocol: type[Protocol]
@@ -50,6 +53,7 @@ class ViewedSetting:
     modulus: int
     shares: int | None = None
     honest_quorum: bool = False
+    signs_twice: bool = False
 
     @property
     def setting(self) -> Setting:
@@ -67,8 +71,12 @@ class ViewedSetting:
 def some_schedules(viewed: ViewedSetting, *, thorough: bool) -> Iterator[views.Schedule]:
     """Yield schedules: all stay; then each member lost or late in each round; if thorough, two of them.
 
-    Then the relay shows one member the posts of all but one other, in each round.
+    Then the relay shows one member the posts of all but one other, in each round. Where members sign twice,
+    all schedules are those of `split_agreements`.
     """
+    if viewed.signs_twice:
+        yield from split_agreements(viewed)
+        return
     yield views.NOTHING_LOST
     rounds, members = range(len(viewed.protocol.rounds)), range(viewed.members)
     fates = [(kind, i, at) for kind in ("lost", "late") for i in members for at in rounds]
@@ -82,6 +90,23 @@ def some_schedules(viewed: ViewedSetting, *, thorough: bool) -> Iterator[views.S
         for at, shown, hidden in product(rounds, members, members):
             if shown != hidden:
                 yield views.Schedule({}, {}, {(at, shown): {i for i in members if i != hidden}})
+
+
+def split_agreements(viewed: ViewedSetting) -> Iterator[views.Schedule]:
+    """Yield schedules in which the relay shows two groups of honest members two sets, before they agree.
+
+    One group sees all posts, the other lacks those of one member of the first. The first t members sign
+    whatever anybody needs to go on. If both sets are opened, the difference of the sums is the noised value
+    of one member.
+    """
+    at = viewed.protocol.rounds.index("agree") - 1
+    liars = frozenset(range(viewed.coalition))
+    honest = range(viewed.coalition, viewed.members)
+    for size in range(1, len(honest)):
+        alone, group = honest[0], honest[-size:]
+        kept = {i for i in range(viewed.members) if i != alone}
+        if alone not in group:
+            yield views.Schedule({}, {}, {(at, i): kept for i in group}, liars)
 
 
 def _views(

@@ -7,24 +7,34 @@ Claim    nothing is charged, no ledger is written and no private row is read.
 Because  the steps run on rows of `GeneratedSources`, with a journal in memory, and their charges are only
          noted.
 Test     tests/audit/test_publishing_audit.py
+
+Claim    in the run that was watched, each step was charged before a row was read for it, and before its
+         noise was drawn.
+Because  charges, the reading of rows and the calls of mechanisms are counted as they come.
+Test     tests/audit/test_publishing_audit.py
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from dataclasses import replace
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget
+from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.generated_sources import GeneratedSources, People
 from lapwing.audit.query_audit import audited_dataset
+from lapwing.audit.stages.coupling import call_outside
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.losses import Concentrated, Loss, SequentialComposition
+from lapwing.core.observed import observing
 from lapwing.publish.bound_release import BoundRelease, SyntheticPrice, bind_release
 from lapwing.publish.census.census_release import bind_census, census_answer, least_rho
 from lapwing.publish.measured.journal import Journal
@@ -33,7 +43,8 @@ from lapwing.publish.synthetic_release import Wholes, measured_answer
 from lapwing.sql.row_questions import PrivateRows, decode_rows
 
 _SHOWN = 10**9  # a claimed ε has nine digits
-Released = tuple[tuple[Loss, ...], bytes]  # the charges of all steps, and the stored answer
+# The charges of all steps, the stored answer, and what was done before it was charged.
+Released = tuple[tuple[Loss, ...], bytes, tuple[str, ...]]
 
 
 class JournalInMemory(Journal):
@@ -83,18 +94,31 @@ def release_run(bound: BoundRelease) -> tuple[Fraction, Callable[[PrivateRows], 
         census = bind_census(bound)
         wanted = file.census.wanted if file.census is not None else None
         rho = least_rho(census, wanted or {}) if file.rho is None else file.rho
-        return rho, lambda rows: ((Concentrated(rho),), census_answer(census, rho, rows))
+        return rho, lambda rows: ((Concentrated(rho),), census_answer(census, rho, rows), ())
     assert file.rho is not None, "only a census finds its price from wanted errors"
     price = SyntheticPrice.of(file, bound.domain, bound.rows_per_unit, file.rho)
 
     def steps(rows: PrivateRows) -> Released:
         charged: list[Loss] = []
+        late: list[str] = []
+        drawn = count(1)
+
+        def read() -> Wholes:
+            late.extend([] if charged else ["rows are read"])
+            return bound.cells(rows)
+
+        def observer(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any]) -> Any:
+            late.extend([] if next(drawn) <= len(charged) else [f"{type(mechanism).__name__} draws"])
+            return call_outside(outside, mechanism, inputs, draw)
+
         journals = [JournalInMemory(), JournalInMemory()]
-        _, answer = measured_answer(
-            bound, price, lambda: bound.cells(rows), journals,
-            charge=charged.append, fail=lambda: None, shuffle=_in_order,
-        )  # fmt: skip
-        return tuple(charged), answer
+        outside = copy_context()
+        with observing(observer):
+            _, answer = measured_answer(
+                bound, price, read, journals,
+                charge=charged.append, fail=lambda: None, shuffle=_in_order,
+            )  # fmt: skip
+        return tuple(charged), answer, tuple(late)
 
     return file.rho, steps
 
@@ -126,7 +150,20 @@ def release_replay(
             other = released(pair.other, is_reversed=pair.is_reversed)
             yield ReplayPair(pair.description, released(pair.one), other, pair.is_equal)
 
-    return replay_stage(
+    replayed = replay_stage(
         pairs, Concentrated(rho), epsilon=epsilon, delta=bound.file.delta,
         stepwise=lambda done: SequentialComposition(done[0]),
     )  # fmt: skip
+
+    def stage(budget: StageBudget) -> StageResult:
+        result = replayed(budget)
+        if not result.holds:
+            return result
+        pair = sources.neighbours(is_thorough=False)[0]
+        _, _, late = released(pair.one)()
+        witness = (
+            Witness(pair.description, f"{late[0]} before the charge of the step", {}) if late else None
+        )
+        return replace(result, checks=result.checks + 1, witness=witness)
+
+    return stage

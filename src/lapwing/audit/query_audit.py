@@ -8,8 +8,9 @@ Test     tests/audit/test_query_audit.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ def query_case(
     *,
     covers: tuple[Any, ...] = (),
     release: Release | None = None,
+    others: Sequence[Plan] = (),
 ) -> AuditCase:
     """Return the case of a planned query on generated people.
 
@@ -106,11 +108,12 @@ def query_case(
         sources: Generated people of the plan's policy.
         covers: The aggregates that this case is about.
         release: Adds the noise. None: `add_noise`, as every answer does.
+        others: Plans of the same question with other noise, which are replayed, too.
     """
     return AuditCase(
         name, Family.AGGREGATE, covers, plan.cost.epsilon, plan.cost.delta,
         {
-            Stage.REPLAY: query_replay(plan, sources, release or _noised),
+            Stage.REPLAY: query_replay(plan, sources, release or _noised, others),
             Stage.SAMPLED: query_sampled(plan, sources, release or _noised),
         },
     )  # fmt: skip
@@ -120,8 +123,31 @@ def _noised(plan: Plan, exact: list[ExactGrouping]) -> list[NoisyGrouping]:
     return add_noise(plan.shares, exact)
 
 
-def query_replay(plan: Plan, sources: GeneratedSources, release: Release = _noised) -> RunStage:
-    """Return the stage that replays a query on generated neighbours."""
+def query_replay(
+    plan: Plan, sources: GeneratedSources, release: Release = _noised, others: Sequence[Plan] = ()
+) -> RunStage:
+    """Return the stage that replays a query on generated neighbours, with the noise of each plan.
+
+    All plans are of one question, whose numbers are read once.
+    """
+
+    def run(budget: StageBudget) -> StageResult:
+        read = [ReadNumbers(plan, sources, prepared=prepared) for prepared in (False, True)]
+        result = _replayed(plan, sources, release, read)(budget)
+        for other in others:
+            if not result.holds:
+                break
+            found = _replayed(other, sources, release, read)(budget)
+            notes = (*result.notes, *(f"with {other.shares.noise} noise: {note}" for note in found.notes))
+            result = replace(found, checks=result.checks + found.checks, notes=notes)
+        return result
+
+    return run
+
+
+def _replayed(
+    plan: Plan, sources: GeneratedSources, release: Release, read: Sequence[ReadNumbers]
+) -> RunStage:
     # One loss of a choice covers all groups: a unit's rows are in some of them, K at most in all.
     chosen = {id(one.mechanism) for one in plan.shares.chosen}
 
@@ -136,8 +162,8 @@ def query_replay(plan: Plan, sources: GeneratedSources, release: Release = _nois
         return released
 
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
-        for prepared in (False, True):
-            numbers = ReadNumbers(plan, sources, prepared=prepared)
+        for numbers in read:
+            prepared = numbers.prepared
             for pair in sources.neighbours(is_thorough=budget.is_thorough and not prepared):
                 words = f"{pair.description}{', from a prepared copy' if prepared else ''}"
                 other = run(numbers, pair.other, is_reversed=pair.is_reversed)
@@ -153,7 +179,7 @@ class ReadNumbers:
     """The exact numbers of a query on generated people, with the statements that the engine ran."""
 
     def __init__(self, plan: Plan, sources: GeneratedSources, *, prepared: bool = False) -> None:
-        self._plan, self._sources, self._prepared = plan, sources, prepared
+        self._plan, self._sources, self.prepared = plan, sources, prepared
         self._found: dict[tuple[int, bool], tuple[list[str], list[ExactGrouping]]] = {}
 
     def of(self, people: People, *, is_reversed: bool = False) -> tuple[list[str], list[ExactGrouping]]:
@@ -162,7 +188,7 @@ class ReadNumbers:
         if key not in self._found:
             question = self._plan.question
             reader = self._sources.reader(
-                people, is_reversed=is_reversed, question=question, prepared=self._prepared
+                people, is_reversed=is_reversed, question=question, prepared=self.prepared
             )
             statements: list[str] = reader.engine.statements  # type: ignore[attr-defined]
             statements.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,12 +13,13 @@ from lapwing.audit.case import AuditCase, Stage, StageBudget, StageResult
 from lapwing.audit.registry.gate import gate_cases
 from lapwing.core import budget
 from lapwing.errors import OverBudget
-from lapwing.ledger import charging
+from lapwing.learn.payer import LedgerPayer
+from lapwing.ledger import charging, sqlite_store
 from lapwing.ledger.gate import ChargedRelease, Gate, Work
 from lapwing.sql import releasing
 from lapwing.sql.earlier_answers import EarlierAnswers
 from lapwing.sql.releasing import ReleaseSession
-from lapwing.survey import respondent
+from lapwing.survey import offered, respondent
 
 CASES = {case.name: case for case in gate_cases()}
 GATE, QUESTIONS, DEVICE = (
@@ -154,3 +156,37 @@ def test_a_price_that_is_rounded_down_is_found(monkeypatch: pytest.MonkeyPatch) 
     witness = result(GATE).witness
     assert witness is not None
     assert "charged less" in witness.event
+
+
+def test_a_reservation_that_charges_may_take_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_DEBIT_ONE", "_DEBIT_RANGE", "_DEBIT_MANY"):
+        sql = getattr(sqlite_store, name)
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite_store, name, re.sub(r" - held_\d", "", sql))
+            witness = result(GATE).witness
+            assert witness is not None
+            assert "reservation" in witness.pair
+
+
+def test_a_device_that_charges_one_of_two_questions_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(respondent, "read_offered", lambda public: halved(offered.read_offered(public)))
+    witness = result(DEVICE).witness
+    assert witness is not None
+    assert "several questions" in witness.pair
+
+
+def halved(survey: Any) -> Any:
+    return replace(survey, price=survey.price // 2) if len(survey.questions) == 2 else survey
+
+
+def test_training_that_runs_before_its_charge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    pay = LedgerPayer.pay
+
+    def early(self: LedgerPayer, loss: Any, run: Callable[[], bytes], **described: Any) -> Any:
+        found = run()
+        return pay(self, loss, lambda: found, **described)
+
+    monkeypatch.setattr(LedgerPayer, "pay", early)
+    witness = result(GATE).witness
+    assert witness is not None
+    assert "training" in witness.event

@@ -14,10 +14,12 @@ from lapwing.audit.stages.known_law import (
     DRAWS,
     KnownLaw,
     gaussian_events,
+    laplace_events,
     law_violation,
+    uniform_events,
     with_known_laws,
 )
-from lapwing.core.noise import discrete_gaussian
+from lapwing.core.noise import discrete_gaussian, discrete_laplace, uniform_int
 from support.cases import each
 
 ERROR = 1e-9
@@ -62,3 +64,21 @@ def test_the_stage_tells_which_laws_it_compared() -> None:
     assert held.stage is Stage.SAMPLED
     assert "noise" in held.notes[-1]
     assert with_known_laws(None, lambda: [right, wrong], 1.0)(StageBudget()).witness is not None
+
+
+@each("scale", SIGMAS)
+def test_laplace_noise_has_its_law_and_no_other(scale: Fraction) -> None:
+    def known_laplace(drawn_at: Fraction) -> KnownLaw:
+        return KnownLaw("noise", lambda: discrete_laplace(drawn_at, DRAWS), laplace_events(scale))
+
+    assert law_violation(known_laplace(scale), ERROR) is None
+    assert law_violation(known_laplace(scale * Fraction(9, 10)), ERROR) is not None
+
+
+@each("below", [2, 5, 257, (1 << 61) - 1])
+def test_uniform_numbers_have_their_law_and_no_other(below: int) -> None:
+    def known_uniform(end: int) -> KnownLaw:
+        return KnownLaw("numbers", lambda: uniform_int(0, end, DRAWS), uniform_events(below))
+
+    assert law_violation(known_uniform(below), ERROR) is None
+    assert law_violation(known_uniform(below - (below // 4 or 1)), ERROR) is not None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lapwing.audit.case import AuditCase
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.audit.query_audit import query_case
-from lapwing.audit.registry.clinic import built_in_sources, planned_question
+from lapwing.audit.registry.clinic import built_in_sources, planned_question, with_other_noise
 from lapwing.sql.pricing.plan import Plan
 from lapwing.sql.question.aggregates import AGGREGATES
 from lapwing.sql.question.bind import bind_with_text
@@ -56,6 +56,9 @@ QUERIES = (
         "FROM visits"),
     AuditedQuery("covariance and correlation",
         "SELECT COVAR_POP(stay, cost), COVAR_SAMP(stay, cost), CORR(stay, cost) FROM visits"),
+    AuditedQuery("numbers far from 0",
+        "SELECT SUM(stay + 1000), AVG(cost + 1000000), VARIANCE(stay + 1000), MEDIAN(stay + 1000), "
+        "COVAR_POP(stay, cost + 1000000), COVAR_POP(stay + 1000, cost) FROM visits"),
     AuditedQuery("MEDIAN", "SELECT ward, MEDIAN(stay) FROM visits GROUP BY ward"),
     AuditedQuery("QUANTILE", "SELECT QUANTILE(cost, [0.1, 0.9]), APPROX_QUANTILE(stay, 0.25) FROM visits"),
     AuditedQuery("PERCENTILE",
@@ -107,7 +110,14 @@ QUERIES = (
 
 def aggregate_cases() -> list[AuditCase]:
     """Return the cases of SQL."""
-    return [query_case(f"SQL: {query.name}", *planned(query), covers=query.aggregates) for query in QUERIES]
+    found = []
+    for query in QUERIES:
+        plan, sources = planned(query)
+        others = with_other_noise(sources, plan)
+        found.append(
+            query_case(f"SQL: {query.name}", plan, sources, covers=query.aggregates, others=others)
+        )
+    return found
 
 
 def planned(query: AuditedQuery) -> tuple[Plan, GeneratedSources]:

@@ -61,6 +61,16 @@ def planned_question(
     return plan_question(session, question, text, epsilon=EPSILON, delta=DELTA, noise=noise, rows=rows)
 
 
+def with_other_noise(sources: GeneratedSources, plan: Plan) -> tuple[Plan, ...]:
+    """Return the plan of the same question with the other kind of noise; none if it adds no noise."""
+    if not plan.question.parts:
+        return ()
+    noise = "laplace" if plan.shares.noise == "gaussian" else "gaussian"
+    return (
+        planned_question(sources, plan.question, plan.request.sql, noise=noise, rows=plan.request.rows),
+    )
+
+
 @lru_cache(maxsize=8)
 def built_in_sources(form: str) -> GeneratedSources:
     """Return generated people of a built-in policy. They are stored once for all cases."""

@@ -14,7 +14,7 @@ All of it happens in a temporary folder, with ledgers and devices of its own.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -23,12 +23,15 @@ from typing import Any
 from lapwing.audit.attacks.devices import OneQuestion
 from lapwing.audit.attacks.temporary_gate import new_folder, temporary_folder, write_world
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
+from lapwing.audit.page_script import report_ratio
 from lapwing.core.budget import DELTA, DELTA0, DELTA_UNIT, EPSILON_UNIT, FIRST_ORDER, Terms
 from lapwing.core.budget import EPSILON as EPSILON_COST
+from lapwing.core.exact import exp_up
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import Approximate, GaussianNoise, Loss, Pure, Relation
 from lapwing.errors import BadParameter, LapwingError, OverBudget, WorkEnded
-from lapwing.ledger.accounts import Unit
+from lapwing.learn.payer import LedgerPayer
+from lapwing.ledger.accounts import Slices, Unit
 from lapwing.ledger.gate import ChargedRead, ChargedRelease, Gate
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.spending import Spending, Target
@@ -56,6 +59,11 @@ _COURSES: tuple[tuple[Fraction, Fraction, tuple[Loss, ...], int | None], ...] = 
     (Fraction(1), _MILLIONTH, (_GAUSSIAN,), None),
     (Fraction(1), _MILLIONTH, (_GAUSSIAN, Pure(Fraction(1, 20))), None),
 )
+_BLOCKS = 5
+# What a charge is made to, in words, and its blocks: none, one, a range, several ranges.
+_TARGETED: dict[str, Sequence[int]] = {
+    "without blocks": (), "one block": (2,), "a range of blocks": (1, 2, 3), "several ranges": (0, 1, 3, 4),
+}  # fmt: skip
 _DEVICES = 40  # a device that draws again after some answer does so on one of four
 _TWO_QUESTIONS = """
 [survey]
@@ -83,14 +91,15 @@ def gate_cases() -> list[AuditCase]:
             "the filters of accounts": exceeded_filter,
             "a release": charged_before_run, "the same request again": replayed,
             "a failed release": kept_charge, "failed work in steps": kept_reservation,
-            "steps of a reservation": bounded_steps, "a run of fixed steps": single_fixed_run,
+            "steps of a reservation": bounded_steps, "charges beside a reservation": kept_for_work,
+            "a run of fixed steps": single_fixed_run,
             "the price of a loss": rounded_up,
             **{_words(*course): _filled(*course) for course in _COURSES},
         }),
         _case("ledger: questions", (Dataset,), {"a question": charged_before_read}),
         _case("survey: a device's account", (Respondent,), {
             "one survey": kept_report, "one question by chance": kept_question,
-            "more surveys than fit": kept_lifetime,
+            "more surveys than fit": kept_lifetime, "several questions": added_prices,
         }),
     ]  # fmt: skip
 
@@ -127,9 +136,10 @@ def _entries(path: Path) -> int:
         return int(other.execute("SELECT COUNT(*) FROM entries").fetchone()[0])
 
 
-def _price(loss: Loss, request: bytes) -> Spending:
+def _price(loss: Loss, request: bytes, target: Target | None = None) -> Spending:
+    targets = [target or Target(_ACCOUNT)]
     return Spending(
-        targets=[Target(_ACCOUNT)], loss=loss, **_PERSON, mechanism="audit", parameters={}, request=request
+        targets=targets, loss=loss, **_PERSON, mechanism="audit", parameters={}, request=request
     )
 
 
@@ -164,7 +174,7 @@ def charged_before_run(folder: Path) -> str | None:
     path = folder / "audited.ledger"
     with _ledger(folder) as ledger:
         gate = Gate(ledger, principal="auditor")
-        for way in ("release", "charged read", "reservation"):
+        for way in ("release", "charged read", "training", "reservation"):
             before, seen = _entries(path), []
 
             def run() -> bytes:
@@ -176,6 +186,10 @@ def charged_before_run(folder: Path) -> str | None:
                 gate.release(ChargedRelease(price, run))
             elif way == "charged read":
                 ChargedRead(gate=gate, spending=price).release(run, lambda found: found)
+            elif way == "training":
+                target = Target(_ACCOUNT)
+                payer = LedgerPayer(gate, targets=(target,), request=way.encode(), **_PERSON)
+                payer.pay(price.loss, run, mechanism="audit", parameters={})
             else:
                 work = gate.reserve(price)
                 work.step(price.loss)
@@ -249,6 +263,28 @@ def bounded_steps(folder: Path) -> str | None:
         work = Gate(ledger, principal="auditor").reserve(_price(Pure(Fraction(1, 2)), b"in steps"))
         done = _steps(lambda: work.step(Pure(Fraction(1, 5))))
     return None if done == 2 else f"{done} steps of ε 1/5 were charged to a reservation of ε 1/2"
+
+
+def kept_for_work(folder: Path) -> str | None:
+    """Return what is wrong if charges take what is reserved, for each way to name the blocks."""
+    three_quarters, quarter = Pure(Fraction(3, 4)), Pure(Fraction(1, 4))
+    with Ledger.create(folder / "audited.ledger") as ledger:
+        gate = Gate(ledger, principal="auditor")
+        for words, blocks in _TARGETED.items():
+            account = f"people, {words}"
+            slices, rule = (Slices.IDENTITIES, "audit") if blocks else (Slices.NONE, "")
+            ledger.open_account(account, epsilon=EPSILON, delta=0, slices=slices, rule=rule, **_PERSON)
+            if blocks:
+                ledger.open_blocks(account, [f"block {number}" for number in range(_BLOCKS)])
+            target = Target(account, blocks=tuple(f"block {number}" for number in blocks))
+            work = gate.reserve(_price(three_quarters, b"work", target))
+            fits = _admitted(gate, lambda place, on=target: _price(quarter, b"%d" % place, on))  # type: ignore[misc]
+            if fits != 1:
+                return f"{words}: beside a reservation of ε 3/4, {fits} charges of 1/4 fit into 1"
+            if _steps(lambda of=work: of.step(three_quarters)) != 1:  # type: ignore[misc]
+                return f"{words}: a step of the reserved ε was refused, or a second one was not"
+        findings = ledger.verify().findings
+    return f"the second accountant: {'; '.join(findings)}" if findings else None
 
 
 def single_fixed_run(folder: Path) -> str | None:
@@ -447,3 +483,16 @@ def kept_lifetime(folder: Path) -> str | None:
     if len(spent) != 2:
         return f"a device with a lifetime of ε 1 sent {len(spent)} reports of ε 0.5"
     return None if spent[1] == 2 * spent[0] and spent[1] <= 1 else "the prices of two reports do not add up"
+
+
+def added_prices(folder: Path) -> str | None:
+    """Return what is wrong if a report costs a device less than what its messages reveal together."""
+    for ask in ("one", "all"):
+        path = folder / f"{ask}.toml"
+        path.write_text(_TWO_QUESTIONS.replace('ask = "one"', f'ask = "{ask}"'))
+        made = design(load(path))
+        device = Respondent(folder / f"device of {ask}", lifetime=1)
+        device.answer(made.public(), {"first": "yes", "second": "no"})
+        if exp_up(device.spent) < report_ratio([part.randomizer for part in made.parts], ask):
+            return f"a report with {ask} of two questions reveals more than ε {float(device.spent)}"
+    return None

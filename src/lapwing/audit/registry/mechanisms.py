@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit import laws
-from lapwing.audit.case import AuditCase, Stage
+from lapwing.audit.case import AuditCase
 from lapwing.audit.registry.mechanism_case import (
     DELTA,
     FORCED,
@@ -26,8 +26,9 @@ from lapwing.audit.registry.mechanism_case import (
     sampled_on,
     scaled,
 )
+from lapwing.audit.registry.noise_laws import BUDGETS, with_noise_laws
+from lapwing.audit.registry.noisy_decisions import against_the_odds, with_noisy_decisions
 from lapwing.audit.stages.exact import ExactPair
-from lapwing.audit.stages.known_law import DRAWS, KnownLaw, gaussian_events, with_known_laws
 from lapwing.audit.stages.sampled import Draw
 from lapwing.core import (
     Pure,
@@ -82,7 +83,7 @@ def _laplace() -> AuditCase:
         sampled_on("a count of 0 or 1", _vector, Laplace.for_epsilon(1, l1=1), [0], [1]),
         sampled_on("(0, 0) or (1, 2)", _vector, Laplace.for_epsilon(1, l1=3), [0, 0], [1, 2]),
     ]
-    return mechanism_case("Laplace", Laplace, settings, _laplace_pairs, draws)
+    return with_noise_laws(mechanism_case("Laplace", Laplace, settings, _laplace_pairs, draws))
 
 
 def _laplace_share_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
@@ -119,7 +120,9 @@ def _laplace_shares() -> AuditCase:
     settings = [(e, l1, of) for l1, of in ((1, 3), (1, 2), (2, 4), (1, 7)) for e in epsilons]
     shares = LaplaceShares.for_epsilon(1, l1=1, of=3)
     draws = [sampled_on("opened sums of 0 and 1", _opened, shares, 0, 1)]
-    return mechanism_case("Laplace shares", LaplaceShares, settings, _laplace_share_pairs, draws)
+    return with_noise_laws(
+        mechanism_case("Laplace shares", LaplaceShares, settings, _laplace_share_pairs, draws)
+    )
 
 
 # Gaussian noise
@@ -162,30 +165,14 @@ def _gaussian_draw(mechanism: Gaussian, value: int) -> Draw:
 
 
 def _gaussian() -> AuditCase:
-    millionth = Fraction(1, 10**6)
-    budgets = [(ONE, DELTA), (ONE, millionth), (Fraction(4), millionth), (Fraction(1, 4), DELTA)]
-    budgets.append((Fraction(8), Fraction(1, 10**12)))
-    budgets += [(Fraction(9), millionth), (Fraction(12), Fraction(1, 10**9)), (Fraction(20), millionth)]
     shapes = [(Fraction(squared), dim) for squared, dim in ((1, 1), (4, 1), (2, 2), (3, 3))]
     shapes.append((Fraction(9, 4), 1))
-    settings = [(e, d, squared, dim) for squared, dim in shapes for e, d in budgets]
+    settings = [(e, d, squared, dim) for squared, dim in shapes for e, d in BUDGETS]
     mechanism = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
     draws = [sampled_on("a count of 0 or 1", _gaussian_draw, mechanism, 0, 1)]
-    case = mechanism_case("Gaussian", Gaussian, settings, _gaussian_pairs, draws, delta=DELTA)
-    drawn = with_known_laws(case.stages[Stage.SAMPLED], lambda: _gaussian_laws(budgets), 1.0)
-    return replace(case, stages={**case.stages, Stage.SAMPLED: drawn})
-
-
-def _gaussian_laws(budgets: Sequence[tuple[Fraction, Fraction]]) -> list[KnownLaw]:
-    """Return draws of the noise of each budget, small and wide, beside the law that is charged."""
-
-    def known(epsilon: Fraction, delta: Fraction) -> KnownLaw:
-        mechanism = Gaussian.for_budget(epsilon, delta, l2_squared=1, dimension=DRAWS)
-        zeros = np.zeros(DRAWS, dtype=np.int64)
-        name = f"Gaussian noise, ε = {epsilon}, δ = {float(delta):g}"
-        return KnownLaw(name, lambda: mechanism.sample(zeros), gaussian_events(mechanism.loss.sigma))
-
-    return [known(*budget) for budget in budgets]
+    return with_noise_laws(
+        mechanism_case("Gaussian", Gaussian, settings, _gaussian_pairs, draws, delta=DELTA)
+    )
 
 
 def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[ExactPair]:
@@ -214,8 +201,10 @@ def _gaussian_shares() -> AuditCase:
     settings = [(e, d, of) for of in (2, 1, 3, 5) for e, d in budgets]
     shares = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
     draws = [sampled_on("opened sums of 0 and 1", _opened, shares, 0, 1)]
-    return mechanism_case(
-        "Gaussian shares", GaussianShares, settings, _gaussian_share_pairs, draws, delta=DELTA
+    return with_noise_laws(
+        mechanism_case(
+            "Gaussian shares", GaussianShares, settings, _gaussian_share_pairs, draws, delta=DELTA
+        )
     )
 
 
@@ -283,7 +272,9 @@ def _choices() -> list[AuditCase]:
     return [
         _scored_case("exponential", Exponential, forced, _forced_law, falling),
         _scored_case("permute-and-flip", PermuteAndFlip, forced, _forced_law, falling),
-        _scored_case("noisy max", NoisyMax, scaled, _noisy_max_law, rising),
+        with_noise_laws(
+            with_noisy_decisions(_scored_case("noisy max", NoisyMax, scaled, _noisy_max_law, rising))
+        ),
     ]
 
 
@@ -321,6 +312,7 @@ def _threshold_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
         moved = tuple(v + s * sensitivity for v, s in zip(values, signs, strict=True))
         name = f"above threshold, ε = {epsilon}, Δ = {sensitivity}, {positives} yeses: {values} and {moved}"
         yield ExactPair(name, law(values), law(moved), terms.loss, epsilon)
+    yield against_the_odds(terms, yeses, threshold_scale, question_scale)
 
 
 def _answers(mechanism: AboveThreshold, values: list[int]) -> Draw:
@@ -342,7 +334,8 @@ def _above_threshold() -> AuditCase:
     settings = [(e, s, c) for s, c in ((1, 1), (1, 2), (2, 1), (1, 3)) for e in epsilons]
     terms = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
     draws = [sampled_on("values (0, 0, 1) and (1, 1, 0)", _answers, terms, [0, 0, 1], [1, 1, 0])]
-    return mechanism_case("above threshold", AboveThreshold, settings, _threshold_pairs, draws)
+    case = mechanism_case("above threshold", AboveThreshold, settings, _threshold_pairs, draws)
+    return with_noisy_decisions(case)
 
 
 # Order statistics
@@ -403,7 +396,7 @@ def _quantile() -> AuditCase:
     median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
     epsilons = numbers("1", "4", "1/5")
     fractions = [(half, 2), (half, 1), (Fraction(9, 10), 2), (Fraction(0), 1)]
-    settings = [(e, f, r, relation) for relation in Relation for f, r in fractions for e in epsilons]
+    settings = [(e, f, r, relation) for f, r in fractions for relation in Relation for e in epsilons]
     settings += [(ONE, Fraction(1), 3, relation) for relation in Relation]
     # Below one half, 1 − f is the greater part of the sensitivity. These come first, for a quick audit.
     settings = [

@@ -21,6 +21,7 @@ from lapwing.audit.registry.clinic import (
     built_in_policy,
     built_in_sources,
     planned_question,
+    with_other_noise,
 )
 from lapwing.sql.cell_check import cells_question, policy_of_states
 from lapwing.sql.policy.kinds import Text
@@ -81,7 +82,8 @@ def _case(
     name: str, covers: tuple[Any, ...], sources: GeneratedSources, build: Build, *, noise: str = "auto"
 ) -> AuditCase:
     plan = planned_question(sources, build(sources), name, noise=noise)
-    return query_case(f"SQL: {name}", plan, sources, covers=covers)
+    others = with_other_noise(sources, plan)
+    return query_case(f"SQL: {name}", plan, sources, covers=covers, others=others)
 
 
 def _bound(own: GeneratedSources, sql: str) -> BoundQuery:

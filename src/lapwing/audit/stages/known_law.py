@@ -27,6 +27,8 @@ from lapwing.audit.stages.proportions import proportion_at_least, proportion_at_
 Numbers = NDArray[Any]
 DRAWS = 40_000
 _LISTED_SIGMA = 40  # up to this σ probabilities are sums; beyond, those of the continuous law
+_APART = (64, 1024, 4096)  # lengths of batches that a mistaken sampler may use again
+_FLOATS = 1e-12  # the error of probabilities in floats
 _WIDTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # in σ
 
 
@@ -113,10 +115,69 @@ def gaussian_events(sigma: Fraction) -> tuple[KnownEvent, ...]:
     sizes = sorted({math.floor(times * float(sigma)) for times in _WIDTHS})
     return (
         *(KnownEvent(f"at most {k} from 0", _at_most(k), within(k), slack) for k in sizes),
+        *_of_pairs(zero, equal, slack),
+    )
+
+
+def laplace_events(scale: Fraction) -> tuple[KnownEvent, ...]:
+    """Return events of independent discrete Laplace numbers: their size, and pairs of them."""
+    q, less = math.exp(-1 / float(scale)), -math.expm1(-1 / float(scale))
+    zero = less / (1 + q)
+    equal = zero * zero * (1 + q * q) / (less * (1 + q))
+    sizes = sorted({math.floor(times * float(scale)) for times in _WIDTHS})
+    return (
+        *(
+            KnownEvent(f"at most {k} from 0", _at_most(k), 1 - 2 * q ** (k + 1) / (1 + q), _FLOATS)
+            for k in sizes
+        ),
+        *_of_pairs(zero, equal, _FLOATS),
+    )
+
+
+def uniform_events(below: int) -> tuple[KnownEvent, ...]:
+    """Return events of independent uniform numbers 0 .. below - 1: their size, remainders, repetition."""
+    return (
+        *(
+            KnownEvent(f"below {n} of 8 parts", _below(n * below // 8), (n * below // 8) / below)
+            for n in (1, 2, 4, 7)
+        ),
+        *(
+            KnownEvent(f"divided by {n}, {rest} is left", _leaves(n, rest), -(-(below - rest) // n) / below)
+            for n in (2, 5)
+            for rest in range(min(n, below))
+        ),
+        KnownEvent("two that follow each other are equal", _equal_next, 1 / below),
+        KnownEvent("two that are far from each other are equal", _equal_far, 1 / below),
+    )
+
+
+def _below(end: int) -> Callable[[Numbers], NDArray[np.bool_]]:
+    return lambda drawn: drawn < end
+
+
+def _leaves(divisor: int, rest: int) -> Callable[[Numbers], NDArray[np.bool_]]:
+    return lambda drawn: drawn % divisor == rest
+
+
+def _of_pairs(zero: float, equal: float, slack: float) -> tuple[KnownEvent, ...]:
+    """Return events of two numbers of a symmetric law, by the probabilities of 0 and of two equal ones."""
+    return (
         KnownEvent("two that follow each other have the same sign", _same_sign, (1 - zero) ** 2 / 2, slack),
         KnownEvent("two that follow each other are equal", _equal_next, equal, slack),
         KnownEvent("two that are far from each other are equal", _equal_far, equal, slack),
+        *(
+            KnownEvent(f"two that are {apart:,} apart are equal", _equal_apart(apart), equal, slack)
+            for apart in _APART
+        ),
     )
+
+
+def _equal_apart(apart: int) -> Callable[[Numbers], NDArray[np.bool_]]:
+    def equal(drawn: Numbers) -> NDArray[np.bool_]:
+        blocks = drawn[: len(drawn) // (2 * apart) * (2 * apart)].reshape(-1, 2, apart)
+        return np.asarray(blocks[:, 0] == blocks[:, 1]).reshape(-1)
+
+    return equal
 
 
 def _at_most(width: int) -> Callable[[Numbers], NDArray[np.bool_]]:

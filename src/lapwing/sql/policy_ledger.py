@@ -179,7 +179,7 @@ def _same_people_error(others: list[str], policy: Policy, *, can_join: bool) -> 
     key = "KEY" if is_postgres(policy.ledger) else quote(f"{policy.ledger}.curator")
     gone = " (which is missing now: put it back)" if is_ledger_gone(place) else ""
     same, command = _joining(policy, place), f"lapwing ledger other-people {quote(str(policy.path))}"
-    if not policy.path.exists():
+    if policy.is_in_code:
         command = f"policy.save({str(policy.path)!r})`, then `{command}"
     if not can_join:
         same = f"leave their rows out here, or put these into data of their own that spend from {place}"
@@ -194,16 +194,16 @@ def _same_people_error(others: list[str], policy: Policy, *, can_join: bool) -> 
 
 def _joining(policy: Policy, place: str) -> str:
     """Return in words how a policy spends from a ledger that there is."""
-    if policy.path.exists():
-        return f'write into the policy [ledger] and below it url = "{place}"'
-    return f'open it so: lapwing.open(policy, ledger="{place}")'
+    if policy.is_in_code:
+        return f'open it so: lapwing.open(policy, ledger="{place}")'
+    return f'write into the policy [ledger] and below it url = "{place}"'
 
 
 def _with_place(policy: Policy, ledger: Ledger, notify: Notify) -> Notify:
     """Let sentences about new accounts say where, if no policy file says so."""
-    if policy.path.exists():
-        return notify
-    return lambda text: notify(f"{text} It is kept in {ledger.location}.")
+    if policy.is_in_code:
+        return lambda text: notify(f"{text} It is kept in {ledger.location}.")
+    return notify
 
 
 def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:

@@ -97,12 +97,12 @@ def _truncated(policy: Policy, scan: Scan, find: FindTruncation) -> str:
     """Return what is known about truncated rows of a table, or the command that releases it."""
     lowers = scan.rows < policy.tables[scan.table].rows_per_unit
     rows = _reads_source(policy)
-    if policy.path.exists():
-        options = (f" --rows {scan.rows}" if lowers else "") + (" --beyond 100" if rows else "")
-        command = f"`lapwing truncated {quote(policy.path.name)} {scan.table}{options} --epsilon …`"
-    else:  # the policy is in code
+    if policy.is_in_code:
         options = (f", rows={scan.rows}" if lowers else "") + (", beyond=100" if rows else "")
         command = f'`dataset.truncated("{scan.table}"{options}, epsilon=…)`'
+    else:
+        options = (f" --rows {scan.rows}" if lowers else "") + (" --beyond 100" if rows else "")
+        command = f"`lapwing truncated {quote(policy.path.name)} {scan.table}{options} --epsilon …`"
     found = find(scan.table, scan.rows)
     if found is None:
         return f" What that leaves out can be bought: {command}"

@@ -6,7 +6,7 @@ A policy can divide units or rows into blocks, each with the whole budget.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from fractions import Fraction
 from hashlib import sha256
@@ -195,6 +195,7 @@ class Policy:
     steps_per_unit: int = STEPS_PER_UNIT
     text_per_unit: int = TEXT_PER_UNIT
     least_epsilon: Fraction = Fraction(0)  # of one question
+    is_in_code: bool = field(default=False, repr=False, compare=False)  # `path` is where a file would be
 
     @property
     def private_tables(self) -> list[Table]:

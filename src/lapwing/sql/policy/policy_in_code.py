@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -365,9 +365,9 @@ class Policy:
 
     def checked(self, *, rows_follow: bool = False) -> CheckedPolicy:
         """Return the policy with its sources found. `rows_follow`: rows need not be stored yet."""
-        return checked_policy(
-            deepcopy(self._values), ArgumentMistakes("policy"), self.path, rows_follow=rows_follow
-        )
+        mistakes = ArgumentMistakes("policy")
+        found = checked_policy(deepcopy(self._values), mistakes, self.path, rows_follow=rows_follow)
+        return replace(found, is_in_code=not self.has_file)
 
     def with_stored_rows(self) -> CheckedPolicy:
         """Return the checked policy of stored rows. Refuses rows in memory: nobody named their version."""

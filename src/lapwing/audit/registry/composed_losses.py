@@ -14,6 +14,7 @@ from lapwing.audit import laws
 from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.stages.exact import ExactPair, exact_stage
 from lapwing.core import losses
+from lapwing.core.composition import StatedLoss, compose, parallel, poisson_sampled
 from lapwing.core.conversions import loss_to_epsilon
 from lapwing.core.fixed_run import FixedRun
 from lapwing.mechanisms import Gaussian, GaussianShares, Laplace, RandomizedResponse
@@ -31,6 +32,7 @@ def loss_cases() -> list[AuditCase]:
         _case("releases about disjoint units", (Laplace,), _disjoint, ONE),
         _case("Gaussian noise on a sample", (Gaussian,), _samples, ONE, DELTA),
         _case("Gaussian noise for ρ", (Gaussian, GaussianShares), _for_rho, ONE, DELTA),
+        _case("stated losses", (StatedLoss,), _stated, Fraction(3, 2)),
         _case("runs of fixed steps", (Gaussian,), _fixed_runs, ONE, DELTA),
     ]
 
@@ -95,6 +97,33 @@ def _disjoint() -> Iterator[ExactPair]:
         )
         loss = losses.ParallelComposition(each)
         yield ExactPair(f"two Laplace answers: (0, 0) and {moved}", one, other, loss, ONE)
+
+
+def _stated() -> Iterator[ExactPair]:
+    """Yield laws beside what stated losses say of them: ε at δ, and δ at ε."""
+    relation = losses.Relation.ADD_REMOVE
+    told, pure = losses.Approximate(ONE, DELTA), losses.Pure(HALF)
+    truth = laws.exp(HALF) / (1 + laws.exp(HALF))
+    response = [laws.randomized_response(answer, 2, truth) for answer in (0, 1)]
+    certain = [_or_told(answer) for answer in (0, 1)]
+    both = [laws.independent(one, other) for one, other in zip(certain, response, strict=True)]
+    apart = [laws.independent(one, response[0]) for one in certain]
+    tenth = Fraction(1, 10)
+    for name, (one, other), loss in (
+        ("a certain report or not, and another", both, compose(told, pure, relation=relation)),
+        ("reports of two people, one of whom is there or not", apart,
+         parallel(told, pure, relation=relation)),
+        ("a report on a sample", (response[0], _mixed(*response, tenth)),
+         poisson_sampled(pure, rate=tenth, relation=relation)),
+        ("a certain report or not, on a sample", (certain[0], _mixed(*certain, HALF)),
+         poisson_sampled(told, rate=HALF, relation=relation)),
+    ):  # fmt: skip
+        for delta in (loss.loss.delta0, loss.loss.delta0 + Fraction(1, 1000)):
+            text = f"{name}, δ = {float(delta):g}"
+            yield ExactPair(text, one, other, loss.loss, loss.epsilon(delta=delta), delta)
+        for epsilon in (Fraction(1, 100), Fraction(1, 4)):
+            needed = loss.delta(epsilon=epsilon)
+            yield ExactPair(f"{name}, δ at ε = {epsilon}", one, other, loss.loss, epsilon, needed)
 
 
 def _reach(sigma: Fraction) -> int:

@@ -336,7 +336,7 @@ def test_a_key_that_makes_no_sense_is_refused(file_home: Home, key: str) -> None
 BAD: dict[str, Callable[[], object]] = {
     "no account": lambda: spending("0.1", Target("nobody's")),
     "a negative loss": lambda: spending("-0.1"),
-    "no number": lambda: spending(Pure(float("nan"))),  # type: ignore[arg-type]
+    "no number": lambda: spending(Pure(float("nan"))),
     "blocks where there are none": lambda: spending("0.1", Target("visits", ["b"])),
     "the same account twice": lambda: spending("0.1", Target("visits"), Target("visits")),
     "a text for blocks": lambda: spending("0.1", Target("visits", "b0")),

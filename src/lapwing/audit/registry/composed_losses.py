@@ -113,12 +113,12 @@ def _stated() -> Iterator[ExactPair]:
         ("a certain report or not, and another", both, compose(told, pure, relation=relation)),
         ("reports of two people, one of whom is there or not", apart,
          parallel(told, pure, relation=relation)),
-        ("a report on a sample", (response[0], _mixed(*response, tenth)),
+        ("a report on a sample", (response[0], _mixed(response[0], response[1], tenth)),
          poisson_sampled(pure, rate=tenth, relation=relation)),
-        ("a certain report or not, on a sample", (certain[0], _mixed(*certain, HALF)),
+        ("a certain report or not, on a sample", (certain[0], _mixed(certain[0], certain[1], HALF)),
          poisson_sampled(told, rate=HALF, relation=relation)),
     ):  # fmt: skip
-        for delta in (loss.loss.delta0, Fraction(1, 20)):
+        for delta in (loss.loss.delta0, loss.loss.delta0 + Fraction(1, 1000)):
             text = f"{name}, δ = {float(delta):g}"
             yield ExactPair(text, one, other, loss.loss, loss.epsilon(delta=delta), delta)
         for epsilon in (Fraction(1, 100), Fraction(1, 4)):

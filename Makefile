@@ -44,7 +44,7 @@ test: $(READY) browser
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
 # A worker costs 16 seconds of computing to import what tests import, and up to 2 GB. One after the other each
-# takes a part of the tests that lie together, so that a browser, Spark or a server is mostly started once.
+# takes a part of the tests that lie together, so that a browser or Spark is mostly started once.
 fast:
 	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
 

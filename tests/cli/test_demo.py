@@ -167,7 +167,7 @@ def test_the_command_tells_the_story_and_ends() -> None:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
         check=True,
     )
     text = " ".join(done.stdout.split())
@@ -208,7 +208,7 @@ demo._together(None, members, Path(sys.argv[1]))
 def test_who_stops_it_does_not_wait_for_members_who_wait_for_one_another(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     folder.mkdir()
-    done = subprocess.run([sys.executable, "-c", STOPPED, str(folder)], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", STOPPED, str(folder)], check=False, timeout=300)
     assert done.returncode == 130
     assert not folder.exists()
 

@@ -79,7 +79,7 @@ def test_the_real_command_runs(tmp_path: Path) -> None:
     script = str(Path(sys.executable).with_name("lapwing"))
     for arguments in (["init", "x.ledger"], ["verify", "x.ledger"]):
         done = subprocess.run(
-            [script, "ledger", *arguments], cwd=tmp_path, capture_output=True, timeout=60, check=False
+            [script, "ledger", *arguments], cwd=tmp_path, capture_output=True, timeout=300, check=False
         )
         assert (done.returncode, done.stderr) == (0, b"")
 

@@ -26,7 +26,7 @@ def run(
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
         check=False,
         env=os.environ | environment,
     )
@@ -246,7 +246,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
         ["/bin/sh", "-c", f"'{sys.executable}' -m lapwing demo | head -1"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert "Traceback" not in done.stderr

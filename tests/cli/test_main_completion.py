@@ -20,7 +20,7 @@ MODULE = [sys.executable, "-m", "lapwing"]
 def completed(words: str, place: int, *, command: list[str] = MODULE, folder: Path) -> list[str]:
     asked = {"_LAPWING_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
     done = subprocess.run(
-        command, env=os.environ | asked, cwd=folder, capture_output=True, text=True, timeout=60, check=True
+        command, env=os.environ | asked, cwd=folder, capture_output=True, text=True, timeout=300, check=True
     )
     return done.stdout.split()
 
@@ -49,12 +49,12 @@ def test_a_file_is_left_to_the_shell_and_not_opened(tmp_path: Path) -> None:
 def test_bash_completes_with_the_script_that_the_program_shows(tmp_path: Path) -> None:
     source = subprocess.run(
         [SCRIPT], env=os.environ | {"_LAPWING_COMPLETE": "source_bash"},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=300, check=True,
     ).stdout  # fmt: skip
     asked = f'COMP_WORDS=("{SCRIPT}" his); COMP_CWORD=1; _lapwing_completion "{SCRIPT}"'
     done = subprocess.run(
         ["bash", "--norc", "-c", f'{source}\n{asked}; echo "${{COMPREPLY[@]}}"'],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["history"]
 

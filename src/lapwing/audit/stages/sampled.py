@@ -40,6 +40,7 @@ _TRIED_DRAWS = 4_000  # drawn before a stage says that draws are too few, if tha
 _MOST_LATE = 10  # times the allowed seconds, for these draws
 _CALLS = 8  # the draws on each input come from so many calls of different sizes
 _ROUNDING = 1e-9  # of ε, for floats
+_FARTHEST, _HALVINGS = 8.0, 15  # how far above the claim a true ε is looked for, and how finely
 # The power: the ε that would be shown. It is wanted to be this near to the claim (times the claim, plus)...
 _WANTED, _WANTED_QUICKLY = (1.01, 0.002), (1.1, 0.02)
 _LEAST_POWER = (1.5, 0.25)  # ... and if it is neither within these times nor this plus, it did not pass
@@ -234,11 +235,14 @@ def _wanted_draws(point: Pair, error: float, *, is_thorough: bool) -> int:
     """Return the least number of draws on each input with the wanted power, within limits."""
     times, plus = _WANTED if is_thorough else _WANTED_QUICKLY
     least, most = QUICK_DRAWS, MOST_DRAWS if is_thorough else QUICK_DRAWS
-    limit = times * float(point[0]) + plus
+    claimed = float(point[0])
+    finest = _FARTHEST / 2**_HALVINGS
+    # The last place at which `_could_show` looks that is within the limit.
+    limit = claimed + min(finest * math.floor(((times - 1) * claimed + plus) / finest), _FARTHEST)
     while least < most:
         middle = (least + most) // 2
-        could = _could_show(middle // 2, point, error / (_FAMILIES * 4))
-        least, most = (least, middle) if could is not None and could <= limit else (middle + 1, most)
+        is_shown = _shown_of_worst(limit, middle // 2, point, error / (_FAMILIES * 4)) > claimed
+        least, most = (least, middle) if is_shown else (middle + 1, most)
     return least // 4 * 4
 
 
@@ -353,25 +357,28 @@ def _shown(hits: tuple[int, int], trials: int, delta: float, error: float) -> fl
 
 
 def _could_show(trials: int, point: Pair, error: float) -> float | None:
-    """Return the smallest true ε that is shown in half of the runs; None if none is.
-
-    For the worst pair of laws at (ε, δ): with probability δ the input is revealed, else it is randomized
-    response. Its counts are put at their expected values.
-    """
-    claimed, delta = float(point[0]), float(point[1])
-
-    def shown(epsilon: float) -> float:
-        lie = 1 / (1 + math.exp(epsilon))
-        p, q = delta + (1 - delta) * (1 - lie), (1 - delta) * lie
-        return _shown((math.floor(trials * p), math.ceil(trials * q)), trials, delta, error)
-
-    low, high = claimed, claimed + 8
-    if shown(high) <= claimed:
+    """Return the smallest true ε that is shown in half of the runs; None if none is."""
+    claimed = float(point[0])
+    low, high = claimed, claimed + _FARTHEST
+    if _shown_of_worst(high, trials, point, error) <= claimed:
         return None
-    for _ in range(15):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if shown(middle) > claimed else (middle, high)
+        is_shown = _shown_of_worst(middle, trials, point, error) > claimed
+        low, high = (low, middle) if is_shown else (middle, high)
     return high
+
+
+def _shown_of_worst(epsilon: float, trials: int, point: Pair, error: float) -> float:
+    """Return the ε that is shown of the worst pair of laws at (ε, δ).
+
+    With probability δ the input is revealed, else it is randomized response. Its counts are put at their
+    expected values.
+    """
+    delta = float(point[1])
+    lie = 1 / (1 + math.exp(epsilon))
+    p, q = delta + (1 - delta) * (1 - lie), (1 - delta) * lie
+    return _shown((math.floor(trials * p), math.ceil(trials * q)), trials, delta, error)
 
 
 def _least_revealed(trials: int, point: Pair, error: float) -> float | None:

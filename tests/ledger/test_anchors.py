@@ -137,10 +137,10 @@ class TestFile:
         FileAnchor(path).write([mark(1)])
         opened = os.open
 
-        def only_to_read(name: str, flags: int, mode: int = 0o777) -> int:
+        def only_to_read(name: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
             if flags & os.O_RDWR:
                 raise PermissionError(13, "Permission denied")
-            return opened(name, flags, mode)
+            return opened(name, flags, mode, dir_fd=dir_fd)
 
         monkeypatch.setattr(os, "open", only_to_read)
         assert FileAnchor(path).read() == (mark(1),)

@@ -59,18 +59,18 @@ class AuditRecord:
             raise wrong
         content = path.read_bytes()
         try:
-            found = json.loads(content)
-            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # every text can be shown
-            if found["lapwing"] != "audit":
+            report = json.loads(content)
+            json.dumps(report, ensure_ascii=False, allow_nan=False).encode()  # every text can be shown
+            if report["lapwing"] != "audit":
                 raise wrong
-            fields = {**_FIELDS, _ERROR[found["format"]]: (int, float)}
-            if any(not isinstance(found[name], kind) for name, kind in fields.items()):
+            fields = {**_FIELDS, _ERROR[report["format"]]: (int, float)}
+            if any(not isinstance(report[name], kind) for name, kind in fields.items()):
                 raise wrong
-            rows = tuple(row for case in found["cases"] for row in _rows(case))
-            failure = _failure(found)
+            rows = tuple(row for case in report["cases"] for row in _rows(case))
+            failure = _failure(report)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise wrong from None
-        is_signed = key is not None and is_signed_by(found, key)
+        is_signed = key is not None and is_signed_by(report, key)
         if key is not None and not is_signed:
             raise BadParameter(
                 "audit",
@@ -79,7 +79,13 @@ class AuditRecord:
             )
         name = path.name.encode("utf-8", "replace").decode()  # without letters that no text file can hold
         return cls(
-            name, sha256(content).hexdigest(), found["started"], found["version"], failure, rows, is_signed
+            name,
+            sha256(content).hexdigest(),
+            report["started"],
+            report["version"],
+            failure,
+            rows,
+            is_signed,
         )
 
     @property
@@ -88,9 +94,9 @@ class AuditRecord:
         return self.failure or PASSED
 
 
-def _failure(found: Mapping[str, Any]) -> str:
+def _failure(report: Mapping[str, Any]) -> str:
     """Return why a run did not pass, from its rows; nothing if it passed."""
-    cases = found["cases"]
+    cases = report["cases"]
     broken = [case for case in cases if any(map(_is_broken, case["stages"]))]
     unable = [
         case
@@ -98,14 +104,14 @@ def _failure(found: Mapping[str, Any]) -> str:
         if case not in broken and (not case["stages"] or any(stage["unable"] for stage in case["stages"]))
     ]
     why = audit_failure(
-        {str(bug["name"]): bug["caught"] is True for bug in found["self_check"]},
+        {str(bug["name"]): bug["caught"] is True for bug in report["self_check"]},
         [str(case["name"]) for case in broken],
         [str(case["name"]) for case in unable],
-        [str(what) for what in found["uncovered"]],
+        [str(what) for what in report["uncovered"]],
     )
     if not why and not cases:
         return "Not passed: the run has no claims."
-    return why if why or found["passed"] else "Not passed, by the run's own account."
+    return why if why or report["passed"] else "Not passed, by the run's own account."
 
 
 def _is_broken(stage: Mapping[str, Any]) -> bool:

@@ -133,10 +133,10 @@ class _Reading:
     def read(self, statement: bytes) -> None:
         batch: list[RawEntry] = []
         for line in io.BytesIO(statement):
-            found = _ENTRY.fullmatch(line)
-            if found is None:
+            entry = _ENTRY.fullmatch(line)
+            if entry is None:
                 continue
-            number, body = int(found[1]), found[2]
+            number, body = int(entry[1]), entry[2]
             batch.append((number, body, digest_of(body)))
             if len(batch) >= _BATCH:
                 self._replay.feed(batch)
@@ -231,7 +231,7 @@ class _Reading:
             else {
                 "receipt": since,
                 "accounts": [self._later[root].to_json() for root in self._roots],
-                "exceptions": [one for one in self._exceptions if one["entry"] > since],
+                "exceptions": [exception for exception in self._exceptions if exception["entry"] > since],
             },
         }
 
@@ -249,13 +249,13 @@ class _Reading:
             "delta": float_up(delta),
             "parts": [
                 {
-                    "account": one.number,
-                    "entry": self._opened[one.number][0],
-                    "time": self._opened[one.number][1],
-                    "epsilon": float_up(one.epsilon),
-                    "delta": float_up(one.delta),
+                    "account": account.number,
+                    "entry": self._opened[account.number][0],
+                    "time": self._opened[account.number][1],
+                    "epsilon": float_up(account.epsilon),
+                    "delta": float_up(account.delta),
                 }
-                for one in accounts
+                for account in accounts
             ],
             "in_periods": [
                 {"periods": count, "epsilon": float_up(e), "delta": float_up(d)}
@@ -268,14 +268,14 @@ class _Reading:
 
 def _left(replay: Replay, accounts: list[OpenedAccount]) -> list[Record]:
     """Return how many blocks have which largest pure ε left for a next request, the least first."""
-    found: dict[Fraction, int] = {}
-    by_number = {one.number: one for one in accounts}
+    counts: dict[Fraction, int] = {}
+    by_number = {account.number: account for account in accounts}
     taken: dict[int, list[tuple[int, ...]]] = {}
     for _, owner, state, spent, held in replay.blocks():
         if owner not in by_number or state >= MOVED:
             continue
         if state != OPEN:
-            found[Fraction(0)] = found.get(Fraction(0), 0) + 1
+            counts[Fraction(0)] = counts.get(Fraction(0), 0) + 1
             continue
         caps = by_number[owner].caps
         both = tuple([min(s + h, cap + 1) for s, h, cap in zip(spent, held, caps, strict=True)])
@@ -283,6 +283,6 @@ def _left(replay: Replay, accounts: list[OpenedAccount]) -> list[Record]:
     for owner, sums in taken.items():
         account = by_number[owner]
         lefts = remaining_exactly(Terms(account.epsilon, account.delta, account.orders), sums)
-        for one in sums:
-            found[lefts[one]] = found.get(lefts[one], 0) + 1
-    return [{"epsilon": float_down(left), "blocks": blocks} for left, blocks in sorted(found.items())]
+        for spent_sum in sums:
+            counts[lefts[spent_sum]] = counts.get(lefts[spent_sum], 0) + 1
+    return [{"epsilon": float_down(left), "blocks": blocks} for left, blocks in sorted(counts.items())]

@@ -82,11 +82,11 @@ def template() -> str:
         f'# answer is shown as "{NOT_ANSWERED}". Write no private value here: the report is for others to '
         "read.",
     ]
-    for table in dict.fromkeys(one.table for one in QUESTIONS):
+    for table in dict.fromkeys(question.table for question in QUESTIONS):
         lines += ["", f"[{table}]"]
-        for one in QUESTIONS:
-            if one.table == table:
-                lines += [f"# {one.words}", f'{one.key} = ""']
+        for question in QUESTIONS:
+            if question.table == table:
+                lines += [f"# {question.words}", f'{question.key} = ""']
     return "\n".join(lines) + "\n"
 
 
@@ -101,8 +101,8 @@ def read_officer(path: Path) -> dict[str, str]:
     values, mistakes = read_toml(
         path, what="officer's file", example=f"visits{SUFFIX}", draft="lapwing report POLICY --template"
     )
-    known = {one.name for one in QUESTIONS}
-    found: dict[str, str] = {}
+    known = {question.name for question in QUESTIONS}
+    given: dict[str, str] = {}
     for table, answers in values.items():
         if not isinstance(answers, dict):
             mistakes.add((table,), "must be a table, such as [data]")
@@ -118,12 +118,12 @@ def read_officer(path: Path) -> dict[str, str]:
             ):
                 mistakes.add((table, key), "has a control character. Remove it")
             elif answer.strip():
-                found[name] = " ".join(answer.split())
-    published = found.get("deployment.published")
+                given[name] = " ".join(answer.split())
+    published = given.get("deployment.published")
     if published is not None and not _is_day(published):
         mistakes.add(("deployment", "published"), 'must be a day such as "2026-01-31"')
     mistakes.complain()
-    return found
+    return given
 
 
 def checked_day(text: str, option: str) -> str:
@@ -142,4 +142,8 @@ def _is_day(text: str) -> bool:
 
 def answers_in(section: str, answers: Mapping[str, Any]) -> list[tuple[OfficerQuestion, str]]:
     """Return the questions of a section with their answers."""
-    return [(one, str(answers.get(one.name, NOT_ANSWERED))) for one in QUESTIONS if one.section == section]
+    return [
+        (question, str(answers.get(question.name, NOT_ANSWERED)))
+        for question in QUESTIONS
+        if question.section == section
+    ]

@@ -157,5 +157,7 @@ def value_at(numbers: Any, path: str) -> Any:
 
 def total_of(accounts: Sequence[Mapping[str, Any]]) -> tuple[Fraction, Fraction]:
     """Return the sums of ε and δ of accounts, as somebody who is in all of them may lose."""
-    epsilons, deltas = ([Fraction(repr(one[name])) for one in accounts] for name in ("epsilon", "delta"))
+    epsilons, deltas = (
+        [Fraction(repr(account[name])) for account in accounts] for name in ("epsilon", "delta")
+    )
     return sum(epsilons, Fraction(0)), sum(deltas, Fraction(0))

@@ -27,7 +27,7 @@ def registry_record(
 
     accounts = report.ledger["accounts"] if report.ledger else []
     epsilon, delta = map(float_up, total_of(accounts) if accounts else (subject.epsilon, subject.delta))
-    charged = [one["first_charge"][:10] for one in accounts if one["first_charge"]]
+    charged = [account["first_charge"][:10] for account in accounts if account["first_charge"]]
     published = answers.get("deployment.published") or min(charged, default=report.date)
     return {
         "url_slug": re.sub(r"[^a-z0-9]+", "-", subject.name.lower()).strip("-") or "deployment",
@@ -102,7 +102,7 @@ def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield from _lines(value, f"{indent}  ")
         elif isinstance(value, list):
             yield f"{indent}{key}:"
-            yield from (f"{indent}  - {_scalar(one)}" for one in value)
+            yield from (f"{indent}  - {_scalar(item)}" for item in value)
         else:
             yield f"{indent}{key}: {_scalar(value)}"
 

@@ -46,13 +46,13 @@ def markdown(report: PrivacyReport, *, is_signed: bool) -> str:
 
 def _markdown_lines(report: PrivacyReport, *, is_signed: bool) -> Iterator[str]:
     yield from (f"# {_plain(report.title)}", "", subtitle(report, is_signed=is_signed))
-    for one in report.sections:
-        yield from ("", f"## {one.title}", "")
-        if one.topic:
-            yield from (f"SP 800-226: {one.topic}.", "")
-        for fact in one.facts:
+    for part in report.sections:
+        yield from ("", f"## {part.title}", "")
+        if part.topic:
+            yield from (f"SP 800-226: {part.topic}.", "")
+        for fact in part.facts:
             yield f"- {_plain(fact.text)} ({fact.source})"
-        for table in one.tables:
+        for table in part.tables:
             yield from ("", *_markdown_table(table))
     yield from ("", "---", "", LEGEND)
 
@@ -73,18 +73,18 @@ def _plain(text: str) -> str:
 def html(report: PrivacyReport, pictures: Mapping[str, Sequence[bytes]], *, is_signed: bool) -> bytes:
     """Return the report as one page without scripts. `pictures` are SVG images by section."""
     parts = [note(subtitle(report, is_signed=is_signed))]
-    for one in report.sections:
+    for part in report.sections:
         facts = "".join(
             f"<li{_openness(fact.text)}>{_coded(fact.text)} {_source(fact.source, 'span')}</li>"
-            for fact in one.facts
+            for fact in part.facts
         )
         tables = [
             f'<div class="report">{grid(table.heads, table.rows)}{_source(table.source, "p")}</div>'
-            for table in one.tables
+            for table in part.tables
         ]
-        topic = note(f"SP 800-226: {one.topic}") if one.topic else ""
-        images = [picture(svg, one.title) for svg in pictures.get(one.key, ())]
-        parts.append(section(one.title, topic, f"<ul>{facts}</ul>", *images, *tables))
+        topic = note(f"SP 800-226: {part.topic}") if part.topic else ""
+        images = [picture(svg, part.title) for svg in pictures.get(part.key, ())]
+        parts.append(section(part.title, topic, f"<ul>{facts}</ul>", *images, *tables))
     return page(report.title, [*parts, "<hr>", note(LEGEND)], more_style=_STYLE)
 
 
@@ -110,7 +110,7 @@ def spending_pictures(ledger: Ledger, labels: Sequence[str], *, is_of_people: bo
         from lapwing.plots.spending import spending  # noqa: PLC0415
         from lapwing.plots.style import save  # noqa: PLC0415
 
-        found = []
+        pictures = []
         with TemporaryDirectory(prefix="lapwing-report-") as folder:
             for label in labels:
                 path = Path(folder) / "spending.svg"
@@ -119,7 +119,7 @@ def spending_pictures(ledger: Ledger, labels: Sequence[str], *, is_of_people: bo
                     names = [name if name == OTHERS else "one person" for name in course.blocks]
                     course = replace(course, blocks=tuple(names))
                 save(spending(course), path)
-                found.append(path.read_bytes())
-        return found
+                pictures.append(path.read_bytes())
+        return pictures
     except ModuleNotFoundError:
         return []

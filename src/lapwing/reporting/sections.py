@@ -97,50 +97,54 @@ class ReportInputs:
     analysts: Mapping[str, str] = field(default_factory=dict)
 
 
-def build_report(found: ReportInputs) -> PrivacyReport:
+def build_report(inputs: ReportInputs) -> PrivacyReport:
     """Return the report."""
-    subject = found.subject
+    subject = inputs.subject
     sections = []
     for key, title, topic in SECTIONS:
-        made = _MAKERS[key](found) if key in _MAKERS else fixed_texts(key, subject)
-        tables = [one for one in made if isinstance(one, ReportTable)] + list(subject.tables.get(key, ()))
-        facts = [_fact(one, SOFTWARE) for one in made if not isinstance(one, ReportTable)]
-        facts += [_fact(one, FILE) for one in subject.facts.get(key, ())]
+        made = _MAKERS[key](inputs) if key in _MAKERS else fixed_texts(key, subject)
+        tables = [part for part in made if isinstance(part, ReportTable)] + list(
+            subject.tables.get(key, ())
+        )
+        facts = [_fact(part, SOFTWARE) for part in made if not isinstance(part, ReportTable)]
+        facts += [_fact(fact, FILE) for fact in subject.facts.get(key, ())]
         facts += [
             ReportFact(f"{question.words} {answer}{'' if answer[-1] in '.!?' else '.'}", OFFICER)
-            for question, answer in answers_in(key, found.answers)
+            for question, answer in answers_in(key, inputs.answers)
         ]
         if facts or tables:
-            sections.append(ReportSection(key, title, topic, facts, [one for one in tables if one.rows]))
+            sections.append(
+                ReportSection(key, title, topic, facts, [table for table in tables if table.rows])
+            )
     return PrivacyReport(
-        subject.kind, subject.name, found.date, found.version, tuple(sections), found.numbers
+        subject.kind, subject.name, inputs.date, inputs.version, tuple(sections), inputs.numbers
     )
 
 
 Made = Sequence[ReportFact | ReportTable | str]  # a text says how this version of Lapwing works
 
 
-def _fact(one: ReportFact | str, source: str) -> ReportFact:
-    return ReportFact(one, source) if isinstance(one, str) else one
+def _fact(fact: ReportFact | str, source: str) -> ReportFact:
+    return ReportFact(fact, source) if isinstance(fact, str) else fact
 
 
-def _known(found: ReportInputs, text: str, under: str, *names: str) -> ReportFact:
+def _known(inputs: ReportInputs, text: str, under: str, *names: str) -> ReportFact:
     """Return a fact from the ledger, with the values of these names under a path."""
     paths = [f"{under}.{name}" if under else name for name in names]
-    return ReportFact(text, LEDGER, {path: value_at(found.numbers, path) for path in paths})
+    return ReportFact(text, LEDGER, {path: value_at(inputs.numbers, path) for path in paths})
 
 
 def _table(
-    found: ReportInputs, heads: Sequence[str], rows: Sequence[Sequence[str]], path: str
+    inputs: ReportInputs, heads: Sequence[str], rows: Sequence[Sequence[str]], path: str
 ) -> ReportTable:
     """Return a table from the ledger, with the values at this path."""
-    return ReportTable(heads, rows, LEDGER, {path: value_at(found.numbers, path)})
+    return ReportTable(heads, rows, LEDGER, {path: value_at(inputs.numbers, path)})
 
 
-def _accounts(found: ReportInputs) -> list[tuple[str, str, Mapping[str, Any]]]:
+def _accounts(inputs: ReportInputs) -> list[tuple[str, str, Mapping[str, Any]]]:
     """Return path, name and numbers of each account; nothing without a ledger."""
-    accounts = [] if found.numbers is None else found.numbers["accounts"]
-    return [(f"accounts.{k}", *both) for k, both in enumerate(zip(found.labels, accounts, strict=True))]
+    accounts = [] if inputs.numbers is None else inputs.numbers["accounts"]
+    return [(f"accounts.{k}", *both) for k, both in enumerate(zip(inputs.labels, accounts, strict=True))]
 
 
 def _up(number: float) -> str:
@@ -151,70 +155,70 @@ def _pair(values: Mapping[str, Any]) -> str:
     return f"ε {_up(values['epsilon'])}, δ {_up(values['delta'])}"
 
 
-def _total(found: ReportInputs) -> tuple[Fraction, Fraction]:
+def _total(inputs: ReportInputs) -> tuple[Fraction, Fraction]:
     """Return the lifetime (ε, δ) to be explained: the ledger's, else the file's."""
-    accounts = [one for _, _, one in _accounts(found)]
-    return total_of(accounts) if accounts else (found.subject.epsilon, found.subject.delta)
+    accounts = [account for _, _, account in _accounts(inputs)]
+    return total_of(accounts) if accounts else (inputs.subject.epsilon, inputs.subject.delta)
 
 
-def _summary(found: ReportInputs) -> Made:
+def _summary(inputs: ReportInputs) -> Made:
     failed: list[ReportFact | ReportTable | str] = [
         ReportFact(f"AN AUDIT DID NOT PASS ({run.file}): {run.failure}", AUDIT, {"passed": False})
-        for run in found.audits
+        for run in inputs.audits
         if run.failure
     ]
     made: list[ReportFact | ReportTable | str] = [
         _known(
-            found,
-            f'The account "{label}" protects one {one["unit"]} with {_pair(one)}, for life. '
-            f"Requests that were charged so far: {one['charges']:,}.",
+            inputs,
+            f'The account "{label}" protects one {account["unit"]} with {_pair(account)}, for life. '
+            f"Requests that were charged so far: {account['charges']:,}.",
             path, "unit", "epsilon", "delta", "charges",
         )
-        for path, label, one in _accounts(found)
+        for path, label, account in _accounts(inputs)
     ]  # fmt: skip
-    numbers = found.numbers
+    numbers = inputs.numbers
     if numbers is None:
-        made.append(f"Nothing is known of what was spent: {found.subject.why_no_ledger}.")
+        made.append(f"Nothing is known of what was spent: {inputs.subject.why_no_ledger}.")
     elif not made:
         made.append("The ledger has no account of it yet: nothing was spent.")
     else:
         last = f"entry {numbers['last_entry']:,}, of {_minute(numbers['last_time'])}"
         text = f"The numbers are those of the ledger up to {last}."
-        made.append(_known(found, text, "", "last_entry", "last_time"))
-    told = f"{len(found.answers):,} of {len(QUESTIONS):,}"
+        made.append(_known(inputs, text, "", "last_entry", "last_time"))
+    told = f"{len(inputs.answers):,} of {len(QUESTIONS):,}"
     return [*failed, *made, ReportFact(f"The officer has answered {told} questions.", OFFICER)]
 
 
-def _since(found: ReportInputs) -> Made:
-    if found.numbers is None or found.numbers["since"] is None:
+def _since(inputs: ReportInputs) -> Made:
+    if inputs.numbers is None or inputs.numbers["since"] is None:
         return []
-    since, made = found.numbers["since"], []
-    for place, (label, one) in enumerate(zip(found.labels, since["accounts"], strict=True)):
+    since, made = inputs.numbers["since"], []
+    for place, (label, account) in enumerate(zip(inputs.labels, since["accounts"], strict=True)):
         text = (
             f'Requests that were charged to "{label}" since receipt {since["receipt"]:,}: '
-            f"{one['charges']:,}. Their prices add up to {_prices(one['sum_of_prices'])}."
+            f"{account['charges']:,}. Their prices add up to {_prices(account['sum_of_prices'])}."
         )
-        made.append(_known(found, text, f"since.accounts.{place}", "charges", "sum_of_prices"))
-    raises = [one for one in since["exceptions"] if one["kind"] == "account"]
+        made.append(_known(inputs, text, f"since.accounts.{place}", "charges", "sum_of_prices"))
+    raises = [exception for exception in since["exceptions"] if exception["kind"] == "account"]
     others = len(since["exceptions"]) - len(raises)
     text = f"Raises of the budget since then: {len(raises):,}. Other exceptions: {others:,}."
-    return [*made, _known(found, text, "since", "receipt", "exceptions")]
+    return [*made, _known(inputs, text, "since", "receipt", "exceptions")]
 
 
-def _parameters(found: ReportInputs) -> Made:
-    subject, (epsilon, delta) = found.subject, _total(found)
+def _parameters(inputs: ReportInputs) -> Made:
+    subject, (epsilon, delta) = inputs.subject, _total(inputs)
     made: list[ReportFact | ReportTable | str] = []
-    for path, label, one in _accounts(found):
-        made.append(_known(found, f'"{label}": {_pair(one)} for life.', path, "epsilon", "delta"))
-        opened = one["parts"][0]
+    for path, label, account in _accounts(inputs):
+        made.append(_known(inputs, f'"{label}": {_pair(account)} for life.', path, "epsilon", "delta"))
+        opened = account["parts"][0]
         declared = float_up(subject.epsilon), float_up(subject.delta)
         if subject.model == CENTRAL and (opened["epsilon"], opened["delta"]) != declared:
             text = (
                 f"The file declares another ε or δ than those with which the account was opened, which are "
                 f"{_pair(opened)}. The account counts."
             )
-            made.append(_known(found, text, path, "parts"))
-    if len(found.labels) > 1:
+            made.append(_known(inputs, text, path, "parts"))
+    if len(inputs.labels) > 1:
         made.append(
             "Whoever is in several of these accounts may lose the sum. The odds below are for the sum."
         )
@@ -224,18 +228,21 @@ def _parameters(found: ReportInputs) -> Made:
         for belief, words in _BELIEFS.items()
         if belief in beliefs_under(relation)
     }
-    factors = [f"{words} by at most {_STEP_FACTORS[one.steps]}" for words, one in moved.items()]
+    factors = [f"{words} by at most {_STEP_FACTORS[belief.steps]}" for words, belief in moved.items()]
     rows = [
         (words, *map(percent_down, (float(prior), low)), percent_up(high))
-        for words, one in moved.items()
+        for words, belief in moved.items()
         for prior in PRIORS
-        for low, high in [(float_down(one.after(prior)[0]), min(float_up(one.after(prior)[1]), 1.0))]
+        for low, high in [(float_down(belief.after(prior)[0]), min(float_up(belief.after(prior)[1]), 1.0))]
     ]
     return [
         *made,
         "ε is no probability that somebody is identified, no share of noise, and no allowance for a day. "
         f"It is for all answers together: they change the odds of a belief {', and '.join(factors)}.",
-        *(f"In odds, if all of it is spent: {even_odds(words, one)}." for words, one in moved.items()),
+        *(
+            f"In odds, if all of it is spent: {even_odds(words, belief)}."
+            for words, belief in moved.items()
+        ),
         "These odds are for a reader who knows the data of all others. A reader who knows less can learn "
         "from the others' data, too. ε does not limit that.",
         *(_delta_words(delta, moved) if delta else ["δ 0: the promise holds for every outcome."]),
@@ -250,21 +257,21 @@ def _delta_words(delta: Fraction, moved: Mapping[str, BeliefBounds]) -> list[str
         f"δ {short_up(delta)}: a release that shows all data of a unit in {cases} would keep the promise. "
         "The odds and the table are for δ 0. δ should be far below 1 divided by the number of people."
     ]
-    if any(one.steps == 2 for one in moved.values()):
-        doubled = max(one.delta for one in moved.values())
+    if any(belief.steps == 2 for belief in moved.values()):
+        doubled = max(belief.delta for belief in moved.values())
         made.append(f"Two steps together have (1 + e^ε) δ, here δ {short_up(doubled)}.")
     return made
 
 
-def _unit(found: ReportInputs) -> Made:
-    subject = found.subject
+def _unit(inputs: ReportInputs) -> Made:
+    subject = inputs.subject
     made: list[ReportFact | ReportTable | str] = [
         _known(
-            found,
-            f'"{label}" protects one {one["unit"]}. Neighbouring data sets: {one["relation"]}.',
+            inputs,
+            f'"{label}" protects one {account["unit"]}. Neighbouring data sets: {account["relation"]}.',
             path, "unit", "relation",
         )
-        for path, label, one in _accounts(found)
+        for path, label, account in _accounts(inputs)
     ]  # fmt: skip
     if not made:
         text = f"Protected: one {subject.unit}. Neighbouring data sets: {subject.neighbours}."
@@ -274,90 +281,94 @@ def _unit(found: ReportInputs) -> Made:
     return [*made, "How many units there are is protected, too, unless a public fact below tells it."]
 
 
-def _definition(found: ReportInputs) -> Made:
-    _, delta = _total(found)
+def _definition(inputs: ReportInputs) -> Made:
+    _, delta = _total(inputs)
     return [
         "Pure ε-differential privacy." if not delta else "(ε, δ)-differential privacy (approximate DP).",
         "Refresh policy: never. No date, restart, rename or refund gives any budget back.",
-        *fixed_texts("definition", found.subject),
+        *fixed_texts("definition", inputs.subject),
     ]
 
 
-def _not_protected(found: ReportInputs) -> Made:
-    made: list[ReportFact | ReportTable | str] = [*fixed_texts("not_protected", found.subject)]
-    if found.others:
+def _not_protected(inputs: ReportInputs) -> Made:
+    made: list[ReportFact | ReportTable | str] = [*fixed_texts("not_protected", inputs.subject)]
+    if inputs.others:
         text = (
-            f"Other accounts of the same ledger: {', '.join(found.others)}. Whoever is in several accounts "
-            "loses up to the sum."
+            f"Other accounts of the same ledger: {', '.join(inputs.others)}. Whoever is in several "
+            "accounts loses up to the sum."
         )
-        made.append(_known(found, text, "", "other_accounts"))
-    for path, label, one in _accounts(found):
-        if one["in_periods"]:
+        made.append(_known(inputs, text, "", "other_accounts"))
+    for path, label, account in _accounts(inputs):
+        if account["in_periods"]:
             made.append(
                 f'"{label}" protects a person in one period. A person in several periods loses more.'
             )
-            rows = [(str(each["periods"]), _pair(each)) for each in one["in_periods"]]
-            made.append(_table(found, ("periods of one person", "worst case"), rows, f"{path}.in_periods"))
+            rows = [(str(each["periods"]), _pair(each)) for each in account["in_periods"]]
+            made.append(_table(inputs, ("periods of one person", "worst case"), rows, f"{path}.in_periods"))
     return made
 
 
-def _spending(found: ReportInputs) -> Made:
+def _spending(inputs: ReportInputs) -> Made:
     made: list[ReportFact | ReportTable | str] = []
-    for path, label, one in _accounts(found):
+    for path, label, account in _accounts(inputs):
         text = (
-            f'"{label}": requests charged {one["charges"]:,}, answered {one["answered"]:,}, '
-            f"failed {one['failed']:,}, analysts {one['analysts']:,}."
+            f'"{label}": requests charged {account["charges"]:,}, answered {account["answered"]:,}, '
+            f"failed {account['failed']:,}, analysts {account['analysts']:,}."
         )
-        made.append(_known(found, text, path, "charges", "answered", "failed", "analysts"))
-        if one["charges"]:
+        made.append(_known(inputs, text, path, "charges", "answered", "failed", "analysts"))
+        if account["charges"]:
             text = (
-                f"The prices add up to {_prices(one['sum_of_prices'])}. The first request was charged at "
-                f"{_minute(one['first_charge'])}, the last at {_minute(one['last_charge'])}."
+                f"The prices add up to {_prices(account['sum_of_prices'])}. The first request was charged "
+                f"at {_minute(account['first_charge'])}, the last at {_minute(account['last_charge'])}."
             )
-            made.append(_known(found, text, path, "sum_of_prices", "first_charge", "last_charge"))
+            made.append(_known(inputs, text, path, "sum_of_prices", "first_charge", "last_charge"))
         rows = [
             (f"{each['blocks']:,}", f"ε {short_down(Fraction(repr(each['epsilon'])))}")
-            for each in one["left"][:MOST_ROWS]
+            for each in account["left"][:MOST_ROWS]
         ]
-        if len(one["left"]) > MOST_ROWS:
-            rows.append((f"{sum(each['blocks'] for each in one['left'][MOST_ROWS:]):,}", "more than that"))
-        made.append(_table(found, ("blocks", "left of each for a next request"), rows, f"{path}.left"))
+        if len(account["left"]) > MOST_ROWS:
+            rows.append(
+                (f"{sum(each['blocks'] for each in account['left'][MOST_ROWS:]):,}", "more than that")
+            )
+        made.append(_table(inputs, ("blocks", "left of each for a next request"), rows, f"{path}.left"))
     if made:
         made += [
             "What is left is no difference of prices: many small answers can cost less than their sum.",
             "If units are divided into blocks, one more block stands for all units that are in none.",
         ]
-    if found.numbers is not None and found.numbers["analysts"] is not None:
+    if inputs.numbers is not None and inputs.numbers["analysts"] is not None:
         people = sorted(
             (
-                found.analysts[one["analyst"]],
-                *(f"{one[name]:,}" for name in ("charges", "answered", "failed")),
-                _prices(one["sum_of_prices"]),
+                inputs.analysts[analyst["analyst"]],
+                *(f"{analyst[name]:,}" for name in ("charges", "answered", "failed")),
+                _prices(analyst["sum_of_prices"]),
             )
-            for one in found.numbers["analysts"]
+            for analyst in inputs.numbers["analysts"]
         )
         heads = ("analyst", "requests", "answered", "failed", "sum of prices")
-        made.append(_table(found, heads, people, "analysts"))
+        made.append(_table(inputs, heads, people, "analysts"))
     return made
 
 
-def _exceptions(found: ReportInputs) -> Made:
-    if found.numbers is None:
+def _exceptions(inputs: ReportInputs) -> Made:
+    if inputs.numbers is None:
         return []
-    exceptions = found.numbers["exceptions"]
+    exceptions = inputs.numbers["exceptions"]
     if not exceptions:
         text = "No budget of these accounts was ever raised, and the curator signed no exception."
-        return [_known(found, text, "", "exceptions")]
-    rows = [(str(one["entry"]), _minute(one["time"]), one["what"]) for one in exceptions]
+        return [_known(inputs, text, "", "exceptions")]
+    rows = [
+        (str(exception["entry"]), _minute(exception["time"]), exception["what"]) for exception in exceptions
+    ]
     text = f"Exceptions: {len(exceptions):,}. After a raise, losses add: every report shows the sum."
     return [
-        _known(found, text, "", "exceptions"),
-        _table(found, ("entry", "time", "what"), rows, "exceptions"),
+        _known(inputs, text, "", "exceptions"),
+        _table(inputs, ("entry", "time", "what"), rows, "exceptions"),
     ]
 
 
-def _mechanisms(found: ReportInputs) -> Made:
-    accounts = _accounts(found)
+def _mechanisms(inputs: ReportInputs) -> Made:
+    accounts = _accounts(inputs)
     rows = [
         (
             each["mechanism"] + (f", {each['noise']} noise" if each["noise"] else ""),
@@ -365,13 +376,13 @@ def _mechanisms(found: ReportInputs) -> Made:
             ", ".join(each["code"]),
             _pages(each["mechanism"], each["noise"]),
         )
-        for _, _, one in accounts
-        for each in one["mechanisms"]
+        for _, _, account in accounts
+        for each in account["mechanisms"]
     ]
-    values = {f"{path}.mechanisms": one["mechanisms"] for path, _, one in accounts}
-    declared = [(what, f"docs/arguments/{page}.md") for what, page in found.subject.arguments]
+    values = {f"{path}.mechanisms": account["mechanisms"] for path, _, account in accounts}
+    declared = [(what, f"docs/arguments/{page}.md") for what, page in inputs.subject.arguments]
     return [
-        *fixed_texts("mechanisms", found.subject),
+        *fixed_texts("mechanisms", inputs.subject),
         ReportTable(("mechanism", "requests", "code version", "arguments"), rows, LEDGER, values),
         ReportTable(("what is done", "argument"), declared, SOFTWARE),
     ]
@@ -382,12 +393,17 @@ def _pages(mechanism: str, noise: str) -> str:
     return ", ".join(f"docs/arguments/{page}.md" for page in pages)
 
 
-def _audits(found: ReportInputs) -> Made:
-    if not found.audits:
+def _audits(inputs: ReportInputs) -> Made:
+    if not inputs.audits:
         return ["No audit run was given to this report: nothing in it was audited, as far as it knows."]
     made: list[ReportFact | ReportTable | str] = []
-    codes = {code for _, _, one in _accounts(found) for each in one["mechanisms"] for code in each["code"]}
-    for run in found.audits:
+    codes = {
+        code
+        for _, _, account in _accounts(inputs)
+        for each in account["mechanisms"]
+        for code in each["code"]
+    }
+    for run in inputs.audits:
         values = {
             "started": run.started, "version": run.version, "passed": not run.failure, "sha256": run.digest,
         }  # fmt: skip
@@ -401,11 +417,11 @@ def _audits(found: ReportInputs) -> Made:
     return [*made, "Claims that are not in the table were never audited, as far as this report knows."]
 
 
-def _signature(found: ReportInputs) -> Made:
-    if found.numbers is None:
-        return [f"This report is UNSIGNED: {found.subject.why_no_ledger}. Nobody can check its origin."]
+def _signature(inputs: ReportInputs) -> Made:
+    if inputs.numbers is None:
+        return [f"This report is UNSIGNED: {inputs.subject.why_no_ledger}. Nobody can check its origin."]
     return [
-        ReportFact(f"The public key of the ledger {found.ledger_id} is {found.key}.", LEDGER),
+        ReportFact(f"The public key of the ledger {inputs.ledger_id} is {inputs.key}.", LEDGER),
         "`lapwing verify FILE --key KEY` checks a signed file without ledger and data: the signature over "
         "every byte, the enclosed statement, and every number from the ledger. Take KEY from elsewhere. "
         "What a signature proves, and what not: docs/arguments/report.md.",

@@ -72,7 +72,9 @@ class LedgerEvidence:
         return {
             "ledger": self.ledger,
             "key": self.signing.public.hex(),
-            "names": [{"id": one.id, "salt": one.salt.hex(), "label": one.label} for one in self.names],
+            "names": [
+                {"id": named.id, "salt": named.salt.hex(), "label": named.label} for named in self.names
+            ],
             "statement_digest": sha256(self.statement).hexdigest(),
             "statement": [text[k : k + WRAPPED] for k in range(0, len(text), WRAPPED)],
         }
@@ -217,7 +219,7 @@ def _has_form(fields: Mapping[str, Any]) -> bool:
         fields["lapwing"] == "report"
         and fields["version"] == REPORT_VERSION
         and all(isinstance(text, str) for text in texts)
-        and (all(isinstance(one, str) for one in evidence) or evidence == [None] * len(evidence))
+        and (all(isinstance(part, str) for part in evidence) or evidence == [None] * len(evidence))
         and isinstance(fields["statement"], list)
         and isinstance(fields["names"], list)
     )
@@ -289,18 +291,19 @@ class _ReportCheck:
         since = said["since"]
         numbers = ledger_numbers(
             statement,
-            [one["account"] for one in said["accounts"]],
+            [account["account"] for account in said["accounts"]],
             since=None if since is None else since["receipt"],
             by_analyst=said["analysts"] is not None,
         )
         if json.loads(json.dumps(numbers)) != said:
             yield "the numbers of the ledger do not follow from the statement"
         for section in report["sections"]:
-            for one in (*section["facts"], *section["tables"]):
-                for path, value in one["values"].items() if one["source"] == LEDGER else ():
+            for part in (*section["facts"], *section["tables"]):
+                for path, value in part["values"].items() if part["source"] == LEDGER else ():
                     if value_at(numbers, path) != value:
                         yield f"section {section['key']}: {path} is not what the ledger says"
-        ids = {one["name"] for one in said["accounts"]} | {one["analyst"] for one in said["analysts"] or ()}
+        ids = {account["name"] for account in said["accounts"]}
+        ids |= {analyst["analyst"] for analyst in said["analysts"] or ()}
         for name in self._fields["names"]:
             if (
                 name["id"] not in ids

@@ -124,12 +124,12 @@ def _consortium(path: Path) -> ReportSubject:
                 f"{path} is no policy, survey, consortium, pipeline, release file or bundle. Name such a "
                 "file, or the folder of a bundle",
             )
-    found = Consortium.read(path)
-    plan, needs = found.plan, found.plan.requirements
-    unsigned = len(found.unsigned)
+    consortium = Consortium.read(path)
+    plan, needs = consortium.plan, consortium.plan.requirements
+    unsigned = len(consortium.unsigned)
     return ReportSubject(
         kind="consortium",
-        name=found.name,
+        name=consortium.name,
         epsilon=needs.epsilon,
         delta=needs.delta,
         unit="row" if plan.is_local else "person",
@@ -168,10 +168,10 @@ def _bundle(path: Path) -> ReportSubject:
     from lapwing.publish.bundle.manifest import read_manifest  # noqa: PLC0415
 
     manifest = read_manifest(path)
-    found = verify_bundle(path)
-    if found.findings:
+    verified = verify_bundle(path)
+    if verified.findings:
         raise BadParameter(
-            "what", f"{path} is not what was released: {found.findings[0]}. Ask the publisher"
+            "what", f"{path} is not what was released: {verified.findings[0]}. Ask the publisher"
         )
     privacy = manifest["privacy"]
     rho, delta = Fraction(privacy["rho"]), Fraction(privacy["delta"])

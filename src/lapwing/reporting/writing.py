@@ -87,20 +87,20 @@ def make_report(
     if address is None or not address.is_there:
         if since is not None:
             raise BadParameter("since", f"there is no receipt {since}: {subject.why_no_ledger}")
-        runs = [AuditRecord.read(one, None) for one in audits]
+        runs = [AuditRecord.read(audit, None) for audit in audits]
         return MadeReport(build_report(replace(inputs, audits=runs)), subject, answers, None, {})
     keys = Path(address.keys) if address.keys else None
     with Ledger.open(
         address.where, keys=keys, anchor=address.anchor or None, registry=address.registry
     ) as ledger:
-        runs = [AuditRecord.read(one, ledger.keys.signing.public) for one in audits]
+        runs = [AuditRecord.read(audit, ledger.keys.signing.public) for audit in audits]
         labels = _accounts(ledger, subject)
         roots = [ledger.account(label) for label in labels]
         statement = _statement(ledger)
         numbers = ledger_numbers(
             statement, [root.number for root in roots], since=since, by_analyst=analysts
         )
-        people = principal_names(ledger, {one["analyst"] for one in numbers["analysts"] or ()})
+        people = principal_names(ledger, {analyst["analyst"] for analyst in numbers["analysts"] or ()})
         others = [label for label in adding_accounts(ledger) if label not in labels]
         inputs = replace(
             inputs,
@@ -110,7 +110,7 @@ def make_report(
             key=ledger.keys.signing.public.hex(),
             labels=labels,
             others=others,
-            analysts={one.id: one.label for one in people},
+            analysts={person.id: person.label for person in people},
         )
         names = [root.name for root in roots] + people
         evidence = LedgerEvidence(ledger.id, ledger.keys.signing, statement, names)

@@ -193,7 +193,7 @@ def test_a_step_that_is_charged_after_its_noise_is_found(monkeypatch: pytest.Mon
         self._journal.begin(step, rho)
         self._journal.end(self._drawn(draw))
         self._charge(loss)
-        self._next += 1
+        self._next, self._spent = self._next + 1, self._spent + rho
         return self._journal.steps[-1]
 
     monkeypatch.setattr(PrivateMarginals, "_step", late)

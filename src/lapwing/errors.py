@@ -12,6 +12,7 @@ LapwingError
 ├── KeyReused          an idempotency key came again with another request
 ├── InProgress         a request with this key is still being worked on
 ├── WorkEnded          a request was charged, but its work ended without an answer
+├── ClassNotSeen       a fit was charged, and its rows have other classes than the declared ones
 ├── Held               a query failed after its charge and is held for the curator
 │   └── AllHeld        several did, and all queries of the analyst are held
 ├── Aborted            a joint computation ended early; charges stay
@@ -170,6 +171,25 @@ class WorkEnded(LapwingError):
             or "a request with this key was charged, but its work ended without an answer. "
             "The charge stays; ask with a new key to pay again"
         )
+
+
+class ClassNotSeen(LapwingError, ValueError):
+    """A fit was charged, and its noisy counts say that rows have other classes than the declared ones.
+
+    `classes` are the declared classes that were not seen, as texts; `share` is about the share of rows that
+    have none of the declared classes. Both were released under the charge, which stays.
+    """
+
+    code = "class-not-seen"
+
+    def __init__(self, classes: Sequence[str], share: float) -> None:
+        super().__init__(
+            f"classes: no row of {', '.join(classes)} was seen, and about {share:.0%} of the rows have "
+            "none of the declared classes (noisy counts; the charge stays). Write classes as the rows have "
+            "them, upper and lower case too, or leave out rows of other classes. Then fit again"
+        )
+        self.classes = tuple(classes)
+        self.share = share
 
 
 class Held(LapwingError):

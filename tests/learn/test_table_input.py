@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,9 @@ import torch
 from lapwing.errors import BadValue
 from lapwing.learn.table_input import (
     UNKNOWN,
+    checked_ids,
     checked_units,
+    one_row_each,
     read_codes,
     read_column,
     read_numbers,
@@ -147,6 +150,38 @@ def test_units_are_arrays_of_whole_numbers(units: Any) -> None:
     """Else whether there is an error would depend on one cell."""
     with pytest.raises(BadValue, match="array of whole numbers"):
         checked_units(units, 3)
+
+
+@each(
+    "ids",
+    [["ann", "ben", "ann"], ["ann", None, "ann"], np.array(["a", "b", "a"]), [1, "1", True],
+     pd.Series([1, 2, None], dtype="Int64"), pa.array(["x", None, "x"]), np.array([3, 1, 3]),
+     [b"1", UUID(int=1), object()]],
+)  # fmt: skip
+def test_ids_are_whole_numbers_and_texts(ids: Any) -> None:
+    """One row of each id is drawn, and none of a cell that is no id."""
+    given = checked_ids(ids, 3)
+    assert given is not None
+    known = [cell for cell in given.tolist() if type(cell) in (str, int, bytes, UUID)]
+    chosen = [given[row] for row in one_row_each(given, 3)]
+    assert len(chosen) == len(set(known))
+    assert set(chosen) == set(known)
+
+
+@each(
+    "ids",
+    [np.zeros(3), np.zeros((3, 1, 1), int), np.arange(2), [[1], [2], [3]], 3, pd.Series([1, 2, None])],
+)
+def test_ids_of_another_form_are_refused(ids: Any) -> None:
+    with pytest.raises(BadValue, match="whole numbers or texts"):
+        checked_ids(ids, 3)
+
+
+def test_each_row_of_a_text_id_is_equally_likely() -> None:
+    """Each of 2,000 ids draws its first row with probability ½: beyond 6 σ once in 5·10^8 runs."""
+    ids = checked_ids([f"p{n // 2}" for n in range(4000)], 4000)
+    first = (one_row_each(ids, 4000) % 2 == 0).sum()
+    assert abs(first - 1000) < 6 * 500**0.5
 
 
 def test_units_of_a_series_are_read() -> None:

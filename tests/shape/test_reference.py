@@ -108,9 +108,10 @@ def _parties(stack: ExitStack) -> dict[str, Any]:
 
 
 def _learn(stack: ExitStack) -> dict[str, Any]:
-    """The example of `lapwing train example`, and a ledger."""
+    """The example of `lapwing train example`, a ledger, and the data set of `lapwing example`."""
     write_rides(Path())
-    return _ledger(stack)
+    write_visits(Path())
+    return {**_ledger(stack), "dataset": stack.enter_context(lapwing.open("visits.toml", analyst="ann"))}
 
 
 def _trained(stack: ExitStack) -> dict[str, Any]:

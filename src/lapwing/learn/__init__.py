@@ -1,7 +1,6 @@
 """Learning from growing data: private training, and models that are shown to be good before they leave.
 
 Names are imported at their first use: `Stream` needs neither scikit-learn nor torch (extra `learn`).
-Trainers with the interface of scikit-learn are in `lapwing.learn.trainers`.
 """
 
 from __future__ import annotations
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
     from lapwing.learn.search import Search
     from lapwing.learn.sgd import PrivateTrainer
     from lapwing.learn.stream import Stream
+    from lapwing.learn.trainers.columns import Binned, Category, Real
+    from lapwing.learn.trainers.count_models import AdditiveTrees, NaiveBayes
+    from lapwing.learn.trainers.kmeans import KMeans
+    from lapwing.learn.trainers.linear_models import PCA, LinearRegression, LogisticRegression
 
 _HOMES = {
     "EACH_ROW": "payer", "LedgerPayer": "payer", "PublicData": "payer",
@@ -27,9 +30,14 @@ _HOMES = {
     "load_model": "pipelines.run_files", "log_to_mlflow": "pipelines.run_files",
     "write_outputs": "pipelines.run_files",
     "PrivateTrainer": "sgd", "Search": "search", "Stream": "stream",
+    "AdditiveTrees": "trainers", "Binned": "trainers", "Category": "trainers", "KMeans": "trainers",
+    "LinearRegression": "trainers", "LogisticRegression": "trainers", "NaiveBayes": "trainers",
+    "PCA": "trainers", "Real": "trainers",
 }  # fmt: skip
 __all__ = [
-    "EACH_ROW", "LedgerPayer", "Pipeline", "PrivateTrainer", "PublicData", "Search", "Stream", "card_text",
-    "load_model", "load_pipeline", "log_to_mlflow", "model_card", "train", "write_outputs",
+    "EACH_ROW", "PCA", "AdditiveTrees", "Binned", "Category", "KMeans", "LedgerPayer", "LinearRegression",
+    "LogisticRegression", "NaiveBayes", "Pipeline", "PrivateTrainer", "PublicData", "Real", "Search",
+    "Stream", "card_text", "load_model", "load_pipeline", "log_to_mlflow", "model_card", "train",
+    "write_outputs",
 ]  # fmt: skip
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -14,6 +14,7 @@ Test     tests/learn/test_search.py
 
 from __future__ import annotations
 
+import getpass
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -22,7 +23,7 @@ from typing import Any, Final, Self
 
 from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter
-from lapwing.ledger import ChargedRead, Gate, Receipt, Spending, Target, Unit
+from lapwing.ledger import ChargedRead, Gate, Ledger, Receipt, Slices, Spending, Target, Unit
 
 
 class _Whose(Enum):
@@ -64,7 +65,7 @@ class Payer(ABC):
         if units is None and self.unit not in (None, Unit.ROW):
             raise BadParameter(
                 "units",
-                f"must give the unit of each row as whole numbers: a {self.unit.value} is protected. "
+                f"must give the unit of each row (an id): a {self.unit.value} is protected. "
                 "Pass units=EACH_ROW (lapwing.learn.EACH_ROW) only if no two rows belong to the same unit",
             )
         return None if units is EACH_ROW else units
@@ -102,17 +103,10 @@ class LedgerPayer(Payer):
 
     Example:
         ```python
-        from lapwing.ledger import Gate, Target
         from lapwing.learn import LedgerPayer
-        from lapwing.ledger import Unit
-        from lapwing.core import Relation
 
-        payer = LedgerPayer(
-            Gate(ledger, principal="ana"),
-            targets=(Target("people"),),
-            unit=Unit.PERSON,
-            relation=Relation.ADD_REMOVE,
-            request=b"regression on version 3",
+        payer = LedgerPayer.for_account(
+            ledger, "patients", analyst="ana", request="regression on version 3"
         )
         ```
     """
@@ -124,6 +118,45 @@ class LedgerPayer(Payer):
     relation: Relation
     request: bytes
     key: str | None = None
+
+    @classmethod
+    def for_account(
+        cls,
+        ledger: Ledger,
+        account: str,
+        *,
+        request: str,
+        analyst: str | None = None,
+        key: str | None = None,
+    ) -> Self:
+        """Return a payer that charges one account, about the unit and the neighbours of that account.
+
+        Args:
+            ledger: The ledger.
+            account: The name of the account, all of whose units may be in the rows.
+            request: A description of what is trained, on which version of the data.
+            analyst: The name of the analyst. None: the user of this computer.
+            key: A name under which this work is charged once. None charges every call.
+
+        Returns:
+            The payer.
+
+        Raises:
+            BadParameter: If the ledger has no such account.
+
+        Example:
+            >>> from lapwing.learn import LedgerPayer
+            >>> payer = LedgerPayer.for_account(ledger, "patients", request="stays, version 3")
+        """
+        found = ledger.account(account)
+        return cls(
+            Gate(ledger, principal=analyst or getpass.getuser()),
+            targets=(Target(account, everyone=found.slices is not Slices.NONE),),
+            unit=found.unit,
+            relation=found.relation,
+            request=request.encode(),
+            key=key,
+        )
 
     def pay(
         self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
@@ -211,7 +244,11 @@ class PrepaidPayer(UnchargedPayer):
 def require_add_remove(payer: Any) -> None:
     """Raise BadParameter unless it is a payer of accounts whose neighbours add or remove a unit."""
     if not isinstance(payer, Payer):
-        raise BadParameter("payer", "must be a Payer: PublicData() if the data is public")
+        raise BadParameter(
+            "payer",
+            "must be a Payer, such as LedgerPayer.for_account(...), or PublicData() if the data is public. "
+            "Rows of a policy are paid for by it: lapwing.open(...).fit(estimator, question, epsilon=1)",
+        )
     if payer.relation is not Relation.ADD_REMOVE:
         raise BadParameter("payer", "must charge accounts whose neighbours add or remove a unit")
 
@@ -221,6 +258,6 @@ class PickledWithoutPayer:
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
-        if not isinstance(state.get("payer"), PublicData):
+        if not isinstance(state.get("payer"), PublicData | None):
             state["payer"] = NoPayer()
         return state

@@ -16,6 +16,7 @@ from enum import Enum
 from fractions import Fraction
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,7 +77,7 @@ def read_table(values: Any, wanted: str) -> Cells:
     """
     found, columns = plain_array(values), _columns(values)
     if found is None and columns is not None:
-        return _beside([read_column(column, wanted) for column in columns], len(values))
+        return beside([read_column(column, wanted) for column in columns], len(values))
     if found is None:
         rows = _listed(values)
         found = _stacked(rows, wanted) if rows is not None else _other(values, wanted)
@@ -114,16 +115,47 @@ def checked_units(units: Any, rows: int) -> Wholes | None:
     return given
 
 
-def one_row_each(units: Wholes | None, rows: int) -> Wholes:
+def checked_ids(units: Any, rows: int) -> Cells | None:
+    """Return the id of each row's unit, or None if each row is a unit of its own. Only the form is checked.
+
+    An id is a whole number, a text, bytes or a UUID; 1 and "1" are two ids, and so are "Ann" and "ann". An
+    array of floats is refused: large ids would be rounded to those of others.
+    """
+    if units is None:
+        return None
+    wanted = "units must be whole numbers or texts, one for each row"
+    given = read_column(units, wanted)
+    if given.shape != (rows,) or (rows and given.dtype.kind not in "iuOU"):
+        raise BadValue(wanted)
+    return given
+
+
+def one_row_each(units: Cells | None, rows: int) -> Wholes:
     """Return the indexes of one row per unit, each row of a unit being equally likely.
 
     In a random order of all rows, the first row of a unit is uniform among its rows, whatever rows the
-    other units have. If `units` is None, each row is a unit of its own.
+    other units have. If `units` is None, each row is a unit of its own. A row without an id is left out: it
+    belongs to nobody.
     """
     if units is None:
         return np.arange(rows, dtype=np.int64)
     order = permutation(rows)
-    return order[np.unique(units[order], return_index=True)[1]]
+    if units.dtype.kind in "iu":
+        return order[np.unique(units[order], return_index=True)[1]]
+    numbers: dict[Hashable, int] = {}
+    numbered = np.array([_unit_number(cell, numbers) for cell in units.tolist()], dtype=np.int64)
+    distinct, first = np.unique(numbered[order], return_index=True)
+    chosen: Wholes = order[first[distinct != UNKNOWN]]
+    return chosen
+
+
+def _unit_number(cell: Any, numbers: dict[Hashable, int]) -> int:
+    """Return the number of an id, a new one if it was not met; `UNKNOWN` for a cell that is no id."""
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if type(cell) not in (str, int, bytes, UUID):
+        return UNKNOWN
+    return numbers.setdefault(cell, len(numbers))
 
 
 def value_rows(values: Values, kinds: str, wanted: str) -> Cells:
@@ -195,6 +227,36 @@ def _place(cell: Any, place: Mapping[Hashable, int]) -> int:
         return UNKNOWN
 
 
+def column_names(values: Any) -> list[Any] | None:
+    """Return the names of the columns of a table of pandas, polars or pyarrow; None for any other input."""
+    if hasattr(values, "get_columns") or (hasattr(values, "iloc") and hasattr(values, "columns")):
+        return list(values.columns)
+    return list(values.column_names) if hasattr(values, "column_names") else None
+
+
+def named_columns(values: Any, names: Sequence[str]) -> Any:
+    """Return these columns of a table of pandas, polars or pyarrow, in this order. No cell is read.
+
+    Raises BadValue if the table has no names, or not each of these once.
+    """
+    present = column_names(values)
+    if present is None:
+        raise BadValue("X has no column names: give a data frame, or declare columns as a sequence")
+    for name in names:
+        if present.count(name) != 1:
+            raise BadValue(f"X has no column {name[:60]!r}, or two of that name")
+    return values[list(names)] if hasattr(values, "iloc") else values.select(list(names))
+
+
+def column_of(values: Any, given: Any, name: str) -> Any:
+    """Return a column of a table, if it is given by its name; what is given otherwise."""
+    if not isinstance(given, str):
+        return given
+    if (column_names(values) or []).count(given) != 1:
+        raise BadValue(f"{name} is the text {given[:60]!r}, and X has no column of that name")
+    return named_columns(values, [given])
+
+
 def _columns(values: Any) -> list[Any] | None:
     """Return the columns of a table of pandas, polars or pyarrow; None for any other input."""
     if hasattr(values, "iloc") and hasattr(values, "columns"):
@@ -235,7 +297,7 @@ def _stacked(rows: list[Any], wanted: str) -> Cells:
     return cells.reshape(len(full), len(full[0]))
 
 
-def _beside(columns: list[Cells], rows: int) -> Cells:
+def beside(columns: list[Cells], rows: int) -> Cells:
     """Combine columns into one array, with their type if they all have the same one."""
     types = {column.dtype for column in columns}
     table = np.empty((rows, len(columns)), dtype=types.pop() if len(types) == 1 else object)

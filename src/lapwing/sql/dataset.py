@@ -12,7 +12,7 @@ import getpass
 from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
@@ -21,10 +21,13 @@ from lapwing.ledger import Ledger
 from lapwing.sql.answering import html_view, preliminary_answers
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.curator import Curator
+from lapwing.sql.fitting import RowEstimator, fit
 from lapwing.sql.planning import plan_question, plan_truncation
 from lapwing.sql.policy.policy import Policy
 from lapwing.sql.question import preliminary_questions
 from lapwing.sql.releasing import ReleaseSession, SessionPlan
+
+E = TypeVar("E", bound=RowEstimator)
 
 
 def open(  # noqa: A001
@@ -291,6 +294,49 @@ class Dataset:
             >>> print(dataset.truncated("visits", epsilon="0.1", beyond=100))
         """
         return plan_truncation(self.session, table, epsilon, rows, beyond).release()
+
+    def fit(
+        self,
+        estimator: E,
+        question: Any,
+        *,
+        epsilon: Number,
+        label: str | None = None,
+        delta: Number | None = None,
+        fresh: bool = False,
+    ) -> E:
+        """Fit an estimator of `lapwing.learn` to the rows of a question, and charge it to the policy.
+
+        Columns, bounds, classes and units come from the policy. One row of each person trains, drawn at
+        random. The same fit of the same data gives the stored model, at no cost.
+
+        Args:
+            estimator: The estimator. What it leaves open (columns, classes, target) follows from the
+                policy.
+            question: SQL without an aggregate: `SELECT age, income, churned FROM orders`.
+            epsilon: The price in ε.
+            label: The column that is predicted. None: the last one.
+            delta: The price in δ. None: the policy's `delta_per_query`.
+            fresh: Train a new model, at a new charge, even if the same fit has a stored one.
+
+        Returns:
+            The estimator, fitted. Its `receipt_` is the receipt of the charge.
+
+        Raises:
+            Refused: If the question cannot give rows to learn from. The error says where and why.
+            BadParameter: If a setting does not fit the columns. Nothing is charged.
+            OverBudget: If an account has too little left. Nothing is charged.
+            Held: If this fit was charged and failed. It waits until the curator clears the hold.
+
+        Example:
+            >>> from lapwing.learn import LogisticRegression
+            >>> rows = "SELECT ward, stay, urgent FROM visits"
+            >>> model = dataset.fit(LogisticRegression(size=2000), rows, epsilon=1)
+            >>> model.classes_
+            array([False,  True])
+        """
+        fit(self, estimator, question, label=label, epsilon=epsilon, delta=delta, fresh=fresh)
+        return estimator
 
     def left(self) -> str:
         """Return in words what is left of the budget, and of the analyst's quota if there is one.

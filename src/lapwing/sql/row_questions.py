@@ -17,16 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.ledger import Ledger, Target
+from lapwing.ledger import Gate, Ledger, Target
 from lapwing.ledger.request_status import RequestState
-from lapwing.sql.dataset import Dataset
+from lapwing.sql.curator import Curator
 from lapwing.sql.policy.kinds import MONTHS, Kind, Numeric, Person, Text
 from lapwing.sql.policy.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
 from lapwing.sql.question.analysis import require_small_rows
@@ -48,6 +48,18 @@ MOST_COLUMNS = 1000
 Wholes = NDArray[np.int64]
 Truths = NDArray[np.bool_]
 DecideHalves = Callable[[Any], Truths]
+
+
+class AnalystSession(Protocol):
+    """A session: the curator of the data, and the name of the analyst. `Dataset` is one."""
+
+    @property
+    def curator(self) -> Curator:
+        """The curator of the data."""
+
+    @property
+    def analyst(self) -> str:
+        """The name under which the analyst is charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +147,21 @@ def _require_coded(name: str, kind: Kind) -> None:
         raise Refused(f'"{name[:60]}" has no bounds', "Declare bounds, or have them found privately")
 
 
-def row_question(dataset: Dataset, sql: Any) -> RowQuestion:
+def row_question(session: AnalystSession, sql: Any) -> RowQuestion:
     """Bind a SELECT over the tables of a data set's policy. See `bind_rows`."""
-    return bind_rows(sql, dataset.curator.catalog())
+    return bind_rows(sql, session.curator.catalog())
 
 
 # Blocks
 
 
 def blocks_to_charge(
-    dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None
+    session: AnalystSession, question: RowQuestion, blocks: Sequence[str] | None
 ) -> list[str] | None:
     """Return the blocks to charge: those named, or all that the question reaches. None: no blocks."""
     if blocks is None:
-        return dataset.curator.blocks_reached(question.relation)
-    declared = dataset.policy.blocks
+        return session.curator.blocks_reached(question.relation)
+    declared = session.curator.policy.blocks
     if declared is None:
         raise BadParameter("blocks", "there are none in the policy")
     allowed, codes = blocks_of(question.relation), codes_of_block_labels(declared, blocks)
@@ -180,44 +192,46 @@ def _code_of(blocks: BlockRule, label: str) -> int:
 # Charging and reading
 
 
-def checked_version(dataset: Dataset, question: RowQuestion) -> int:
+def checked_version(session: AnalystSession, question: RowQuestion) -> int:
     """Return the version of the data, or refuse a source or question that cannot be read."""
-    return dataset.curator.checked_version(
-        dataset.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
+    return session.curator.checked_version(
+        session.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
     )
 
 
-def version_under(dataset: Dataset, question: RowQuestion, key: str) -> int:
+def version_under(session: AnalystSession, question: RowQuestion, key: str) -> int:
     """Return the version for a request under a key. A stored answer needs no source that can be read."""
-    found = dataset.session.gate.find(key)
+    found = Gate(session.curator.ledger, principal=session.analyst).find(key)
     if found is not None and found.state is RequestState.ANSWERED:
-        return dataset.curator.data().version
-    return checked_version(dataset, question)
+        return session.curator.data().version
+    return checked_version(session, question)
 
 
 def targets(
-    dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None
+    session: AnalystSession, question: RowQuestion, blocks: Sequence[str] | None = None
 ) -> tuple[Target, ...]:
     """Return the accounts that reading these rows is charged to: the data's, and the quota."""
-    named = blocks_to_charge(dataset, question, blocks)
+    named = blocks_to_charge(session, question, blocks)
     if named == []:
         raise BadParameter("blocks", "reach no rows: there is nothing to learn from")
-    return dataset.curator.targets_of_blocks(dataset.analyst, named)
+    return session.curator.targets_of_blocks(session.analyst, named)
 
 
-def meaning_digest(dataset: Dataset, question: RowQuestion) -> str:
+def meaning_digest(session: AnalystSession, question: RowQuestion) -> str:
     """Return a digest of all that decides which rows are read, except the private rows themselves."""
-    return rows_digest(dataset.policy, question, question.relation, dataset.curator.public)
+    return rows_digest(session.curator.policy, question, question.relation, session.curator.public)
 
 
-def read_rows(dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None) -> PrivateRows:
+def read_rows(
+    session: AnalystSession, question: RowQuestion, blocks: Sequence[str] | None = None
+) -> PrivateRows:
     """Read the rows of some blocks (None: of all). Private: call it in a `ChargedRead` only."""
-    named = blocks_to_charge(dataset, question, blocks)
-    relation, declared = question.relation, dataset.policy.blocks
+    named = blocks_to_charge(session, question, blocks)
+    relation, declared = question.relation, session.curator.policy.blocks
     if declared is not None and named is not None:
         relation = only_blocks(relation, frozenset(codes_of_block_labels(declared, named)))
-    with dataset.curator.reading() as reader:
-        return decode_rows(dataset.policy, question, reader.rows(relation))
+    with session.curator.reading() as reader:
+        return decode_rows(session.curator.policy, question, reader.rows(relation))
 
 
 def half_key(ledger: Ledger) -> bytes:

@@ -29,7 +29,7 @@ from lapwing.learn.trainers import (
     kmeans,
     linear_models,
 )
-from lapwing.learn.trainers.estimator import PricedReleases
+from lapwing.learn.trainers.priced_releases import PricedReleases
 
 Seen = list[tuple[PricedReleases, int, NDArray[np.int64]]]
 PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-5, "payer": PublicData()}
@@ -177,10 +177,10 @@ def test_a_bound_that_is_too_small_would_be_seen(monkeypatch: pytest.MonkeyPatch
     sums = watch(monkeypatch)
     table, truth = np.zeros((5, 4)), np.zeros(5, dtype=int)
     TRAINERS["naive Bayes"].fit(table, truth)
-    run, part, with_unit = sums[0]
+    run, part, with_unit = sums[-1]
     sums.clear()
     TRAINERS["naive Bayes"].fit(table[1:], truth[1:])
-    assert sum(int(step) ** 2 for step in with_unit - sums[0][2]) == run.parts[part].l2_squared
+    assert sum(int(step) ** 2 for step in with_unit - sums[-1][2]) == run.parts[part].l2_squared
 
 
 def test_no_row_is_seen_before_it_is_paid() -> None:
@@ -214,10 +214,12 @@ def test_an_odd_cell_of_one_unit_moves_no_other(
     trainer = NaiveBayes(columns=(Category([1, huge]), Category([True, False])), classes=(0, 1), **PAID)
 
     def fit(cells: list[Any], classes: list[Any]) -> Any:
+        sums.clear()
         trainer.fit(pd.DataFrame(cells, columns=["a", "b"]) if as_frame else cells, classes)
-        return sums.pop()[2]
+        return [(run.parts[part], values) for run, part, values in sums]
 
     whole = fit(rows, truth)
+    assert len(whole) == 2
     for more, its_class in (([1, odd], 0), ([1, True], odd)):
-        moved = fit([*rows, more], [*truth, its_class]) - whole
-        assert sum(int(step) ** 2 for step in moved) <= trainer._price(2).parts[0].l2_squared
+        for (part, one), (_, other) in zip(fit([*rows, more], [*truth, its_class]), whole, strict=True):
+            assert sum(int(step) ** 2 for step in one - other) <= part.l2_squared

@@ -35,6 +35,7 @@ from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
 from lapwing.learn.table_input import Floats, Truths
 from lapwing.learn.trainers import Real
+from lapwing.learn.trainers.question_columns import BINS, binned_column
 from lapwing.learn.validators import ClassLosses, ValidationRelease, ValidationResult, ValidationRows
 from lapwing.sql.policy.kinds import Numeric
 from lapwing.sql.row_questions import PrivateRows
@@ -243,7 +244,6 @@ TRAINER_OPTIONS: Mapping[str, tuple[str, ...]] = {
 LEAST_BINS, MOST_COLUMN_BINS = 2, 1000
 # Of trainers other than networks: more would take days.
 MOST_ITERATIONS = {"steps": 100_000, "passes": 1_000}
-BINS = 16
 MOST_UNITS = 1 << 22  # the price of a network's steps holds up to this many units
 ERROR = "error"  # the error of a statistic, beside the losses of models
 Setting = int | float | str | tuple[int, ...]
@@ -329,12 +329,14 @@ class TrainerSettings:
             return network.Network(own, **common, classes=classes, target=target)
         if self.kind == LINEAR:
             return trainers.LinearRegression(**common, target=Real(*features.target_bounds), **settings)
+        # Rows of no declared class are left out before, by the policy's values: there is nothing to check.
+        labels: dict[str, Any] = {"classes": features.classes, "class_check": 0}
         if self.kind == LOGISTIC:
-            return trainers.LogisticRegression(**common, classes=features.classes, **settings)
+            return trainers.LogisticRegression(**common, **labels, **settings)
         bins = int(str(self.settings.get("bins", BINS)))
-        common["columns"] = tuple(_cut(column, bins) for column in features.declared)
+        common["columns"] = tuple(binned_column(column, bins) for column in features.declared)
         make: Callable[..., Learner] = trainers.NaiveBayes if self.kind == BAYES else trainers.AdditiveTrees
-        return make(**common, classes=features.classes, **settings)
+        return make(**common, **labels, **settings)
 
     def loaded(self, features: Features, *, epsilon: Fraction, delta: Fraction, model: bytes) -> Learner:
         """Create a trainer that holds a stored model."""
@@ -349,13 +351,6 @@ def _require_whole(settings: Mapping[str, Setting], name: str, least: int, most:
     value = settings.get(name, least)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise BadParameter(name, f"must be a whole number from {least} to {most:,}")
-
-
-def _cut(column: trainers.Column, bins: int) -> trainers.Column:
-    if not isinstance(column, Real):
-        return column
-    low, width = column.low, column.high - column.low
-    return trainers.Binned([float(low + width * k / bins) for k in range(1, bins)])
 
 
 def fit_on_rows(

@@ -9,7 +9,7 @@ Test     tests/learn/trainers/test_columns.py
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -29,7 +29,20 @@ _MOST_VALUES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A number between declared bounds. Values outside are clamped; NaN becomes the middle."""
+    """A number between declared bounds. Values outside are clamped; NaN becomes the middle.
+
+    Args:
+        low: The lower bound.
+        high: The upper bound.
+
+    Raises:
+        BadParameter: If the lower bound is not below the upper one.
+
+    Example:
+        >>> from lapwing.learn import Real
+        >>> float(Real(18, 90).high)
+        90.0
+    """
 
     low: Fraction
     high: Fraction
@@ -52,6 +65,10 @@ class Real:
         placed = np.rint(np.where(np.isnan(at), 0.0, at) * ONE).astype(np.int64)
         bounded: Wholes = np.clip(placed, -ONE, ONE)
         return bounded[:, None]
+
+    def labels(self, name: str) -> list[str]:
+        """Return the name of the feature, for a column of this name."""
+        return [name]
 
     def value(self, feature: Floats) -> Floats:
         """Scale from -1 … 1 back to the column's own scale."""
@@ -77,7 +94,19 @@ class _Coded:
 
 @dataclass(frozen=True, slots=True)
 class Category(_Coded):
-    """One of the declared values (texts or numbers). Any other value counts as missing."""
+    """One of the declared values (texts or numbers). Any other value counts as missing.
+
+    Args:
+        values: The values, as the rows have them.
+
+    Raises:
+        BadParameter: If there is no value, or one of them twice.
+
+    Example:
+        >>> from lapwing.learn import Category
+        >>> Category(["Oslo", "Bergen"]).width
+        2
+    """
 
     values: tuple[Hashable, ...]
 
@@ -94,6 +123,10 @@ class Category(_Coded):
         """The number of features of the column."""
         return len(self.values)
 
+    def labels(self, name: str) -> list[str]:
+        """Return the names of the features, for a column of this name."""
+        return [f"{name} = {value}" for value in self.values]
+
     def codes(self, values: Cells) -> Wholes:
         """Return the position of each value among the declared ones."""
         return table_input.read_codes(values, {value: at for at, value in enumerate(self.values)})
@@ -101,7 +134,19 @@ class Category(_Coded):
 
 @dataclass(frozen=True, slots=True)
 class Binned(_Coded):
-    """A number by the interval that it lies in: below the first edge, from there to the second, ..."""
+    """A number by the interval that it lies in: below the first edge, from there to the second, ...
+
+    Args:
+        edges: The edges, which rise.
+
+    Raises:
+        BadParameter: If they do not rise.
+
+    Example:
+        >>> from lapwing.learn import Binned
+        >>> Binned([18, 65]).width
+        3
+    """
 
     edges: tuple[float, ...]
 
@@ -116,6 +161,11 @@ class Binned(_Coded):
         """The number of features of the column."""
         return len(self.edges) + 1
 
+    def labels(self, name: str) -> list[str]:
+        """Return the names of the features, for a column of this name."""
+        inner = [f"{low:g} <= {name} < {high:g}" for low, high in pairwise(self.edges)]
+        return [f"{name} < {self.edges[0]:g}", *inner, f"{name} >= {self.edges[-1]:g}"]
+
     def codes(self, values: Cells) -> Wholes:
         """Return the number of the interval."""
         numbers = table_input.read_numbers(values)
@@ -124,6 +174,7 @@ class Binned(_Coded):
 
 
 Column = Real | Category | Binned
+Columns = Column | Sequence[Column] | Mapping[str, Column]  # one for all, in order, or by name
 
 
 def checked_table(X: Any) -> Cells:  # noqa: N803 (scikit-learn's name)
@@ -136,9 +187,16 @@ def checked_table(X: Any) -> Cells:  # noqa: N803 (scikit-learn's name)
     return table
 
 
-def checked_columns(columns: Column | Sequence[Column], count: int) -> tuple[Column, ...]:
+def checked_columns(columns: Columns | None, count: int) -> tuple[Column, ...]:
     """Return one declaration for each column; a single one stands for all."""
-    given = (columns,) * count if isinstance(columns, Column) else tuple(columns)
+    if columns is None:
+        raise BadParameter(
+            "columns",
+            "must be declared, such as Real(0, 100) or Category([...]): bounds taken from data are not "
+            "private",
+        )
+    named = list(columns.values()) if isinstance(columns, Mapping) else columns
+    given = (named,) * count if isinstance(named, Column) else tuple(named)
     if not given or not all(isinstance(column, Column) for column in given):
         raise BadParameter("columns", "must be Real, Category or Binned, one for each column of X")
     if len(given) != count:
@@ -146,7 +204,7 @@ def checked_columns(columns: Column | Sequence[Column], count: int) -> tuple[Col
     return given
 
 
-def checked_coded_columns(columns: Column | Sequence[Column], count: int) -> tuple[Category | Binned, ...]:
+def checked_coded_columns(columns: Columns | None, count: int) -> tuple[Category | Binned, ...]:
     """Return the declarations, if every column has finitely many values."""
     given = checked_columns(columns, count)
     coded = tuple(column for column in given if not isinstance(column, Real))
@@ -155,7 +213,7 @@ def checked_coded_columns(columns: Column | Sequence[Column], count: int) -> tup
     return coded
 
 
-def feature_matrix(columns: Column | Sequence[Column], table: Cells) -> Wholes:
+def feature_matrix(columns: Columns | None, table: Cells) -> Wholes:
     """Return all features of all rows. A column adds at most ONE² to a row's squared length."""
     declared = checked_columns(columns, table.shape[1])
     if not len(table):
@@ -175,11 +233,15 @@ def radius_in_steps(radius: Number) -> int:
     return max(1, math.floor(positive(radius, "radius") * ONE))
 
 
-def checked_classes(classes: Sequence[Hashable]) -> Cells:
+def checked_classes(classes: Sequence[Hashable] | None) -> Cells:
     """Return the declared classes."""
+    if classes is None:
+        raise BadParameter("classes", "must be declared: which classes the data has is private")
     if isinstance(classes, str) or len(classes) < 2 or len(set(classes)) < len(classes):
         raise BadParameter("classes", "must be two or more different values")
-    return np.array(list(classes))
+    alike = np.array(list(classes))
+    # Texts and numbers together would all become texts, which the numbers of the data are not.
+    return alike if alike.tolist() == list(classes) else np.fromiter(classes, object, len(classes))
 
 
 def checked_target(y: Any, rows: int) -> Cells:

@@ -20,6 +20,7 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
 
 from lapwing.core.exact import positive, whole
 from lapwing.learn.table_input import Cells, Floats, Wholes
@@ -34,15 +35,15 @@ from lapwing.learn.trainers.columns import (
     code_matrix,
 )
 from lapwing.learn.trainers.estimator import (
+    COUNT,
     Classifier,
     ModelNumbers,
-    PricedReleases,
-    ReleaseGroup,
     ScoredClassifier,
 )
+from lapwing.learn.trainers.priced_releases import PricedReleases, ReleaseGroup
+from lapwing.learn.trainers.question_columns import binned_column
 from lapwing.learn.trainers.whole_vectors import FAR, FINE, REACH, score_count, score_errors
-
-COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good as on real ones
+from lapwing.sql.policy.kinds import Kind
 
 
 def column_starts(columns: Sequence[Column]) -> list[int]:
@@ -71,9 +72,13 @@ def sum_of_values(rows: Wholes, first: Sequence[int], values: Floats) -> Floats:
 class CodedClassifier(Classifier):
     """A classifier whose columns all have finitely many values."""
 
+    def _column_of(self, name: str, kind: Kind) -> Column:
+        """Return the declaration of a column of a question: numbers are cut into equal intervals."""
+        return binned_column(super()._column_of(name, kind))
+
     def _coded(self, table: Cells) -> tuple[tuple[Category | Binned, ...], Wholes]:
         """Return the declared columns, and the codes of all rows."""
-        columns = checked_coded_columns(self.columns, table.shape[1])
+        columns = checked_coded_columns(self._declared, table.shape[1])
         return columns, code_matrix(columns, table)
 
     def _codes(self, X: Any) -> tuple[Wholes, list[int]]:  # noqa: N803
@@ -84,7 +89,24 @@ class CodedClassifier(Classifier):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NaiveBayes(CodedClassifier):
-    """Naive Bayes: classes as if columns were independent within each. Columns are Category or Binned."""
+    """Naive Bayes: classes as if columns were independent within each. Columns are Category or Binned.
+
+    Args:
+        epsilon: The price in ε. `Dataset.fit` gives it.
+        delta: The price in δ, above 0. `Dataset.fit` gives it.
+        columns: The columns of X: one declaration for all, one for each in order, or by name. None: those
+            of the policy, in `Dataset.fit`.
+        payer: The payer of every fit. None: `fit` or `Dataset.fit` has one.
+        classes: The possible classes, as the rows have them. None: those of the policy, in `Dataset.fit`.
+        class_check: The share of the run that counts rows by class, so that classes that are written
+            otherwise in the rows are told (`ClassNotSeen`). 0: no such count.
+
+    Example:
+        >>> from lapwing.learn import NaiveBayes
+        >>> model = dataset.fit(NaiveBayes(), "SELECT stay, cost, ward FROM visits", epsilon=1)
+        >>> len(model.classes_)
+        4
+    """
 
     mechanism: ClassVar[str] = "naive bayes"
     prior_: Floats = field(init=False)
@@ -136,14 +158,45 @@ _CURVE = 0.15  # about the mean of p (1 - p), a row's part of a leaf's second de
 class AdditiveTrees(CodedClassifier, ScoredClassifier):
     """A classifier by a sum of curves, one for each column. Columns are Category or Binned.
 
-    It makes `passes` over all columns. In each, every column gets a tree whose leaves move by `stride` of
-    the step that lowers the loss most, and less where the noise is larger than the leaf.
+    In each pass over all columns, every column gets a tree whose leaves move by a part of the step that
+    lowers the loss most, and less where the noise is larger than the leaf.
+
+    Args:
+        epsilon: The price in ε. `Dataset.fit` gives it.
+        delta: The price in δ, above 0. `Dataset.fit` gives it.
+        columns: The columns of X: one declaration for all, one for each in order, or by name. None: those
+            of the policy, in `Dataset.fit`.
+        payer: The payer of every fit. None: `fit` or `Dataset.fit` has one.
+        classes: The possible classes, as the rows have them. None: those of the policy, in `Dataset.fit`.
+        class_check: The share of the run that counts rows by class, so that classes that are written
+            otherwise in the rows are told (`ClassNotSeen`). 0: no such count.
+        passes: The number of passes over all columns.
+        stride: The part of the best step.
+
+    Example:
+        >>> from lapwing.learn import AdditiveTrees
+        >>> model = dataset.fit(AdditiveTrees(), "SELECT stay, ward, urgent FROM visits", epsilon=1)
+        >>> model.feature_importances_.shape
+        (2,)
     """
 
     mechanism: ClassVar[str] = "additive trees"
     passes: int = 5
     stride: float = 0.5
     curves_: Floats = field(init=False)
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """The importance of each column, from the released curves alone: they add up to 1.
+
+        A column's importance is how far its curve is from its mean, over all of its declared values. Rows
+        do not count, so it costs nothing, and a value that few rows have counts as much as another one.
+        """
+        check_is_fitted(self)
+        columns = checked_coded_columns(self._declared, self.n_features_in_)
+        parts = np.split(self.curves_, column_starts(columns)[1:])
+        spread = np.array([np.abs(part - part.mean(axis=0)).mean() for part in parts])
+        return spread / max(float(spread.sum()), 1e-300)
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         return sum_of_values(*self._codes(X), self.curves_)

@@ -19,7 +19,8 @@ from lapwing.core.exact import whole
 from lapwing.core.noise import uniform_int
 from lapwing.learn.table_input import Cells, Floats, Wholes
 from lapwing.learn.trainers.columns import ONE
-from lapwing.learn.trainers.estimator import ModelNumbers, PricedReleases, ReleaseGroup, Trainer
+from lapwing.learn.trainers.estimator import ModelNumbers, Trainer
+from lapwing.learn.trainers.priced_releases import PricedReleases, ReleaseGroup
 from lapwing.learn.trainers.whole_vectors import whole_squared_lengths
 
 _TRIES = 50
@@ -27,7 +28,23 @@ _TRIES = 50
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
-    """Centres of clusters, for columns scaled to -1 … 1."""
+    """Centres of clusters, for columns scaled to -1 … 1.
+
+    Args:
+        epsilon: The price in ε. `Dataset.fit` gives it.
+        delta: The price in δ, above 0. `Dataset.fit` gives it.
+        columns: The columns of X: one declaration for all, one for each in order, or by name. None: those
+            of the policy, in `Dataset.fit`.
+        payer: The payer of every fit. None: `fit` or `Dataset.fit` has one.
+        n_clusters: The number of clusters.
+        rounds: The number of rounds.
+
+    Example:
+        >>> from lapwing.learn import KMeans
+        >>> model = dataset.fit(KMeans(n_clusters=3), "SELECT stay, cost FROM visits", epsilon=1)
+        >>> model.cluster_centers_.shape
+        (3, 2)
+    """
 
     mechanism: ClassVar[str] = "k-means"
     learns_from_y: ClassVar[bool] = False

@@ -38,6 +38,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin, TransformerMixin  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
 
 from lapwing.core.exact import Number, positive, whole
 from lapwing.core.noise import bernoulli
@@ -46,21 +47,28 @@ from lapwing.learn.table_input import Cells, Floats, Truths, Wholes
 from lapwing.learn.trainers import whole_vectors
 from lapwing.learn.trainers.columns import (
     ONE,
+    Column,
     Real,
     checked_classes,
+    checked_columns,
     class_codes,
     radius_in_steps,
 )
 from lapwing.learn.trainers.estimator import (
     ModelNumbers,
-    PricedReleases,
-    ReleaseGroup,
     ScoredClassifier,
     Trainer,
+)
+from lapwing.learn.trainers.priced_releases import (
+    PricedReleases,
+    ReleaseGroup,
     checked_rate,
     noise_ratio,
 )
+from lapwing.learn.trainers.question_columns import declared_column
 from lapwing.learn.trainers.whole_vectors import FINE, REACH, exact_cross_sum, exact_products, score_errors
+from lapwing.ledger import Receipt
+from lapwing.sql.policy.kinds import Kind
 
 
 def moments_release(squared_length: int, wide: int) -> ReleaseGroup:
@@ -118,19 +126,122 @@ class MomentsTrainer(Trainer):
         return noisy_moments(run, np.hstack([self._features(table), constant, *more]))
 
 
+class FeatureTrainer(Trainer):
+    """A trainer whose model has a number for each feature of the declared columns."""
+
+    @property
+    def coef_names_(self) -> list[str]:
+        """The names of the features in `coef_`: a column, or a column with one of its values."""
+        check_is_fitted(self)
+        count = self.n_features_in_
+        names = getattr(self, "feature_names_in_", [f"x{at}" for at in range(count)])
+        columns = checked_columns(self._declared, count)
+        return [label for name, column in zip(names, columns, strict=True) for label in column.labels(name)]
+
+    def _scaling(self) -> tuple[Floats, Floats]:
+        """Return what is 0 in each feature, and what is 1 more, on the columns' own scales."""
+        columns = checked_columns(self._declared, self.n_features_in_)
+        ends = [(_middle(one), _half(one)) for one in columns for _ in range(one.width)]
+        middle, half = np.array(ends).T
+        return middle, half
+
+
+def _middle(column: Column) -> float:
+    return (float(column.low) + float(column.high)) / 2 if isinstance(column, Real) else 0.0
+
+
+def _half(column: Column) -> float:
+    return (float(column.high) - float(column.low)) / 2 if isinstance(column, Real) else 1.0
+
+
+def _renamed(model: ModelNumbers) -> ModelNumbers:
+    """Name the stored constant: `intercept_` is on the columns' own scales."""
+    return {"constant" if name == "intercept" else name: value for name, value in model.items()}
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearRegression(RegressorMixin, MomentsTrainer):  # type: ignore[misc]
-    """Linear regression of a number between declared bounds (`target`)."""
+class LinearRegression(RegressorMixin, FeatureTrainer, MomentsTrainer):  # type: ignore[misc]
+    """Linear regression of a number between declared bounds.
+
+    Args:
+        epsilon: The price in ε. `Dataset.fit` gives it.
+        delta: The price in δ, above 0. `Dataset.fit` gives it.
+        columns: The columns of X: one declaration for all, one for each in order, or by name. None: those
+            of the policy, in `Dataset.fit`.
+        payer: The payer of every fit. None: `fit` or `Dataset.fit` has one.
+        radius: Rows longer than this, where columns are scaled to -1 … 1, are shortened. None: no row is.
+        target: The bounds of y. None: those of the policy, in `Dataset.fit`.
+
+    Example:
+        >>> from lapwing.learn import LinearRegression
+        >>> model = dataset.fit(LinearRegression(), "SELECT ward, urgent, stay FROM visits", epsilon=1)
+        >>> model.coef_names_[:2], model.intercept_
+        (['ward = surgery', 'ward = cardiology'], ...)
+    """
 
     mechanism: ClassVar[str] = "linear regression"
-    target: Real
+    target: Real | None = None
     weights_: Floats = field(init=False)
-    intercept_: float = field(init=False)
+    constant_: float = field(init=False)
+    target_: Real = field(init=False)
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
-        """Return the expected number, within the declared bounds."""
-        found = exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE + self.intercept_
-        return self.target.value(np.clip(found, -1, 1))
+        """Return the expected number, within the declared bounds.
+
+        Args:
+            X: The rows to predict for.
+
+        Returns:
+            One number for each row.
+        """
+        found = exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE + self.constant_
+        return self.target_.value(np.clip(found, -1, 1))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return R², the share of the variance that is predicted. It comes from rows, and is not private.
+
+        Show it only if the rows are public: for private rows it is a release that nobody paid for.
+
+        Args:
+            X: Rows that you hold.
+            y: Their true numbers.
+            sample_weight: A weight for each row.
+
+        Returns:
+            The exact R².
+        """
+        return float(super().score(X, y, sample_weight))
+
+    @property
+    def coef_(self) -> Floats:
+        """What one more of each feature adds, in the units of the target and of the columns.
+
+        There is one number for each of `coef_names_`. It holds within the bounds of the target, and for
+        rows that `radius` does not shorten.
+        """
+        check_is_fitted(self)
+        return self.weights_ / self._scaling()[1] * _half(self.target_)
+
+    @property
+    def intercept_(self) -> float:
+        """The prediction where each number is 0 and each other column has no declared value."""
+        check_is_fitted(self)
+        middle, half = self._scaling()
+        return float(self.target_.value(self.constant_ - (self.weights_ * middle / half).sum()))
+
+    def _load(self, stored: bytes, receipt: Receipt | None) -> None:
+        super()._load(stored, receipt)
+        assert self.target is not None
+        self.target_ = self.target
+
+    def _set_numbers(self, model: ModelNumbers) -> None:
+        super()._set_numbers(_renamed(model))
+
+    def _learn_label(self, name: str, kind: Kind) -> None:
+        found = declared_column(name, kind)
+        if not isinstance(found, Real):
+            raise BadParameter("label", f"{name[:60]!r} has declared values: use a classifier")
+        self.target = self.target or found
 
     def _price(self, columns: int) -> PricedReleases:
         self._width(columns)  # refuses wrong columns
@@ -139,6 +250,7 @@ class LinearRegression(RegressorMixin, MomentsTrainer):  # type: ignore[misc]
         return self._priced_moments(columns, 2)
 
     def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
+        assert self.target is not None
         moments = self._moments(run, table, self.target.features(target))
         noise = largest_noise_eigenvalue(run, len(moments) - 1)
         weights = ridge_weights(moments[:-1, :-1], moments[:-1, -1], noise)
@@ -156,7 +268,22 @@ def ridge_weights(moments: Floats, products: Floats, noise: float) -> Floats:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PCA(TransformerMixin, MomentsTrainer):  # type: ignore[misc]
-    """The directions in which rows differ most, for columns scaled to -1 … 1."""
+    """The directions in which rows differ most, for columns scaled to -1 … 1.
+
+    Args:
+        epsilon: The price in ε. `Dataset.fit` gives it.
+        delta: The price in δ, above 0. `Dataset.fit` gives it.
+        columns: The columns of X: one declaration for all, one for each in order, or by name. None: those
+            of the policy, in `Dataset.fit`.
+        payer: The payer of every fit. None: `fit` or `Dataset.fit` has one.
+        radius: Rows longer than this, where columns are scaled to -1 … 1, are shortened. None: no row is.
+        n_components: The number of directions.
+
+    Example:
+        >>> from lapwing.learn import PCA
+        >>> dataset.fit(PCA(n_components=1), "SELECT stay, cost FROM visits", epsilon=1).components_.shape
+        (1, 2)
+    """
 
     mechanism: ClassVar[str] = "principal components"
     learns_from_y: ClassVar[bool] = False
@@ -210,34 +337,99 @@ _STRIDE = 8.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(ScoredClassifier):
-    """A linear classifier.
+class LogisticRegression(ScoredClassifier, FeatureTrainer):
+    """A linear classifier, in the manner of scikit-learn.
 
-    `size` is a public guess of the number of units. `rate` is the probability with which a unit takes part
-    in a step; 1 means all units. `steps` and `pace` (learning rate over 1 - momentum) follow from size, ε
-    and δ if they are None.
+    Args:
+        epsilon: The price in ε. `Dataset.fit` gives it.
+        delta: The price in δ, above 0. `Dataset.fit` gives it.
+        columns: The columns of X: one declaration for all, one for each in order, or by name. None: those
+            of the policy, in `Dataset.fit`.
+        payer: The payer of every fit. None: `fit` or `Dataset.fit` has one.
+        classes: The possible classes, as the rows have them. None: those of the policy, in `Dataset.fit`.
+        class_check: The share of the run that counts rows by class, so that classes that are written
+            otherwise in the rows are told (`ClassNotSeen`). 0: no such count.
+        size: A public guess of the number of units.
+        rate: The probability with which a unit takes part in a step. 1: all units.
+        steps: The number of steps. None: it follows from size, ε and δ.
+        pace: The learning rate over 1 - momentum. None: it follows from size, ε and δ.
+        radius: How far a row may be from the released mean, where columns are scaled to -1 … 1: farther
+            rows are moved closer.
+
+    Example:
+        Beside a data set, whose policy declares and pays:
+
+        >>> from lapwing.learn import LogisticRegression
+        >>> rows = "SELECT ward, stay, urgent FROM visits"
+        >>> model = dataset.fit(LogisticRegression(size=2000), rows, epsilon=1)
+        >>> model.coef_names_[-1]
+        'stay'
+
+        With a table of your own, and an account of a ledger:
+
+        >>> import numpy as np
+        >>> from lapwing.learn import LedgerPayer, Real
+        >>> payer = LedgerPayer.for_account(ledger, "patients", request="stays, version 3")
+        >>> x = np.random.default_rng().uniform(0, 60, (1000, 1))
+        >>> model = LogisticRegression(
+        ...     epsilon="0.5", delta="1e-8", columns=Real(0, 60), classes=("short", "long"), size=1000
+        ... ).fit(x, np.where(x[:, 0] > 7, "long", "short"), units=np.arange(1000), payer=payer)
+        >>> model.predict([[1.5]]).shape
+        (1,)
     """
 
     mechanism: ClassVar[str] = "logistic regression"
-    size: int
+    size: int | None = None
     rate: Number = 1
     steps: int | None = None
     pace: float | None = None
     radius: float = 0.5
     centre_: Wholes = field(init=False)
     weights_: Floats = field(init=False)
-    intercept_: Floats = field(init=False)
+    constant_: Floats = field(init=False)
+
+    @property
+    def coef_(self) -> Floats:
+        """What one more of each feature adds to each score, in the units of the columns.
+
+        There is one column for each of `coef_names_`. It holds for rows within `radius` of the centre.
+        Others are moved towards the centre first: the sign is the same, and the effect smaller.
+        """
+        check_is_fitted(self)
+        slopes: Floats = (self.weights_ * self._steepness()).T / self._scaling()[1]
+        return slopes
+
+    @property
+    def intercept_(self) -> Floats:
+        """Each score where each number is 0 and each other column has no declared value."""
+        check_is_fitted(self)
+        middle, half = self._scaling()
+        start = middle / half + self.centre_ / ONE  # of the feature, where the column is 0
+        found: Floats = self.constant_ * (_CONSTANT / LIMIT) - (self.weights_ * self._steepness()).T @ start
+        return found
+
+    def _steepness(self) -> float:
+        """Return how far a feature of 1 moves a row that is not shortened, where LIMIT counts as 1."""
+        return ONE * _REST / self._radius() / LIMIT
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         rows = _centred(self._rows(X), self.centre_, self._radius())
-        return (exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_) / LIMIT
+        return (exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.constant_) / LIMIT
+
+    def _set_numbers(self, model: ModelNumbers) -> None:
+        super()._set_numbers(_renamed(model))
 
     def _radius(self) -> int:
         return radius_in_steps(self.radius)
 
+    def _size(self) -> int:
+        if self.size is None:
+            raise BadParameter("size", "must be given: a public guess of the number of units, such as 1000")
+        return whole(self.size, "size", at_least=1)
+
     def _plan(self) -> tuple[int, float]:
         """Return steps and pace: more and faster steps, the smaller the noise is beside the data."""
-        signal = whole(self.size, "size", at_least=1) / noise_ratio(self.epsilon, self.delta)
+        signal = self._size() / noise_ratio(self.epsilon, self.delta)
         usual = max(1, round(4 * signal ** (1 / 3)))
         steps = usual if self.steps is None else whole(self.steps, "steps", at_least=1)
         return steps, max(1.0, signal**0.5) if self.pace is None else float(positive(self.pace, "pace"))
@@ -252,7 +444,7 @@ class LogisticRegression(ScoredClassifier):
 
     def _train(self, run: PricedReleases, table: Cells, target: Any) -> ModelNumbers:
         rows = self._features(table)
-        size, classes = whole(self.size, "size", at_least=1), checked_classes(self.classes)
+        size, classes = self._size(), checked_classes(self.classes)
         centre = shrunken_mean(run.release(0, rows.sum(axis=0)) / size, float(run.sigmas[0]) / size)
         ready, truth = with_constant(rows, centre, self._radius()), class_codes(classes, target)
         weights = descend(run, ready, truth, size=size, pace=self._plan()[1])

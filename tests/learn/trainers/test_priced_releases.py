@@ -15,7 +15,7 @@ from lapwing.core.fixed_run import FixedRun
 from lapwing.errors import BadParameter
 from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import LogisticRegression, Real
-from lapwing.learn.trainers.estimator import ReleaseGroup, checked_rate, noise_ratio, price_releases
+from lapwing.learn.trainers.priced_releases import ReleaseGroup, checked_rate, noise_ratio, price_releases
 
 DELTA = Fraction(1, 10**5)
 

@@ -40,10 +40,10 @@ from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import GaussianNoise, ParallelComposition, SampledGaussian
 from lapwing.errors import MissingExtra
-from lapwing.learn.payer import EACH_ROW, Payer
+from lapwing.learn.payer import EACH_ROW, PaidResult, Payer
 from lapwing.learn.sgd import ClippedGradients, GradientSensitivity, PrivateTrainer
 from lapwing.learn.trainers import Binned, NaiveBayes
-from lapwing.learn.trainers.count_models import COUNT
+from lapwing.learn.trainers.estimator import COUNT
 from lapwing.learn.trainers.priced_releases import PricedReleases, ReleaseGroup
 from lapwing.learn.validators import MeanValidator
 
@@ -81,8 +81,8 @@ class WrongSensitivity(NaiveBayes):
 class AllRows(NaiveBayes):
     """Counts all rows of a unit, at the price of one."""
 
-    def fit(self, X: Any, y: Any = None, units: Any = None) -> AllRows:  # noqa: N803
-        return super().fit(X, y, units=EACH_ROW)
+    def fit(self, X: Any, y: Any = None, units: Any = None, **others: Any) -> AllRows:  # noqa: N803
+        return super().fit(X, y, units=EACH_ROW, **others)
 
 
 class Unclipped(PrivateTrainer):
@@ -180,8 +180,8 @@ def test_a_trainer_that_is_charged_more_than_it_claims_is_caught() -> None:
 class ShowsRows(NaiveBayes):
     """Tells in an attribute how many rows there were."""
 
-    def fit(self, X: Any, y: Any = None, units: Any = None) -> ShowsRows:  # noqa: N803
-        super().fit(X, y, units=units)
+    def fit(self, X: Any, y: Any = None, units: Any = None, **others: Any) -> ShowsRows:  # noqa: N803
+        super().fit(X, y, units=units, **others)
         self.rows_ = len(X)
         return self
 
@@ -189,8 +189,12 @@ class ShowsRows(NaiveBayes):
 class ReceiptOfRows(NaiveBayes):
     """Tells in its receipt how many rows there were."""
 
-    def _settings(self, table: Any) -> dict[str, str | int]:
-        return {**super()._settings(table), "rows": len(table)}
+    def _pay(self, table: Any, work: Any) -> PaidResult:
+        self._row_count = len(table)
+        return super()._pay(table, work)
+
+    def _settings(self, columns: int) -> dict[str, str | int]:
+        return {**super()._settings(columns), "rows": self._row_count}
 
 
 class ShowsSteps(PrivateTrainer):

@@ -16,6 +16,7 @@ from lapwing.learn.payer import EACH_ROW, LedgerPayer, NoPayer, PaidResult, Paye
 from lapwing.ledger import Ledger, Unit
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.spending import Target
+from support.ledgers import open_sliced
 
 LOSS = Pure(Fraction(1, 2))
 
@@ -150,3 +151,20 @@ def test_what_was_stored_is_not_made_again() -> None:
 def test_without_a_payer_nothing_is_made() -> None:
     with pytest.raises(BadParameter, match="n_jobs=1"):
         NoPayer().pay(LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={})
+
+
+def test_a_payer_for_an_account_has_its_unit_and_neighbours(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "rows.ledger") as ledger:
+        ledger.open_account("rows", epsilon=1, delta=0, unit=Unit.ROW, relation=Relation.REPLACE)
+        payer = LedgerPayer.for_account(ledger, "rows", analyst="ann", request="a model")
+        assert (payer.unit, payer.relation) == (Unit.ROW, Relation.REPLACE)
+        assert payer.targets == (Target("rows"),)
+        with pytest.raises(BadParameter):
+            LedgerPayer.for_account(ledger, "persons", analyst="ann", request="a model")
+
+
+def test_a_payer_for_an_account_with_blocks_charges_everyone(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "sliced.ledger") as ledger:
+        open_sliced(ledger, 3)
+        payer = LedgerPayer.for_account(ledger, "visits", analyst="ann", request="a model")
+        assert payer.targets == (Target("visits", everyone=True),)

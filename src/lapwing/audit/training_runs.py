@@ -12,6 +12,7 @@ Nothing is charged, and the rows are made up.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -136,7 +137,8 @@ def training_pair(
 
     def run(rows: LabelledRows) -> Any:
         payer = AuditPayer()
-        with coupled(seed), watching(unmoved, seen_as) as seen:
+        with coupled(seed), watching(unmoved, seen_as) as seen, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of made-up rows without a class: they are made on purpose
             fitted = fit(rows, payer)
         return payer.paid, fitted, seen
 

@@ -41,7 +41,7 @@ FRAME = pd.DataFrame(
         "age": NUMBERS,
     }
 )
-COLUMNS = {"age": Real(0, 100), "city": Category(["Oslo", "Bergen"])}
+COLUMNS: dict[str, Any] = {"age": Real(0, 100), "city": Category(["Oslo", "Bergen"])}
 LIKE = {"pandas": FRAME, "polars": pl.from_pandas(FRAME), "arrow": pa.Table.from_pandas(FRAME)}
 PAID: dict[str, Any] = {"epsilon": 4, "delta": "1e-5"}
 MODEL = LogisticRegression(columns=COLUMNS, classes=("no", "yes"), size=200, **PAID)

@@ -6,7 +6,8 @@ it could not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ from lapwing.audit.training_runs import (
     with_extra,
 )
 from lapwing.learn.payer import Payer, PublicData
+from lapwing.sql.policy.kinds import Choice, Kind, Numeric
+from lapwing.sql.row_questions import CodedColumn, PrivateRows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -133,6 +136,46 @@ def _trainer(name: str, columns: Callable[[], tuple[Column, ...]], **settings: A
         return sklearn_fit(lambda payer: getattr(trainers, name)(**known, payer=payer))
 
     return make
+
+
+def data_set_fit() -> Fit:
+    """Return how a trainer learns from the rows of a question, which a data set reads after the charge."""
+    from lapwing.learn.trainers import LogisticRegression  # noqa: PLC0415 (an extra)
+
+    number = Numeric(Fraction(1, 5), -5, 5)
+    kinds: dict[str, Kind] = {**{f"x{at}": number for at in range(_WIDTH)}, "label": Choice((0, 1))}
+
+    def fit(rows: LabelledRows, payer: Payer) -> Any:
+        model = LogisticRegression(size=9, steps=4)
+        planned = model.plan_fit(kinds, label="label", epsilon=EPSILON, delta=DELTA)
+        private = _coded_rows(rows, kinds)
+        paid = payer.pay(
+            planned.loss, lambda: planned.train(private), mechanism=planned.mechanism,
+            parameters=planned.parameters,
+        )  # fmt: skip
+        planned.finish(paid.result, paid.receipt)
+        return vars(model)
+
+    return fit
+
+
+def _coded_rows(rows: LabelledRows, kinds: Mapping[str, Kind]) -> PrivateRows:
+    """Return made-up rows as a question reads them. Cells that no engine would give count as NULL."""
+    cells = [[*row, truth] for row, truth in zip(rows.rows, rows.target, strict=True)]
+    columns = {
+        name: CodedColumn(*_codes([row[at] for row in cells], kind))
+        for at, (name, kind) in enumerate(kinds.items())
+    }
+    units = np.array(rows.units, dtype=np.int64)
+    return PrivateRows(units, 0 * units, columns)
+
+
+def _codes(cells: Sequence[Any], kind: Kind) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    steps = 5 if isinstance(kind, Numeric) else 1
+    numbers = np.array([float(cell) if isinstance(cell, int | float) else math.nan for cell in cells])
+    known = ~np.isnan(numbers)
+    codes = np.clip(np.rint(np.where(known, numbers, 0) * steps), -(1 << 40), 1 << 40).astype(np.int64)
+    return codes, known
 
 
 def _canary_stage(train: Callable[[], Train]) -> Callable[[], RunStage]:
@@ -259,6 +302,10 @@ def trainer_cases() -> tuple[AuditCase, ...]:
         trainer_case(
             "naive Bayes", (f"{_TRAINERS}.NaiveBayes",), _trainer("NaiveBayes", coded, classes=(0, 1, 2)),
             canaries=_canary_stage(_bayes_canaries),
+        ),
+        trainer_case(
+            "logistic regression on the rows of a question",
+            (f"{_TRAINERS}.LogisticRegression", "lapwing.sql.dataset.Dataset.fit"), data_set_fit, quick=4,
         ),
         trainer_case(
             "DP-SGD", (network,), private_trainer_fit, base=NETWORK_BASE, added=NETWORK_ADDED, quick=4,

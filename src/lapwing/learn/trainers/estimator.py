@@ -88,6 +88,8 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
     delta: Number | None = None
     columns: Columns | None = None
     payer: Payer | None = None
+    columns_: Any = field(init=False)  # as they were declared for the fit
+    receipt_: Any = field(init=False)  # of the charge; None if nothing was charged
 
     def fit(
         self,
@@ -137,14 +139,15 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
             trained: bytes = own._trained(run, table[chosen], None if target is None else target[chosen])
             return trained
 
-        paid = own._pay(table.shape[1], work)
+        paid = own._pay(table, work)
         validate_data(own, X, reset=True, skip_check_array=True)
         own._load(paid.result, paid.receipt)
         return self._take(own)
 
-    def _pay(self, columns: int, work: Callable[[PricedReleases], bytes]) -> PaidResult:
+    def _pay(self, table: Cells, work: Callable[[PricedReleases], bytes]) -> PaidResult:
         """Charge the run, and do its work."""
         assert self.payer is not None
+        columns = table.shape[1]
         run, described = self._price(columns), self._settings(columns)
         try:
             return self.payer.pay(
@@ -362,7 +365,7 @@ class PlannedFit:
         )
         return self.own._trained(self.run, beside(cells, len(chosen)), target)
 
-    def finish(self, model: bytes, receipt: Receipt) -> None:
+    def finish(self, model: bytes, receipt: Receipt | None) -> None:
         """Give the stored model to the trainer."""
         self.own.feature_names_in_ = np.array(list(self.features), dtype=object)
         self.own.n_features_in_ = len(self.features)
@@ -383,6 +386,9 @@ class Classifier(ClassifierMixin, Trainer):  # type: ignore[misc]
     classes: Sequence[Hashable] | None = None
     class_check: Number = _CLASS_CHECK
     classes_: Cells = field(init=False)
+    class_counts_: Any = field(init=False)  # noisy counts of rows by class; None if there are none
+    class_counts_sigma_: Any = field(init=False)  # the σ of their noise
+    undeclared_share_: Any = field(init=False)  # about the share of rows without a declared class
 
     def _priced(self, *groups: ReleaseGroup) -> PricedReleases:
         share = exact(self.class_check, "class_check")

@@ -142,7 +142,9 @@ def test_a_joint_run_is_shown_again(stored: Path, shell: Shell, monkeypatch: pyt
         done = shell(*run)
         assert done.code == 0, done.error
         earlier = Path(f"{name}.answer").read_text()
-        earlier = earlier.replace("  Left: ", "  Budget left: ").replace(" for one more answer without δ.", ".")
+        earlier = earlier.replace("  Left: ", "  Budget left: ").replace(
+            " for one more answer without δ.", "."
+        )
         now, then = done.out.splitlines(), earlier.splitlines()
         if not any(line.strip().startswith("Uses at most ") for line in then):  # first versions
             (more,) = set(now) - set(then)

@@ -176,7 +176,7 @@ def test_a_name_that_the_source_does_not_have_is_told_before_anything_is_charged
     with Dataset(load_policy(sales), analyst="ann") as found:
         with pytest.raises(BadParameter, match="the source has no column 'discount'"):
             found.ask("SELECT SUM(discount) FROM sales", epsilon=1)
-        assert found.left().startswith("ε 10 of 10")
+        assert str(found.left()).startswith("ε 10 of 10")
 
 
 @pytest.mark.parametrize("column", ["customer", "Secret", "x", "CUSTOMER"])

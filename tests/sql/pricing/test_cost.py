@@ -38,7 +38,7 @@ def test_plans_answers_and_data_sets_give_them(opened: Open) -> None:
     left = answer.left
     assert left == dataset.left()
     assert left is not None
-    assert (left.epsilon, left.of) == (Fraction(97, 10), 10)
+    assert (left.epsilon, left.of) == (Fraction(97, 10), Fraction(10))
     assert left.quota is None
     assert 0 < left.delta < Fraction(1, 10**6)
     found = answer.to_json()

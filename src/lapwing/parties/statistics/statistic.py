@@ -142,7 +142,7 @@ class Statistic(ABC):
     ) -> JointAnswer:
         least = min(len(opened_sum.contributors) for opened_sum in opened)
         return JointAnswer(
-            rows, "", float(confidence), None, notes=notes, title=self.title, contributors=least
+            rows, None, float(confidence), None, notes=notes, title=self.title, contributors=least
         )
 
 

@@ -45,7 +45,7 @@ class Answer:
 
     Args:
         rows: The columns, with the ends of their intervals.
-        cost: The price.
+        cost: The price. None for joint answers: each member says its own.
         confidence: The probability with which each interval holds.
         receipt: The ledger's receipt; None for a dry run.
         is_replay: Whether it was released before, and cost nothing now.
@@ -63,7 +63,7 @@ class Answer:
     """
 
     rows: AnswerRows
-    cost: Cost
+    cost: Cost | None
     confidence: float
     receipt: Receipt | None
     is_replay: bool = False
@@ -154,7 +154,7 @@ class Answer:
                 for column in self.columns
             ],
             "confidence": self.confidence,
-            "cost": str(self.cost),
+            "cost": "" if self.cost is None else str(self.cost),
             "left": "" if self.left is None else str(self.left),
             "replayed": self.is_replay,
             "fake": self.is_fake,

@@ -199,4 +199,4 @@ def test_a_step_that_is_charged_after_its_noise_is_found(monkeypatch: pytest.Mon
     monkeypatch.setattr(PrivateMarginals, "_step", late)
     witness = stage(quick).witness
     assert witness is not None
-    assert "before the step is charged" in witness.event
+    assert "before the charge of the step" in witness.event

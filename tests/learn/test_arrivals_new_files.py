@@ -10,7 +10,7 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.learn.arrivals import take_file
-from lapwing.sql.policy.policy import Source, Table
+from lapwing.sql.policy.policy import CheckedTable, Source
 from lapwing.sql.policy.source_location import parse_source
 from support.private_tables import table_of, whole
 
@@ -21,10 +21,10 @@ def parquet(path: Path, sql: str = "SELECT 1 AS who, 2 AS stay") -> Path:
     return path
 
 
-def table_at(folder: Path, text: str) -> Table:
+def table_at(folder: Path, text: str) -> CheckedTable:
     made = table_of("", {"stay": whole(0, 10)})
     source = parse_source(text, folder=folder, table="visits")
-    return Table(made.name, source, made.columns, made.unit, made.rows_per_unit)
+    return CheckedTable(made.name, source, made.columns, made.unit, made.rows_per_unit)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_sources_that_take_no_files_say_what_to_do(new: Path, tmp_path: Path) ->
     with pytest.raises(BadParameter, match="append without a file"):
         take_file(table_at(tmp_path, "a*/v*.parquet"), new)
     made = table_at(tmp_path, single.name)
-    server = Table(
+    server = CheckedTable(
         made.name, Source("postgres", "postgresql://x/y", "v", "postgres"), made.columns, made.unit, 1
     )
     with pytest.raises(BadParameter, match="append without a file"):

@@ -22,7 +22,7 @@ from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import statistic_of
 from lapwing.sql import policy_ledger
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.policy.policy import CheckedPolicy, Source
 from lapwing.sql.policy.policy_file import load_policy
 from support.contributing import HISTOGRAM, MEDIAN, OTHER_RUN, contribution, left
 from support.joint import laplace, member, plain
@@ -260,7 +260,7 @@ def test_postgres_rows_are_charged_and_read(tmp_path: Path) -> None:
     assert np.abs(value - [50, 500]).max() < 60
 
 
-def postgres_policy(folder: Path) -> Policy:
+def postgres_policy(folder: Path) -> CheckedPolicy:
     schema = f"joint_{uuid4().hex[:8]}"
     with psycopg.connect(server()) as connection:
         connection.execute(f"CREATE SCHEMA {schema}")

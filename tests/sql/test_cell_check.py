@@ -22,7 +22,7 @@ from lapwing.sql.cell_check import check_noisily, policy_of_states
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.exact_check import _exact, check_exactly
 from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, Column, Source
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.noise_shares import divide_budget
 from lapwing.sql.question.bind import bind
@@ -76,7 +76,7 @@ def rows_of(people: int = PEOPLE) -> Rows:
     return rows
 
 
-def policy_at(engine: str, folder: Path, rows: Rows, **changes: Any) -> Policy:
+def policy_at(engine: str, folder: Path, rows: Rows, **changes: Any) -> CheckedPolicy:
     names = ["who", *CELLS]
     if engine == "postgres":
         table = f"checked_{uuid4().hex[:8]}"
@@ -138,7 +138,7 @@ def test_a_person_in_one_period_is_counted_by_period(tmp_path: Path) -> None:
     assert found.rows_beyond == sum(max(n - MOST, 0) for n in inside.values())
 
 
-def exact_states(policy: Policy) -> tuple[Any, list[list[int]]]:
+def exact_states(policy: CheckedPolicy) -> tuple[Any, list[list[int]]]:
     """The noisy question, and what reaches its mechanisms: the counts of each column."""
     checked, columns = policy_of_states(policy, "visits", CELLS)
     sets = ", ".join(f"({name})" for name in columns)

@@ -16,7 +16,7 @@ from lapwing.errors import BadParameter, OverBudget, Unavailable
 from lapwing.ledger import DataSet
 from lapwing.sql import policy_ledger
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.reading import open_sources
 from lapwing.sql.reading.prepare import PREPARED_NOTE, UNPREPARED_NOTE
 from lapwing.sql.releasing import SLOW_NOTE
@@ -113,7 +113,7 @@ def test_a_question_that_is_over_budget_reads_no_row_of_the_source(
     dataset.ask(COUNT, epsilon=1)
     real = open_sources.require_readable
 
-    def counted(policy: Policy, *, threads: int | None = None) -> None:
+    def counted(policy: CheckedPolicy, *, threads: int | None = None) -> None:
         reads.append(len(padding_clock.waits))
         real(policy, threads=threads)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.policy.policy import CheckedPolicy, Source
 from lapwing.sql.reading.prepare import PREPARED_NOTE, UNPREPARED_NOTE, prepare, unit_ids
 from lapwing.sql.reading.prepared_copy import PreparedCopy
 from lapwing.sql.reading.reader import Reader
@@ -32,7 +32,7 @@ def run(sql: str) -> None:
 
 
 @pytest.fixture
-def policy(tmp_path: Path) -> Policy:
+def policy(tmp_path: Path) -> CheckedPolicy:
     schema = f"clinic_{uuid4().hex[:8]}"
     run(f"CREATE SCHEMA {schema}")
     run(f"CREATE TABLE {schema}.visits AS SELECT n AS who, 900 AS stay FROM generate_series(1, 50) AS t(n)")
@@ -42,7 +42,7 @@ def policy(tmp_path: Path) -> Policy:
     return replace(made, epsilon=Fraction(100), delta=Fraction(1, 10**6), ledger=str(tmp_path / "c.ledger"))
 
 
-def exact(policy: Policy) -> list[int]:
+def exact(policy: CheckedPolicy) -> list[int]:
     with Dataset(policy, analyst="ann") as dataset:
         question = dataset.plan(COUNT, epsilon=1).question
     reader = Reader.open(policy, KEY, {})
@@ -53,7 +53,9 @@ def exact(policy: Policy) -> list[int]:
         reader.close()
 
 
-def test_S6_a_policy_of_the_same_name_does_not_write_over_the_copy(policy: Policy, tmp_path: Path) -> None:
+def test_S6_a_policy_of_the_same_name_does_not_write_over_the_copy(
+    policy: CheckedPolicy, tmp_path: Path
+) -> None:
     """Its bounds may be wider: the sums of the first would then move further than they were charged for."""
     prepare(policy, KEY)
     wide = replace(table_of("", {"stay": whole(0, 1000)}, rows=2), source=policy.tables["visits"].source)
@@ -66,7 +68,7 @@ def test_S6_a_policy_of_the_same_name_does_not_write_over_the_copy(policy: Polic
     assert exact(policy) == [50, 500]
 
 
-def test_long_names_are_not_taken_for_one(policy: Policy) -> None:
+def test_long_names_are_not_taken_for_one(policy: CheckedPolicy) -> None:
     """PostgreSQL cuts names off after 63 bytes."""
     own = policy.tables["visits"]
     names = [f"{'v' * 62}{end}" for end in "ab"]
@@ -87,7 +89,7 @@ def test_long_names_are_not_taken_for_one(policy: Policy) -> None:
 
 
 def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
-    policy: Policy, monkeypatch: pytest.MonkeyPatch
+    policy: CheckedPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """People are registered from the copy itself; until they are, nothing is answered."""
     where = policy.tables["visits"].source.table
@@ -96,7 +98,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
         dataset.ask(COUNT, epsilon=1)
         told: list[set[int]] = []
 
-        def ids(policy: Policy, copy: PreparedCopy | None = None) -> list[NDArray[np.int64]]:
+        def ids(policy: CheckedPolicy, copy: PreparedCopy | None = None) -> list[NDArray[np.int64]]:
             run(f"INSERT INTO {where} VALUES (777, 1)")  # too late for the copy
             with (
                 Dataset(policy, analyst="bob") as other,
@@ -115,7 +117,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
         assert [one.values[0] for one in reached][::2] == [50, 51]
 
 
-def test_another_table_must_be_registered(policy: Policy) -> None:
+def test_another_table_must_be_registered(policy: CheckedPolicy) -> None:
     with Dataset(policy, analyst="ann") as dataset:
         dataset.ask(COUNT, epsilon=1)
     source = policy.tables["visits"].source
@@ -128,7 +130,7 @@ def test_another_table_must_be_registered(policy: Policy) -> None:
         dataset.ask(COUNT, epsilon=1)
 
 
-def test_the_first_question_stores_its_copy_in_the_server(policy: Policy) -> None:
+def test_the_first_question_stores_its_copy_in_the_server(policy: CheckedPolicy) -> None:
     with Dataset(policy, analyst="ann") as dataset, Dataset(policy, analyst="bob") as other:
         assert PREPARED_NOTE.format("clinic.prepared") in dataset.ask(COUNT, epsilon=1).notes
         assert not other.curator.reads_source()
@@ -137,7 +139,7 @@ def test_the_first_question_stores_its_copy_in_the_server(policy: Policy) -> Non
 
 
 def test_a_role_that_may_only_read_reads_the_source_padded(
-    policy: Policy, padding_clock: PaddingClock
+    policy: CheckedPolicy, padding_clock: PaddingClock
 ) -> None:
     if "postgres@" not in server():
         pytest.skip("this server does not let the role in")

@@ -14,7 +14,7 @@ import pytest
 from lapwing.core import Pure, Terms
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.question import analysis
 from lapwing.sql.question.refusal import Refused
 from support.hospital import Hospital, policy_for
@@ -24,13 +24,13 @@ ROW = {"ward": "A", "cost": 1.0, "admitted": None, "urgent": True, "stay": 3, "n
 
 
 @pytest.fixture
-def policy(tmp_path: Path) -> Policy:
+def policy(tmp_path: Path) -> CheckedPolicy:
     people = Hospital({f"p{n}": [{**ROW, "who": f"p{n}"}] for n in range(20)}, {})
     return replace(policy_for(people, "duckdb", tmp_path), least_epsilon=Fraction("0.003"))
 
 
 @pytest.fixture
-def dataset(policy: Policy) -> Iterator[Dataset]:
+def dataset(policy: CheckedPolicy) -> Iterator[Dataset]:
     with Dataset(policy, analyst="ann") as opened:
         yield opened
 
@@ -80,7 +80,9 @@ def test_an_accuracy_that_needs_less_costs_the_least(dataset: Dataset) -> None:
     assert dataset.plan(SQL, within=10).cost.epsilon > Fraction("0.003")
 
 
-def test_a_stored_answer_at_a_lower_price_is_still_repeated_and_not_asked_anew(policy: Policy) -> None:
+def test_a_stored_answer_at_a_lower_price_is_still_repeated_and_not_asked_anew(
+    policy: CheckedPolicy,
+) -> None:
     with Dataset(replace(policy, least_epsilon=Fraction(0)), analyst="ann") as before:
         first = before.ask(SQL, epsilon="0.001")
         wide = before.ask(SQL, within=10**6)

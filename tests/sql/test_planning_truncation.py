@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lapwing.sql.answering.truncation import NOBODY_LEFT_OUT, truncation_sentences
-from lapwing.sql.policy.policy import Policy, UnitBy
+from lapwing.sql.policy.policy import CheckedPolicy, UnitBy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.relation import where_first
 from lapwing.sql.question.scope import Catalog
@@ -21,14 +21,14 @@ BEFORE, AMONG = ", chosen before WHERE.", ", chosen among those that WHERE keeps
 
 
 @pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
+def policy(tmp_path_factory: pytest.TempPathFactory) -> CheckedPolicy:
     found = policy_for(invented(1), "duckdb", tmp_path_factory.mktemp("hospital"))
     visits, patients = found.tables["visits"], found.tables["patients"]
     tables = {"visits": replace(visits, rows_per_unit=3), "patients": replace(patients, rows_per_unit=1)}
     return replace(found, tables={**found.tables, **tables})
 
 
-def said(policy: Policy, sql: str, *, rows: int | None = None, first: bool = False) -> list[str]:
+def said(policy: CheckedPolicy, sql: str, *, rows: int | None = None, first: bool = False) -> list[str]:
     bound = bind(sql, Catalog(policy, {"wards": WARDS}, rows))
     asked = replace(bound, source=where_first(bound.source)) if first else bound
     return [
@@ -69,23 +69,23 @@ PER_PERSON = "(SELECT who, COUNT(*) AS n, MAX(stay) AS m FROM visits {} GROUP BY
     ],
 )
 def test_every_question_says_how_many_rows_of_a_person_it_uses(
-    policy: Policy, sql: str, lines: list[str]
+    policy: CheckedPolicy, sql: str, lines: list[str]
 ) -> None:
     assert said(policy, sql) == lines
 
 
-def test_with_where_first_the_rows_are_those_that_where_keeps(policy: Policy) -> None:
+def test_with_where_first_the_rows_are_those_that_where_keeps(policy: CheckedPolicy) -> None:
     assert said(policy, "SELECT COUNT(*) FROM visits WHERE urgent", first=True) == [f"{VISITS}{AMONG}"]
     people = "SELECT COUNT(DISTINCT who) FROM visits WHERE urgent"
     assert said(policy, people, first=True) == [f"{VISITS}{AMONG}{NOBODY_LEFT_OUT}"]
 
 
-def test_a_lowered_bound_is_the_one_that_is_told(policy: Policy) -> None:
+def test_a_lowered_bound_is_the_one_that_is_told(policy: CheckedPolicy) -> None:
     lowered = said(policy, "SELECT COUNT(*) FROM visits", rows=2)
     assert lowered == ['Uses at most 2 rows of each person in "visits".']
 
 
-def test_the_unit_is_named_as_it_is_protected(policy: Policy) -> None:
+def test_the_unit_is_named_as_it_is_protected(policy: CheckedPolicy) -> None:
     sql = "SELECT COUNT(*) FROM visits"
     sliced = replace(policy, blocks=PERIODS, protects="person-period")
     assert said(sliced, sql) == ['Uses at most 3 rows of each person in each month in "visits".']

@@ -10,7 +10,7 @@ import pytest
 
 from lapwing.engines.dialect import TEXT_BYTES
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy.policy import Table
+from lapwing.sql.policy.policy import CheckedTable
 from lapwing.sql.reading import prepare as preparing
 from lapwing.sql.reading.prepare import EARLIER_RANKS
 from lapwing.sql.reading.prepared_copy import last_copy
@@ -24,8 +24,8 @@ WHERE = "SELECT COUNT(*) AS n FROM visits WHERE ward = 'A'"
 def earlier_version() -> Iterator[None]:
     """Rank, code and digest as before: equal rows had no numbers, and texts a million bytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Table, "numbers_equal_rows", property(lambda _: False))
-        patch.setattr(Table, "coded_bytes", property(lambda _: TEXT_BYTES))
+        patch.setattr(CheckedTable, "numbers_equal_rows", property(lambda _: False))
+        patch.setattr(CheckedTable, "coded_bytes", property(lambda _: TEXT_BYTES))
         yield
 
 

@@ -20,7 +20,7 @@ from lapwing.ledger import ChargedRead, Gate, Spending, Unit
 from lapwing.sql import row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.kinds import Choice, Numeric
-from lapwing.sql.policy.policy import BlockRule, Policy, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, UnitBy
 from lapwing.sql.question.refusal import Refused
 from lapwing.sql.question.relation import blocks_of, only_blocks
 from lapwing.sql.question.scope import Catalog
@@ -49,11 +49,13 @@ ROWS = (
 OF_PERIODS = tuple(sql for sql in ROWS if "patients" not in sql and "GROUP" not in sql)
 
 
-def question(sql: str, policy: Policy) -> RowQuestion:
+def question(sql: str, policy: CheckedPolicy) -> RowQuestion:
     return bind_rows(sql, Catalog(policy, {"wards": WARDS}))
 
 
-def found(policy: Policy, sqls: tuple[str, ...], *, prepared: bool, codes: Any = None) -> list[PrivateRows]:
+def found(
+    policy: CheckedPolicy, sqls: tuple[str, ...], *, prepared: bool, codes: Any = None
+) -> list[PrivateRows]:
     if prepared:
         prepare(policy, KEY)
     reader = Reader.open(policy, KEY, {"wards": WARDS})

@@ -12,7 +12,7 @@ from random import Random
 import duckdb
 
 from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, CheckedTable, Column, Source, UnitBy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.public_tables import PublicTable
@@ -30,7 +30,7 @@ def day(year: int, month: int, of_month: int) -> int:
     return (date(year, month, of_month) - date(1970, 1, 1)).days
 
 
-def clinic_policy(folder: Path, blocks: BlockRule | None = COHORTS) -> Policy:
+def clinic_policy(folder: Path, blocks: BlockRule | None = COHORTS) -> CheckedPolicy:
     """The policy over files that `write_clinic` writes into the folder."""
     visits: dict[str, Kind] = {
         "ward": Choice(("A", "B", "C")),
@@ -47,15 +47,19 @@ def clinic_policy(folder: Path, blocks: BlockRule | None = COHORTS) -> Policy:
         _table(folder, "wards", {}, None, 0),
     ]
     protects = "person-period" if blocks is not None and blocks.by == "row" else "person"
-    return Policy(
+    return CheckedPolicy(
         folder / "clinic.toml", "clinic", Fraction(3), Fraction(1, 10**7), Fraction(1, 10**9),
         {table.name: table for table in tables}, blocks, "", {}, protects,
     )  # fmt: skip
 
 
-def _table(folder: Path, name: str, kinds: Mapping[str, Kind], unit: UnitBy | None, rows: int) -> Table:
+def _table(
+    folder: Path, name: str, kinds: Mapping[str, Kind], unit: UnitBy | None, rows: int
+) -> CheckedTable:
     source = Source("duckdb", str(folder / f"{name}.parquet"), "", "parquet")
-    return Table(name, source, {column: Column(column, kind) for column, kind in kinds.items()}, unit, rows)
+    return CheckedTable(
+        name, source, {column: Column(column, kind) for column, kind in kinds.items()}, unit, rows
+    )
 
 
 def by_month() -> BlockRule:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lapwing.sql.policy.kinds import Choice, Moment, Numeric, Text, Truth
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, CheckedTable, Column, Source, UnitBy
 from lapwing.sql.question.public_tables import PublicTable
 from support.postgres import server
 from support.spark import spark
@@ -147,7 +147,7 @@ def policy_for(
     rows: int = 3,
     blocks: BlockRule | None = None,
     folds_ids: bool = False,
-) -> Policy:
+) -> CheckedPolicy:
     """The hospital's rows on an engine, in some order, and their policy."""
     folder.mkdir(parents=True, exist_ok=True)
     visits, patients = tables_of(hospital, random.Random(order))
@@ -157,7 +157,7 @@ def policy_for(
         ("patients", PATIENTS, 1),
     )
     tables = {
-        name: Table(
+        name: CheckedTable(
             name,
             sources[name],
             {one: Column(one, kind) for one, kind in columns.items()},
@@ -169,8 +169,8 @@ def policy_for(
     if blocks is not None and blocks.by == "row":
         del tables["patients"]
     (folder / "wards.csv").write_text("ward,region,beds\nA,n,10\nB,s,20\nB,n,30\nZ,s,5\n")
-    public = Table("wards", Source("duckdb", str(folder / "wards.csv"), "", "csv"), {}, None, 1)
-    return Policy(
+    public = CheckedTable("wards", Source("duckdb", str(folder / "wards.csv"), "", "csv"), {}, None, 1)
+    return CheckedPolicy(
         folder / f"{engine}.toml", f"hospital_{uuid4().hex[:8]}", Fraction(100), Fraction(1, 10**6),
         Fraction(1, 10**9), {**tables, "wards": public}, blocks, str(folder / "h.ledger"), {},
         "person-period" if blocks is not None and blocks.by == "row" else "person", folds_ids=folds_ids,

@@ -8,7 +8,7 @@ import pytest
 
 from lapwing.errors import BadFile
 from lapwing.sql.policy.kinds import Kind
-from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.policy.policy import CheckedPolicy, Source
 from lapwing.sql.policy.policy_draft import KnownFacts, draft_of, read_schema
 from lapwing.sql.policy.policy_file import load_policy
 
@@ -43,7 +43,7 @@ every = "{every}"
 PERSON_PERIOD = GOOD.replace('"visits"\n', '"visits"\nprotects = "person-period"\n', 1)
 
 
-def loaded(text: str) -> Policy:
+def loaded(text: str) -> CheckedPolicy:
     Path("visits.toml").write_text(text, encoding="utf-8")
     return load_policy("visits.toml")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lapwing.sql.policy.kinds import Kind, Numeric
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, CheckedTable, Column, Source, UnitBy
 from lapwing.sql.reading.open_sources import OpenedSources, open_sources
 from lapwing.sql.reading.truncated_table import TruncatedTable
 
@@ -33,31 +33,37 @@ def table_of(
     location: Path | str, columns: Mapping[str, Kind], *,
     name: str = "visits", unit: UnitBy | str = "who", rows: int = 5, form: str = "parquet",
     inside: str = "", primary_key: tuple[str, ...] = (), missing: Mapping[str, int] | None = None,
-) -> Table:  # fmt: skip
+) -> CheckedTable:  # fmt: skip
     declared = {
         column: Column(column, kind, (missing or {}).get(column)) for column, kind in columns.items()
     }
     by = UnitBy(unit) if isinstance(unit, str) else unit
-    return Table(name, Source("duckdb", str(location), inside, form), declared, by, rows, primary_key)
+    return CheckedTable(
+        name, Source("duckdb", str(location), inside, form), declared, by, rows, primary_key
+    )
 
 
 def policy_of(
-    folder: Path, *tables: Table, blocks: BlockRule | None = None, protects: str = "person"
-) -> Policy:
-    return Policy(
+    folder: Path, *tables: CheckedTable, blocks: BlockRule | None = None, protects: str = "person"
+) -> CheckedPolicy:
+    return CheckedPolicy(
         folder / "clinic.toml", "clinic", Fraction(1), Fraction(0), Fraction(0),
         {table.name: table for table in tables}, blocks, "", {}, protects,
     )  # fmt: skip
 
 
-def coded(policy: Policy, table: str, opened: OpenedSources, key: bytes = KEY) -> str:
+def coded(policy: CheckedPolicy, table: str, opened: OpenedSources, key: bytes = KEY) -> str:
     """A SELECT of the truncated rows of a table."""
     rows = TruncatedTable(policy, policy.tables[table], opened.engine, key, opened.relations)
     return rows.ranked(rows.codes())
 
 
 def coded_rows(
-    policy: Policy, *columns: str, table: str = "visits", key: bytes = KEY, threads: int | None = None
+    policy: CheckedPolicy,
+    *columns: str,
+    table: str = "visits",
+    key: bytes = KEY,
+    threads: int | None = None,
 ) -> list[Row]:
     """Units, ranks and some columns of the coded table, sorted."""
     opened = open_sources(policy, threads=threads)

@@ -14,7 +14,7 @@ from datetime import date
 from typing import Any
 
 from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, Table
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, CheckedTable, Column
 
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 PEOPLE = 7
@@ -161,7 +161,7 @@ def _partly_missing(names: Collection[str]) -> Pick:
     return lambda column, place: None if column.name in names else _highest(column, place)
 
 
-def _parts(policy: Policy) -> Iterator[frozenset[str]]:
+def _parts(policy: CheckedPolicy) -> Iterator[frozenset[str]]:
     """Yield sets of columns: of any two columns of a table, some set has one and not the other."""
     listed = [list(table.columns) for table in policy.private_tables]
     for bit in range(max((len(names) - 1).bit_length() for names in listed)):
@@ -191,7 +191,7 @@ def _same(code: int) -> Pick:
     return pick
 
 
-def neighbours(policy: Policy) -> list[NeighbourPeople]:
+def neighbours(policy: CheckedPolicy) -> list[NeighbourPeople]:
     """Return neighbours: a person who joins generated people, people in another order, and nobody.
 
     The first `QUICK` of them are for a quick audit.
@@ -274,7 +274,7 @@ def neighbours(policy: Policy) -> list[NeighbourPeople]:
     return found
 
 
-def _spelled_ids(policy: Policy, crowd: tuple[GeneratedPerson, ...]) -> NeighbourPeople:
+def _spelled_ids(policy: CheckedPolicy, crowd: tuple[GeneratedPerson, ...]) -> NeighbourPeople:
     """Return people, and one more with as many rows as count in each of several spellings of one id."""
     spellings = ("target", " target", "TARGET", "Target ")
     person = replace(_person(policy, "target", _highest, times=len(spellings)), spellings=spellings)
@@ -283,7 +283,7 @@ def _spelled_ids(policy: Policy, crowd: tuple[GeneratedPerson, ...]) -> Neighbou
     )
 
 
-def _crowd(policy: Policy) -> Iterator[GeneratedPerson]:
+def _crowd(policy: CheckedPolicy) -> Iterator[GeneratedPerson]:
     """Yield the people of both neighbours. The first has more rows than count, the others have few.
 
     The last alone has two rare keys: one more person with them makes two people.
@@ -295,7 +295,9 @@ def _crowd(policy: Policy) -> Iterator[GeneratedPerson]:
         yield _person(policy, who, pick, times=times, more=more)
 
 
-def _person(policy: Policy, who: str, pick: Pick, *, times: int = 1, more: int = 0) -> GeneratedPerson:
+def _person(
+    policy: CheckedPolicy, who: str, pick: Pick, *, times: int = 1, more: int = 0
+) -> GeneratedPerson:
     """Return a person with `times` · K + `more` rows in each table, K being its contribution bound."""
     rows = {}
     for table in policy.private_tables:
@@ -320,7 +322,7 @@ def _in_block(blocks: BlockRule | None, column: Column, pick: Pick, place: int) 
 
 
 def rows_of_table(
-    people: Sequence[GeneratedPerson], table: Table
+    people: Sequence[GeneratedPerson], table: CheckedTable
 ) -> Iterator[tuple[GeneratedPerson, int, Row]]:
     """Yield the rows of a table, with the person and the number of the row among theirs."""
     for person in people:

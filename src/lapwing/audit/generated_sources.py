@@ -40,7 +40,7 @@ from lapwing.audit.generated_people import (
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Truth
-from lapwing.sql.policy.policy import Column, Policy, Source, Table, has_blocks_by_arrival
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Column, Source, has_blocks_by_arrival
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.public_tables import PublicTable
 from lapwing.sql.question.relation import needs_new_ranks
@@ -80,10 +80,10 @@ class GeneratedSources:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: CheckedPolicy,
         public: Mapping[str, PublicTable],
         *,
-        read_as: Callable[[Policy], Policy] | None = None,
+        read_as: Callable[[CheckedPolicy], CheckedPolicy] | None = None,
     ) -> None:
         self.policy, self.public, self._read_as = policy, public, read_as
         self._folder = Path(mkdtemp(prefix="lapwing-audit-"))
@@ -163,9 +163,11 @@ class _GeneratedCurator(Curator):
         yield self._sources.reader(self._people, is_reversed=self._is_reversed, question=question)
 
 
-def stored_people(policy: Policy, people: People, folder: Path, *, is_reversed: bool = False) -> Policy:
+def stored_people(
+    policy: CheckedPolicy, people: People, folder: Path, *, is_reversed: bool = False
+) -> CheckedPolicy:
     """Store people as the tables of a policy, and return the policy with these tables."""
-    tables: dict[str, Table] = dict(policy.tables)
+    tables: dict[str, CheckedTable] = dict(policy.tables)
     for table in policy.private_tables:
         path = folder / f"{table.name}.parquet"
         stored = _table(policy, table, people)
@@ -176,7 +178,7 @@ def stored_people(policy: Policy, people: People, folder: Path, *, is_reversed: 
     return replace(policy, path=folder / "audit.toml", tables=tables, ledger=str(folder / "none.ledger"))
 
 
-def _table(policy: Policy, table: Table, people: People) -> pa.Table:
+def _table(policy: CheckedPolicy, table: CheckedTable, people: People) -> pa.Table:
     """Return the rows of a table as its source would have them: ids, keys and values."""
     rows, unit = list(rows_of_table(people, table)), table.unit
     assert unit is not None

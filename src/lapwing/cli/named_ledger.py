@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from lapwing.sql.policy.policy import Policy
+    from lapwing.sql.policy.policy import CheckedPolicy
     from lapwing.survey.questionnaire import Questionnaire
 
 VARIABLES = {"keys": "LAPWING_KEYS", "anchor": "LAPWING_ANCHOR"}  # by option
@@ -91,7 +91,7 @@ def _is_no_toml(path: Path) -> bool:
         return file.read(len(_SQLITE)).startswith((_SQLITE, b"{"))
 
 
-def _owner(path: Path) -> tuple[Policy | Questionnaire, str]:
+def _owner(path: Path) -> tuple[CheckedPolicy | Questionnaire, str]:
     """Return the policy or survey of a file, and the name of its account."""
     tables = _tables(path)
     if "survey" in tables:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lapwing.sql.cell_check import NoisyCheck
     from lapwing.sql.dataset import Dataset
     from lapwing.sql.exact_check import TableCheck
-    from lapwing.sql.policy.policy import Policy
+    from lapwing.sql.policy.policy import CheckedPolicy
     from lapwing.sql.releasing import SessionPlan
 
 
@@ -163,7 +163,7 @@ def _write_answer(answer: Answer, first: Answer | None) -> None:
         console.tell(line)
 
 
-def _tell_not_utf8(policy: Policy) -> None:
+def _tell_not_utf8(policy: CheckedPolicy) -> None:
     """Tell the curator of CSV files whose encoding is not the declared one."""
     from lapwing.sql.reading.open_sources import encoding_notes
 
@@ -341,7 +341,7 @@ def check(
         _tell_not_utf8(found.policy)
 
 
-def _show_exact(policy: Policy, found: list[TableCheck]) -> None:
+def _show_exact(policy: CheckedPolicy, found: list[TableCheck]) -> None:
     from lapwing.sql.cell_check import possible_states
 
     with console.page() as out:
@@ -374,7 +374,7 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
             _show_noisy(found.policy, made)
 
 
-def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
+def _show_noisy(policy: CheckedPolicy, made: list[NoisyCheck]) -> None:
     from lapwing.sql.answering.answers import cell_text
 
     with console.page() as out:
@@ -394,7 +394,7 @@ def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
                 out.indented(f"The rest was not released: {one.refused}")
 
 
-def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
+def _to_json(policy: CheckedPolicy, one: NoisyCheck) -> dict[str, Any]:
     answers = [some.answer.to_priced_json() for some in one.cells]
     counts = [answer.pop("columns")[-1] for answer in answers]
     return {

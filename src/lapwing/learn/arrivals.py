@@ -38,7 +38,7 @@ from pathlib import Path
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter
-from lapwing.sql.policy.policy import EPOCH, BlockRule, Policy, Table, block_labels, period_of
+from lapwing.sql.policy.policy import EPOCH, BlockRule, CheckedPolicy, CheckedTable, block_labels, period_of
 from lapwing.sql.policy.source_location import FORMS
 from lapwing.sql.reading import registration
 from lapwing.sql.reading.open_sources import FILES, encodings_of
@@ -64,7 +64,7 @@ class ArrivalNote:
     day: str = ""
 
 
-def read_arrival_note(policy: Policy) -> ArrivalNote | None:
+def read_arrival_note(policy: CheckedPolicy) -> ArrivalNote | None:
     """Read the last note; None if there is none, or if it cannot be read."""
     try:
         found = json.loads((stream_folder(policy) / ARRIVALS_FILE).read_text(encoding="utf-8"))
@@ -78,13 +78,13 @@ def read_arrival_note(policy: Policy) -> ArrivalNote | None:
         return None  # BadParameter, for a label that is no block, is a ValueError
 
 
-def stream_folder(policy: Policy) -> Path:
+def stream_folder(policy: CheckedPolicy) -> Path:
     """Return the folder of the note and of the lock for appends."""
     return prepared_folder(policy) / "stream"
 
 
 @contextmanager
-def append_lock(policy: Policy) -> Iterator[None]:
+def append_lock(policy: CheckedPolicy) -> Iterator[None]:
     """Make the stream's folder, and let one process at a time append."""
     registration.make_folder(policy)
     stream_folder(policy).mkdir(mode=0o700, exist_ok=True)
@@ -141,7 +141,7 @@ def checked_through(
 
 
 def record_arrivals(
-    policy: Policy, note: ArrivalNote | None, labels: Sequence[str], *, through: str, today: date
+    policy: CheckedPolicy, note: ArrivalNote | None, labels: Sequence[str], *, through: str, today: date
 ) -> list[str]:
     """Write a new note in which these blocks have arrived, and return those that are new."""
     before = note or ArrivalNote()
@@ -164,7 +164,7 @@ _MAGIC = re.compile(r"[*?\[]")
 PUT_IT_THERE = "Put the file where the policy's source finds it, and append without a file"
 
 
-def require_unchanged_files(policy: Policy, version: int) -> None:
+def require_unchanged_files(policy: CheckedPolicy, version: int) -> None:
     """Raise BadParameter if a file that the ledger knows has changed: old blocks are never changed.
 
     `version` is the ledger's version of the data, 0 before the first append. (A first append may have been
@@ -191,7 +191,7 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
             )
 
 
-def require_readable_files(policy: Policy) -> None:
+def require_readable_files(policy: CheckedPolicy) -> None:
     """Raise BadParameter with the name of a new source file that cannot be opened. No row is read."""
     known, now = registration.last_registration(policy), files_of(policy)
     for table in _file_tables(policy):
@@ -208,12 +208,12 @@ def require_readable_files(policy: Policy) -> None:
                     raise BadParameter("source", f"{name} cannot be read as {form}") from None
 
 
-def _file_tables(policy: Policy) -> list[Table]:
+def _file_tables(policy: CheckedPolicy) -> list[CheckedTable]:
     """Return the private tables in files: nothing says which rows of a database are new."""
     return [table for table in policy.private_tables if table.source.form in FILES]
 
 
-def table_for_file(policy: Policy, name: str | None) -> Table:
+def table_for_file(policy: CheckedPolicy, name: str | None) -> CheckedTable:
     """Return the private table that new rows belong to."""
     tables = {table.name: table for table in policy.private_tables}
     if name is None and len(tables) == 1:
@@ -223,7 +223,7 @@ def table_for_file(policy: Policy, name: str | None) -> Table:
     return tables[name]
 
 
-def take_file(table: Table, file: Path) -> Path:
+def take_file(table: CheckedTable, file: Path) -> Path:
     """Copy a file into a table's source, and return its place there, also if it was added before."""
     folder, tail = _place(table)
     file = file.absolute()
@@ -251,7 +251,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _place(table: Table) -> tuple[Path, str]:
+def _place(table: CheckedTable) -> tuple[Path, str]:
     """Return the folder for new files, and the pattern of their names."""
     source = table.source
     if source.form not in FILES:
@@ -279,7 +279,7 @@ def _name(tail: str, wanted: str, digest: str) -> str:
     raise BadParameter("file", f"no name could be made that the source's pattern finds. {PUT_IT_THERE}")
 
 
-def _require_schema(table: Table, file: Path) -> None:
+def _require_schema(table: CheckedTable, file: Path) -> None:
     """Check that the columns that the policy uses exist, with the types that they have in the source."""
     location = glob.escape(str(file))
     source = table.source

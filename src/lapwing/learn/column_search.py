@@ -22,7 +22,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.kinds import Choice, Numeric, Text
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.question.preliminary_questions import policy_with_column, private_table
 
 
@@ -30,7 +30,7 @@ from lapwing.sql.question.preliminary_questions import policy_with_column, priva
 class FoundColumn:
     """A policy that declares the found column, the answer it rests on, and the lines for its file."""
 
-    policy: Policy
+    policy: CheckedPolicy
     answer: Answer
     toml: str
 

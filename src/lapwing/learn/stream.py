@@ -26,7 +26,7 @@ from lapwing.ledger.spending import Target
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
-from lapwing.sql.policy.policy import BlockRule, Policy, account_label, block_labels
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, account_label, block_labels
 
 FIRST_LOOK = 50  # blocks at first
 
@@ -99,7 +99,7 @@ class Stream(AbstractContextManager["Stream"]):
             raise
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> CheckedPolicy:
         """The policy of the stream."""
         return self.dataset.policy
 

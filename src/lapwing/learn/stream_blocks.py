@@ -53,7 +53,7 @@ from lapwing.ledger import Account, Block, Ledger, Target
 from lapwing.ledger.budget_history import remaining_exactly
 from lapwing.ledger.entry import Costs
 from lapwing.sql import policy_ledger
-from lapwing.sql.policy.policy import Policy, account_label
+from lapwing.sql.policy.policy import CheckedPolicy, account_label
 
 FIRST_COME, EQUAL_SHARES, UNLOCK = "first come", "equal shares", "unlock"
 MOST_PIPELINES, MOST_VERSIONS = 1000, 100_000
@@ -133,7 +133,7 @@ class StreamFile(FileTable):
     sharing: SharingTable = needed(f'[sharing] with rule = "{FIRST_COME}"')
 
 
-def load_sharing_rule(policy: Policy) -> SharingRule:
+def load_sharing_rule(policy: CheckedPolicy) -> SharingRule:
     """Read the curator's rule. Without a file, the rule is first come."""
     path = policy.path.with_name(f"{policy.path.stem}.stream.toml")
     if not path.exists():
@@ -151,7 +151,7 @@ def load_sharing_rule(policy: Policy) -> SharingRule:
     return made
 
 
-def share_label(policy: Policy, pipeline: str) -> str:
+def share_label(policy: CheckedPolicy, pipeline: str) -> str:
     """Return the label of the account of one pipeline's share."""
     return f"{account_label(policy)}: share of {pipeline}"
 
@@ -175,7 +175,9 @@ class PipelineShare:
         return (Target(self.label, there),) if there else ()
 
 
-def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: str) -> PipelineShare | None:
+def find_share(
+    ledger: Ledger, policy: CheckedPolicy, sharing: SharingRule, pipeline: str
+) -> PipelineShare | None:
     """Return a pipeline's share as it is now; None if the rule has no shares. Nothing is written.
 
     Raises BadParameter if the pipeline has no share, or if the file changes a share that was opened.
@@ -203,7 +205,7 @@ def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: s
     return PipelineShare(label, own.terms, blocks, everyone, is_open=True)
 
 
-def open_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: str) -> str | None:
+def open_share(ledger: Ledger, policy: CheckedPolicy, sharing: SharingRule, pipeline: str) -> str | None:
     """Open a pipeline's share at its first use, and return the label of its account; None if there is none.
 
     It gets the blocks that the stream's account has now.

@@ -25,7 +25,7 @@ from lapwing.reporting.privacy_report import (
 )
 
 if TYPE_CHECKING:
-    from lapwing.sql.policy.policy import Policy
+    from lapwing.sql.policy.policy import CheckedPolicy
 
 
 def policy_subject(path: Path) -> ReportSubject:
@@ -64,7 +64,7 @@ def policy_subject(path: Path) -> ReportSubject:
     )
 
 
-def _policy_facts(policy: Policy, blocks: str) -> Facts:
+def _policy_facts(policy: CheckedPolicy, blocks: str) -> Facts:
     unit: list[ReportFact | str] = []
     exposed: list[ReportFact | str] = []
     for table in policy.tables.values():

@@ -24,7 +24,7 @@ from lapwing.sql.answering.answers import Answer
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.planning import plan_question, plan_truncation
 from lapwing.sql.policy.kinds import Choice, Text, Truth
-from lapwing.sql.policy.policy import Column, Policy, Table
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Column
 from lapwing.sql.question import bind, scope
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.reading.column_codes import STATES
@@ -42,7 +42,7 @@ class NoisyCells:
     columns: tuple[str, ...]
     answer: Answer
 
-    def listed(self, table: Table) -> Iterator[tuple[str, str, int]]:
+    def listed(self, table: CheckedTable) -> Iterator[tuple[str, str, int]]:
         """Yield column, state and row in the answer, for all counts that can differ from 0."""
         *keys, _ = self.answer.columns
         for row in range(len(self.answer)):
@@ -76,7 +76,9 @@ def possible_states(column: Column) -> tuple[str, ...]:
     return tuple(state for state in STATES if state not in never)
 
 
-def policy_of_states(policy: Policy, table: str, names: Iterable[str]) -> tuple[Policy, dict[str, str]]:
+def policy_of_states(
+    policy: CheckedPolicy, table: str, names: Iterable[str]
+) -> tuple[CheckedPolicy, dict[str, str]]:
     """Return the policy with columns of cell states instead of a table's columns, and their origins.
 
     The column that slices rows stays: blocks are found from it.
@@ -123,7 +125,7 @@ def _down(epsilon: Fraction) -> Fraction:
     return Fraction(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
 
 
-def _shares(table: Table, epsilon: Fraction) -> list[tuple[tuple[str, ...], Fraction]]:
+def _shares(table: CheckedTable, epsilon: Fraction) -> list[tuple[tuple[str, ...], Fraction]]:
     """Return the columns of each question about a table with its ε; no columns: units beyond the bound."""
     rows_are_units = table.unit is not None and not table.unit.column
     names, parts = tuple(table.columns), len(table.columns) + (not rows_are_units)
@@ -132,7 +134,7 @@ def _shares(table: Table, epsilon: Fraction) -> list[tuple[tuple[str, ...], Frac
     return [(columns, _down(epsilon * (len(columns) or 1) / parts)) for columns in some]
 
 
-def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
+def _noisy(dataset: Dataset, table: CheckedTable, epsilon: Fraction) -> NoisyCheck:
     cells, beyond = [], None
     try:
         for columns, share in _shares(table, epsilon):
@@ -158,7 +160,7 @@ def cells_question(catalog: scope.Catalog, table: str, names: Iterable[str]) -> 
 
 def _plan(
     dataset: Dataset,
-    table: Table,
+    table: CheckedTable,
     columns: Sequence[str],
     epsilon: Fraction,
     use: Callable[[SessionPlan], T],

@@ -35,7 +35,7 @@ from lapwing.sql import policy_ledger
 from lapwing.sql.answering.kept_answers import KeptAnswers
 from lapwing.sql.policy import policy_file, policy_in_code
 from lapwing.sql.policy.policy import (
-    Policy,
+    CheckedPolicy,
     account_label,
     block_labels,
     codes_of_blocks,
@@ -74,11 +74,11 @@ class Curator:
     """
 
     def __init__(
-        self, policy: policy_in_code.Policy | Policy | str | Path, *, threads: int | None = None
+        self, policy: policy_in_code.Policy | CheckedPolicy | str | Path, *, threads: int | None = None
     ) -> None:
         if isinstance(policy, policy_in_code.Policy):
             policy = policy.with_stored_rows()
-        self.policy = policy if isinstance(policy, Policy) else policy_file.load_policy(Path(policy))
+        self.policy = policy if isinstance(policy, CheckedPolicy) else policy_file.load_policy(Path(policy))
         self.threads = threads
         self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them
         self.notify: policy_ledger.Notify = self.notices.append
@@ -310,7 +310,7 @@ class Curator:
         return policy_ledger.targets_of(self.ledger, self.policy, analyst, blocks or ())
 
     @contextmanager
-    def with_policy(self, policy: Policy) -> Iterator[Curator]:
+    def with_policy(self, policy: CheckedPolicy) -> Iterator[Curator]:
         """Lend a curator of a policy with other columns of the same tables, which uses this ledger."""
         with self.keeping_open():
             other = Curator(policy, threads=self.threads)

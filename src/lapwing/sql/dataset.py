@@ -26,7 +26,7 @@ from lapwing.sql.curator import Curator
 from lapwing.sql.fitting import RowEstimator, fit
 from lapwing.sql.planning import plan_question, plan_truncation
 from lapwing.sql.policy import policy_in_code
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question import preliminary_questions
 from lapwing.sql.question.built_question import BuiltQuestion, question_of_only_table
@@ -174,7 +174,7 @@ class Dataset:
 
     def __init__(
         self,
-        source: Curator | policy_in_code.Policy | Policy,
+        source: Curator | policy_in_code.Policy | CheckedPolicy,
         *,
         analyst: str,
         threads: int | None = None,
@@ -190,7 +190,7 @@ class Dataset:
         return ReleaseSession(self.curator, self.analyst)
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> CheckedPolicy:
         """The policy of the tables."""
         return self.curator.policy
 

@@ -17,7 +17,7 @@ from lapwing.ledger import CuratorKey
 from lapwing.sql import policy_ledger
 from lapwing.sql.cell_check import policy_of_states
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy.policy import Policy, Table, account_label
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, account_label
 from lapwing.sql.question.relation import RANK, UNIT
 from lapwing.sql.reading.column_codes import STATES
 from lapwing.sql.reading.open_sources import OpenedSources, open_sources
@@ -60,7 +60,7 @@ def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
         opened.engine.close()
 
 
-def _exact(policy: Policy, table: Table, opened: OpenedSources) -> TableCheck:
+def _exact(policy: CheckedPolicy, table: CheckedTable, opened: OpenedSources) -> TableCheck:
     checked, columns = policy_of_states(policy, table.name, table.columns)
     key = bytes(32)  # the order of a unit's rows does not matter here
     cells = TruncatedTable(checked, checked.tables[table.name], opened.engine, key, opened.relations)

@@ -13,7 +13,7 @@ from lapwing.config.values import checked_count
 from lapwing.core.budget import EPSILON_UNIT
 from lapwing.core.exact import Number, round_up
 from lapwing.core.spread import checked_confidence
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing import accuracy
 from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
 from lapwing.sql.pricing.plan import (
@@ -93,7 +93,7 @@ def plan_question(
     return planned(least, why)
 
 
-def _least_shares(question: BoundQuery, policy: Policy, delta: Number, noise: str) -> BudgetShares:
+def _least_shares(question: BoundQuery, policy: CheckedPolicy, delta: Number, noise: str) -> BudgetShares:
     """Return shares that cost enough, at the least ε or a few steps above it."""
     epsilon = policy.least_epsilon
     while True:

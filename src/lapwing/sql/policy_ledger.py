@@ -42,7 +42,7 @@ from lapwing.ledger.registry import OpenRegistry, Registry, is_ledger_gone
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids, Sketch
 from lapwing.sql.policy.policy import (
-    Policy,
+    CheckedPolicy,
     account_label,
     block_label,
     block_labels,
@@ -60,12 +60,12 @@ EVERYBODY_ELSE = "*"
 Notify = Callable[[str], None]
 
 
-def unit_of(policy: Policy) -> Unit:
+def unit_of(policy: CheckedPolicy) -> Unit:
     """Return the privacy unit of the policy."""
     return UNITS[policy.protects]
 
 
-def _slices(policy: Policy) -> Slices:
+def _slices(policy: CheckedPolicy) -> Slices:
     if policy.blocks is None:
         return Slices.NONE
     if policy.blocks.by == "row":
@@ -73,14 +73,14 @@ def _slices(policy: Policy) -> Slices:
     return Slices.IDENTITIES if policy.blocks.cohorts else Slices.UNITS
 
 
-def has_ledger(policy: Policy) -> bool:
+def has_ledger(policy: CheckedPolicy) -> bool:
     """Return whether the policy was used before. `lapwing ledger init` makes a ledger in a server."""
     if is_postgres(policy.ledger):
         return not policy.ledger_keys or Path(policy.ledger_keys).exists()
     return Path(policy.ledger).exists()
 
 
-def open_ledger(policy: Policy, notify: Notify) -> Ledger:
+def open_ledger(policy: CheckedPolicy, notify: Notify) -> Ledger:
     """Open the policy's ledger, which is made at the first use. Its accounts open with their first charge.
 
     `notify` is called with a sentence about each thing that is made for life. Data that another ledger
@@ -115,7 +115,7 @@ def open_ledger(policy: Policy, notify: Notify) -> Ledger:
     return ledger
 
 
-def declared_digest(policy: Policy, ledger: Ledger) -> str:
+def declared_digest(policy: CheckedPolicy, ledger: Ledger) -> str:
     """Return a keyed digest of all that a policy declares about rows.
 
     After an exact check, another digest shows that the policy was changed since.
@@ -137,18 +137,18 @@ def row_key(ledger: Ledger) -> bytes:
     return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
 
 
-def _sources(policy: Policy, *, earlier: bool = True) -> list[str]:
+def _sources(policy: CheckedPolicy, *, earlier: bool = True) -> list[str]:
     private = (table.source for table in policy.tables.values() if not table.is_public)
     return sorted({name for source in private for name in registry_names(source, earlier=earlier)})
 
 
-def _note(known: OpenRegistry, policy: Policy, ledger: Ledger) -> None:
+def _note(known: OpenRegistry, policy: CheckedPolicy, ledger: Ledger) -> None:
     account = account_label(policy) if policy.protects == "row" else ""  # people are known by their ids
     sources = _sources(policy, earlier=False)
     known.note(sources, ledger=ledger.id, place=ledger.location, account=account)
 
 
-def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
+def _require_own(known: OpenRegistry, policy: CheckedPolicy, ledger: str = "") -> None:
     """Require that a source keeps its ledger for life, and its account if each row is protected."""
     others = known.accounts_of(_sources(policy)) - {account_label(policy)}
     if policy.protects == "row" and others:
@@ -173,7 +173,7 @@ def _require_own(known: OpenRegistry, policy: Policy, ledger: str = "") -> None:
         )
 
 
-def _same_people_error(others: list[str], policy: Policy, *, can_join: bool) -> BadParameter:
+def _same_people_error(others: list[str], policy: CheckedPolicy, *, can_join: bool) -> BadParameter:
     """Return the refusal of data whose people other ledgers know. Used data has its ledger for life."""
     place, names = others[0], " ".join(map(quote, others))
     key = "KEY" if is_postgres(policy.ledger) else quote(f"{policy.ledger}.curator")
@@ -192,21 +192,21 @@ def _same_people_error(others: list[str], policy: Policy, *, can_join: bool) -> 
     )
 
 
-def _joining(policy: Policy, place: str) -> str:
+def _joining(policy: CheckedPolicy, place: str) -> str:
     """Return in words how a policy spends from a ledger that there is."""
     if policy.is_in_code:
         return f'open it so: lapwing.open(policy, ledger="{place}")'
     return f'write into the policy [ledger] and below it url = "{place}"'
 
 
-def _with_place(policy: Policy, ledger: Ledger, notify: Notify) -> Notify:
+def _with_place(policy: CheckedPolicy, ledger: Ledger, notify: Notify) -> Notify:
     """Let sentences about new accounts say where, if no policy file says so."""
     if policy.is_in_code:
         return lambda text: notify(f"{text} It is kept in {ledger.location}.")
     return notify
 
 
-def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
+def _require_accounts(ledger: Ledger, policy: CheckedPolicy, notify: Notify) -> None:
     label = account_label(policy)
     known = {account.label for account in ledger.accounts()}
     rule = block_rule_text(policy)
@@ -237,7 +237,7 @@ def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
         _require_terms(ledger.account(quota), epsilon, delta, f"analysts.{analyst}")
 
 
-def _require_population(policy: Policy) -> None:
+def _require_population(policy: CheckedPolicy) -> None:
     """Require a population where rows are protected: rows have no ids that the ledger could recognise."""
     if policy.protects == "row" and not policy.population:
         raise BadParameter(
@@ -247,7 +247,7 @@ def _require_population(policy: Policy) -> None:
         )
 
 
-def _require_same(account: Account, policy: Policy, rule: str) -> None:
+def _require_same(account: Account, policy: CheckedPolicy, rule: str) -> None:
     """Require that the policy agrees with the account, which is for life."""
     _require_terms(account, policy.epsilon, policy.delta, "budget")
     if account.slices is _slices(policy) is Slices.UNITS and account.rule != rule:
@@ -273,19 +273,19 @@ def checked_analyst(analyst: str) -> str:
     return checked_label(analyst, "analyst")
 
 
-def quota_label(policy: Policy, analyst: str) -> str:
+def quota_label(policy: CheckedPolicy, analyst: str) -> str:
     """Return the name of the account that holds an analyst's quota."""
     return f"{account_label(policy)}: quota of {analyst}"
 
 
-def declared_terms(policy: Policy, analyst: str) -> list[Terms]:
+def declared_terms(policy: CheckedPolicy, analyst: str) -> list[Terms]:
     """Return the terms of each account that a question of the analyst will be charged to."""
     own = analyst if analyst in policy.quotas else EVERYBODY_ELSE
     quotas = [] if quota_of(policy, analyst) is None else [policy.quotas[own]]
     return [Terms.of(epsilon, delta) for epsilon, delta in [(policy.epsilon, policy.delta), *quotas]]
 
 
-def quota_of(policy: Policy, analyst: str) -> str | None:
+def quota_of(policy: CheckedPolicy, analyst: str) -> str | None:
     """Return the quota account that an analyst's questions are charged to as well; None: no quotas."""
     if not policy.quotas:
         return None
@@ -296,7 +296,7 @@ def quota_of(policy: Policy, analyst: str) -> str | None:
     raise BadParameter("analyst", "has no quota in the policy: ask the curator for one")
 
 
-def find_data_set(ledger: Ledger, policy: Policy) -> DataSet | None:
+def find_data_set(ledger: Ledger, policy: CheckedPolicy) -> DataSet | None:
     """Return the registered data set, or None."""
     try:
         return data_sets.find_data_set(ledger, policy.name)
@@ -317,12 +317,12 @@ def possible_data_sets(ledger: Ledger, version: int, receipt: Receipt) -> set[in
     }
 
 
-def forget_planned_data(ledger: Ledger, policy: Policy) -> None:
+def forget_planned_data(ledger: Ledger, policy: CheckedPolicy) -> None:
     """Forget data that only a first question wanted: the curator prepares or registers it now."""
     ledger.openings.data.pop(policy.name, None)
 
 
-def untouched_version(ledger: Ledger, policy: Policy, key: bytes) -> int:
+def untouched_version(ledger: Ledger, policy: CheckedPolicy, key: bytes) -> int:
     """Return the version if its files, how they are read and the registry have not changed; else 0."""
     known, copy = find_data_set(ledger, policy), last_copy(policy)
     if known is None or not registration.is_untouched(policy, known.version):
@@ -332,7 +332,7 @@ def untouched_version(ledger: Ledger, policy: Policy, key: bytes) -> int:
 
 
 def register_version(
-    ledger: Ledger, policy: Policy, units: Ids, at: str | None = None, *, with_charge: bool = False
+    ledger: Ledger, policy: CheckedPolicy, units: Ids, at: str | None = None, *, with_charge: bool = False
 ) -> DataSet:
     """Register the data, or its next version. Call it after every preparation and every append.
 
@@ -372,7 +372,7 @@ def register_version(
     )
 
 
-def are_people_known(ledger: Ledger, policy: Policy) -> bool:
+def are_people_known(ledger: Ledger, policy: CheckedPolicy) -> bool:
     """Return whether the registry knows the people of registered data; a new one does not at first."""
     if not ledger.is_registered_anew:
         return True
@@ -380,7 +380,7 @@ def are_people_known(ledger: Ledger, policy: Policy) -> bool:
         return known.has_people(ledger=ledger.id, data=policy.name)
 
 
-def open_arrival_block(ledger: Ledger, policy: Policy, today: date | None = None) -> None:
+def open_arrival_block(ledger: Ledger, policy: CheckedPolicy, today: date | None = None) -> None:
     """Open the block of the units that arrive today, if blocks are periods of arrival."""
     blocks = policy.blocks
     if blocks is None or blocks.by != "unit" or blocks.cohorts:
@@ -391,21 +391,23 @@ def open_arrival_block(ledger: Ledger, policy: Policy, today: date | None = None
         ledger.open_blocks(account_label(policy), [label])
 
 
-def _origin(policy: Policy) -> str:
+def _origin(policy: CheckedPolicy) -> str:
     """Return the locations of the private tables, without secrets."""
     places = sorted(table.source.place for table in policy.tables.values() if not table.is_public)
     text = " ".join(places)
     return text if len(text) <= 200 else f"{text[:150]}… {len(places)} tables"
 
 
-def targets_of(ledger: Ledger, policy: Policy, analyst: str, blocks: Sequence[str]) -> tuple[Target, ...]:
+def targets_of(
+    ledger: Ledger, policy: CheckedPolicy, analyst: str, blocks: Sequence[str]
+) -> tuple[Target, ...]:
     """Return the accounts that a question is charged to: the data's, and the analyst's quota."""
     found = targets(ledger, policy.name, blocks)
     quota = quota_of(policy, analyst)
     return found if quota is None else (*found, Target(quota))
 
 
-def budget_left(ledger: Ledger, policy: Policy, analyst: str) -> BudgetLeft:
+def budget_left(ledger: Ledger, policy: CheckedPolicy, analyst: str) -> BudgetLeft:
     """Return what is left of the data's budget, and of the analyst's quota if there is one."""
     quota = None
     with suppress(BadParameter):  # an analyst who lost the quota still sees what is left of the data's
@@ -429,7 +431,7 @@ SAVE_FAILURES_EVERY = 1000  # entries
 
 
 def require_few_failures(
-    ledger: Ledger, policy: Policy, analyst: str, *, besides: int | None = None
+    ledger: Ledger, policy: CheckedPolicy, analyst: str, *, besides: int | None = None
 ) -> None:
     """Raise `AllHeld` if too many questions of the analyst failed, not counting the receipt `besides`."""
     data = find_data_set(ledger, policy)
@@ -456,12 +458,12 @@ def require_few_failures(
         raise AllHeld(own)
 
 
-def is_held(policy: Policy, position: int) -> bool:
+def is_held(policy: CheckedPolicy, position: int) -> bool:
     """Return whether a question that failed waits until the curator clears its hold."""
     return position not in registration.cleared_holds(policy)
 
 
-def clear_hold(ledger: Ledger | None, policy: Policy, receipts: Sequence[int]) -> None:
+def clear_hold(ledger: Ledger | None, policy: CheckedPolicy, receipts: Sequence[int]) -> None:
     """Let questions be asked again that were charged and failed. See `Curator.clear_hold`."""
     if ledger is None or not receipts or not all(has_ended(ledger, position) for position in receipts):
         raise BadParameter("receipt", "is none of a question that was charged and failed")

@@ -28,7 +28,7 @@ from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_by
 from lapwing.sql.answering.truncation import truncation_sentences
 from lapwing.sql.curator import Curator
 from lapwing.sql.earlier_answers import EarlierAnswer, EarlierAnswers, ReadableAnswer, readable_answers
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing.combined_widths import can_combine
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.pricing.noise_shares import BudgetShares
@@ -59,7 +59,7 @@ class ReleaseSession:
         return Gate(self.curator.ledger, principal=self.analyst)
 
     @contextmanager
-    def with_policy(self, policy: Policy) -> Iterator[ReleaseSession]:
+    def with_policy(self, policy: CheckedPolicy) -> Iterator[ReleaseSession]:
         """Lend a session under a policy with other columns of the same tables, on the same ledger."""
         with self.curator.with_policy(policy) as other:
             yield ReleaseSession(other, self.analyst)

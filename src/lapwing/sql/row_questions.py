@@ -28,7 +28,14 @@ from lapwing.ledger import Gate, Ledger, Target
 from lapwing.ledger.request_status import RequestState
 from lapwing.sql.curator import Curator
 from lapwing.sql.policy.kinds import MONTHS, Kind, Numeric, Person, Text
-from lapwing.sql.policy.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
+from lapwing.sql.policy.policy import (
+    EPOCH,
+    BlockRule,
+    CheckedPolicy,
+    block_label,
+    codes_of_blocks,
+    period_of,
+)
 from lapwing.sql.question.analysis import require_small_rows
 from lapwing.sql.question.from_clause import RelationBinder
 from lapwing.sql.question.meaning import rows_digest
@@ -239,7 +246,7 @@ def half_key(ledger: Ledger) -> bytes:
     return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing halves").digest()
 
 
-def decode_rows(policy: Policy, question: RowQuestion, table: pa.Table) -> PrivateRows:
+def decode_rows(policy: CheckedPolicy, question: RowQuestion, table: pa.Table) -> PrivateRows:
     """Decode the table that an engine returned for a row question. Private."""
     sliced = policy.blocks is not None
     blocks = _wholes(table.column("b"))[0] if sliced else np.zeros(table.num_rows, np.int64)
@@ -259,7 +266,7 @@ def decode_rows(policy: Policy, question: RowQuestion, table: pa.Table) -> Priva
     return PrivateRows(units, blocks, columns, people, ids)
 
 
-def _each_row(policy: Policy, question: RowQuestion) -> bool:
+def _each_row(policy: CheckedPolicy, question: RowQuestion) -> bool:
     units = [policy.tables[scan.table].unit for scan in scans_of(question.relation)]
     return any(unit is not None and not unit.column for unit in units)
 

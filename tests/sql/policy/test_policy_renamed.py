@@ -15,7 +15,7 @@ import pytest
 from lapwing.errors import BadFile, BadParameter
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.kinds import Choice, Text
-from lapwing.sql.policy.policy import Column, Policy, Source, UnitBy
+from lapwing.sql.policy.policy import CheckedPolicy, Column, Source, UnitBy
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.meaning import query_digests
@@ -65,7 +65,7 @@ def source_of(engine: str, folder: Path) -> Source:
     return Source("duckdb", str(path), "", "parquet")
 
 
-def policy_at(source: Source, folder: Path) -> Policy:
+def policy_at(source: Source, folder: Path) -> CheckedPolicy:
     table = table_of("", {}, rows=1)
     columns = {f"c{n}": Column(f"c{n}", whole(0, 99), source=name) for n, name in enumerate(NAMES)}
     unit = UnitBy("who", source="Who is it?")

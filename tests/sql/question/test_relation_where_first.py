@@ -12,7 +12,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql.cell_check import check_noisily
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.kinds import Numeric
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.preliminary_questions import policy_with_column
@@ -33,12 +33,12 @@ QUESTIONS = (
 )
 
 
-def asked(policy: Policy, sql: str) -> BoundQuery:
+def asked(policy: CheckedPolicy, sql: str) -> BoundQuery:
     bound = bind(sql, Catalog(policy, {"wards": WARDS}))
     return replace(bound, source=where_first(bound.source))
 
 
-def found(policy: Policy) -> Found:
+def found(policy: CheckedPolicy) -> Found:
     reader = Reader.open(policy, KEY, {"wards": WARDS}, from_source=True)
     try:
         return [

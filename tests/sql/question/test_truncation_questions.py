@@ -13,7 +13,7 @@ from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.planning import plan_truncation
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.question.truncation_questions import ROWS_BEYOND, truncated_rows_question
 from lapwing.sql.reading.reader import Reader
@@ -28,7 +28,7 @@ KEY = bytes(range(32))
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 
 
-def exact(policy: Policy, beyond: int, rows: int | None = None) -> Any:
+def exact(policy: CheckedPolicy, beyond: int, rows: int | None = None) -> Any:
     question = truncated_rows_question(policy, "visits", beyond, rows)
     reader = Reader.open(policy, KEY, {"wards": WARDS}, from_source=True)
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.kinds import Numeric
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.bound_query import BoundQuery, Computed, KeyValue
 from lapwing.sql.question.expression import Reference
@@ -45,7 +45,7 @@ def test_bounds_follow_from_the_operands(expression: str, expected: tuple[int, i
     assert bounds(expression) == expected
 
 
-def found(policy: Policy, sql: str) -> tuple[BoundQuery, list[Any]]:
+def found(policy: CheckedPolicy, sql: str) -> tuple[BoundQuery, list[Any]]:
     reader = Reader.open(policy, KEY, {})
     try:
         question = bind(sql, Catalog(policy, {}))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Period, Text, Truth
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, Column, UnitBy
 from lapwing.sql.reading.column_codes import PRIME, HashKeys
 from support.private_tables import KEY, OTHER_KEY, coded_rows, policy_of, store, table_of, whole
 
@@ -26,7 +26,7 @@ CODE, PLACE = whole(0, 999), whole(-(1 << 40), 1 << 40)
 
 def visits(
     folder: Path, rows: list[tuple[object, int]], *, name: str = "v.parquet", most: int = 5
-) -> Policy:
+) -> CheckedPolicy:
     file = store(folder / name, {"who": [who for who, _ in rows], "code": [code for _, code in rows]})
     return policy_of(folder, table_of(file, {"code": CODE}, rows=most))
 

@@ -13,7 +13,7 @@ from lapwing.engines.csv_files import CsvForm, is_utf8, recode
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadFile, BadParameter
-from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.policy.policy import CheckedPolicy, Source
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.public_tables import typed_csv_values
@@ -68,14 +68,14 @@ def written(folder: Path, people: range, encoding: str, name: str = "sales.csv")
     return path
 
 
-def policy_at(folder: Path, source: str, encoding: str, csv: str | None = None) -> Policy:
+def policy_at(folder: Path, source: str, encoding: str, csv: str | None = None) -> CheckedPolicy:
     path = folder / "sales.toml"
     text = POLICY.format(source=source, csv=GERMAN.format(encoding=encoding) if csv is None else csv)
     path.write_text(text.replace("Preis €", "Preis ¤") if encoding == "latin-1" else text)
     return load_policy(path)
 
 
-def asked(policy: Policy) -> list[list[int]]:
+def asked(policy: CheckedPolicy) -> list[list[int]]:
     reader = Reader.open(policy, KEY, {})
     try:
         (found,) = reader.exact(bind(QUESTION, Catalog(policy, {})))

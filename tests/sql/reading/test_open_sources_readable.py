@@ -22,7 +22,7 @@ from lapwing.sql import row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.joint_questions import JointQuestion
 from lapwing.sql.policy.kinds import Kind, Moment, Text
-from lapwing.sql.policy.policy import Policy, Source
+from lapwing.sql.policy.policy import CheckedPolicy, Source
 from lapwing.sql.reading import open_sources, prepare
 from support.postgres import server
 from support.private_tables import coded_rows, policy_of, table_of, whole
@@ -49,7 +49,7 @@ GOOD: dict[str, pa.Array] = {
 BAD: dict[str, pa.Array] = {"name": texts(b"x", b"\xff\xfe bad", b"z"), "day": times(0, 10**16, 5)}
 
 
-def written(folder: Path, **changes: pa.Array) -> Policy:
+def written(folder: Path, **changes: pa.Array) -> CheckedPolicy:
     pq.write_table(pa.table({**GOOD, **changes}), folder / "v.parquet")
     policy = policy_of(folder, table_of(folder / "v.parquet", COLUMNS))
     return replace(policy, ledger=str(folder / "all.ledger"), delta=Fraction(1, 10**6))
@@ -132,7 +132,7 @@ def test_a_line_that_is_not_utf8_is_no_row(tmp_path: Path) -> None:
     assert coded_rows(policy, "code") == [("a", 1, 1), ("c", 1, 3), ("e", 1, 5)]
 
 
-def counted(policy: Policy, sql: str) -> int:
+def counted(policy: CheckedPolicy, sql: str) -> int:
     with Dataset(policy, analyst="ann") as dataset, reaching() as reached:
         dataset.ask(sql, epsilon="0.1")
     return reached[0].values[0]
@@ -152,7 +152,7 @@ def test_times_without_end_are_unknown_in_postgresql(tmp_path: Path) -> None:
     )  # the other two are moved to the bounds
 
 
-def in_spark(folder: Path, column: str) -> Policy:
+def in_spark(folder: Path, column: str) -> CheckedPolicy:
     spark()  # the session that all tests share
     policy = written(folder, **{column: BAD[column]})
     source = Source("spark", "", str(folder / "v.parquet"), "spark-parquet")

@@ -13,7 +13,7 @@ import pytest
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import Unavailable
 from lapwing.sql.policy.kinds import Kind, Text
-from lapwing.sql.policy.policy import BlockRule, Policy, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, UnitBy
 from lapwing.sql.reading import prepare as preparing
 from lapwing.sql.reading.open_sources import OpenedSources
 from lapwing.sql.reading.prepare import prepare
@@ -58,12 +58,12 @@ def copied(made: PreparedCopy, *columns: str, table: str = "visits") -> list[Row
 
 
 @pytest.fixture
-def policy(tmp_path: Path) -> Policy:
+def policy(tmp_path: Path) -> CheckedPolicy:
     batch(tmp_path, "b0.parquet", some_rows(0))
     return policy_of(tmp_path, table_of(tmp_path / "b*.parquet", COLUMNS))
 
 
-def test_the_copy_is_the_coded_table(policy: Policy) -> None:
+def test_the_copy_is_the_coded_table(policy: CheckedPolicy) -> None:
     made = prepare(policy, KEY)
     assert copied(made, *NAMES) == coded_rows(policy, *NAMES)
 
@@ -131,7 +131,9 @@ def test_new_people_behind_old_keys_are_found(tmp_path: Path) -> None:
     assert copied(made, "code") == coded_rows(policy, "code")
 
 
-def test_files_of_other_types_are_read_together_with_the_old_ones(policy: Policy, tmp_path: Path) -> None:
+def test_files_of_other_types_are_read_together_with_the_old_ones(
+    policy: CheckedPolicy, tmp_path: Path
+) -> None:
     prepare(policy, KEY)
     batch(tmp_path, "b1.parquet", [("Ann", 1, "x"), (" 3 ", 2, "y")])
     made = prepare(policy, KEY)
@@ -139,7 +141,7 @@ def test_files_of_other_types_are_read_together_with_the_old_ones(policy: Policy
     assert "Ann" in {row[0] for row in copied(made)}
 
 
-def test_a_copy_serves_its_own_policy_key_and_files_only(policy: Policy, tmp_path: Path) -> None:
+def test_a_copy_serves_its_own_policy_key_and_files_only(policy: CheckedPolicy, tmp_path: Path) -> None:
     assert current_copy(policy, KEY) is None
     made = prepare(policy, KEY)
     assert current_copy(policy, KEY) == made
@@ -171,14 +173,14 @@ def test_a_copy_serves_its_own_policy_key_and_files_only(policy: Policy, tmp_pat
     assert current_copy(policy, KEY) is None
 
 
-def test_only_the_curator_can_read_the_copy(policy: Policy) -> None:
+def test_only_the_curator_can_read_the_copy(policy: CheckedPolicy) -> None:
     made = prepare(policy, KEY)
     assert stat.S_IMODE(made.folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in made.folder.iterdir())
 
 
 def test_a_failed_preparation_keeps_the_last_copy(
-    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: CheckedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = prepare(policy, KEY)
     before = copied(made, *NAMES)
@@ -200,7 +202,7 @@ def test_a_failed_preparation_keeps_the_last_copy(
     assert [path.name for path in made.folder.glob("copy-*")] == [again.place]
 
 
-def test_the_manifest_tells_no_counts_and_no_values(policy: Policy, tmp_path: Path) -> None:
+def test_the_manifest_tells_no_counts_and_no_values(policy: CheckedPolicy, tmp_path: Path) -> None:
     made = prepare(policy, KEY)
     one = (made.folder / "manifest.json").read_text()
     assert "it's" not in one
@@ -210,7 +212,7 @@ def test_the_manifest_tells_no_counts_and_no_values(policy: Policy, tmp_path: Pa
     assert replace(other, version=1, place=made.place, files=made.files, seen=made.seen) == made
 
 
-def test_people_keep_the_month_of_their_arrival(policy: Policy, tmp_path: Path) -> None:
+def test_people_keep_the_month_of_their_arrival(policy: CheckedPolicy, tmp_path: Path) -> None:
     arrivals = replace(policy, blocks=BlockRule("unit", every="month"))
     prepare(arrivals, KEY, today=date(1970, 3, 5))
     batch(tmp_path, "b1.parquet", [(100, 1, "x"), (1, 1, "x")])
@@ -244,7 +246,7 @@ def test_duckdb_files_and_csv_are_prepared(tmp_path: Path) -> None:
     assert len(copied(prepare(csv, KEY), "code")) == len(found)
 
 
-def test_progress_goes_from_nothing_to_all(policy: Policy) -> None:
+def test_progress_goes_from_nothing_to_all(policy: CheckedPolicy) -> None:
     shares: list[float] = []
     prepare(policy, KEY, progress=shares.append)
     assert shares == sorted(shares)

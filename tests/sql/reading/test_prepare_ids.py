@@ -20,7 +20,7 @@ import pytest
 from lapwing.errors import BadParameter
 from lapwing.ledger.unit_ids import Sketch
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.policy.policy import BlockRule, Policy, Source, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, Source, UnitBy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.scope import Catalog
 from lapwing.sql.reading.prepare import ARRIVALS, prepare, unit_ids
@@ -73,12 +73,12 @@ def stored(engine: str, folder: Path, ids: Sequence[Any], kind: str) -> Source:
     return Source("duckdb", str(path), "", "parquet")
 
 
-def policy_at(source: Source, folder: Path, **changes: Any) -> Policy:
+def policy_at(source: Source, folder: Path, **changes: Any) -> CheckedPolicy:
     table = replace(table_of("", {"code": whole(LOW, HIGH)}, rows=1), source=source)
     return replace(policy_of(folder, table), **changes)
 
 
-def asked(policy: Policy) -> list[int]:
+def asked(policy: CheckedPolicy) -> list[int]:
     """The sum and the number of people, before any noise."""
     reader = Reader.open(policy, KEY, {})
     try:
@@ -206,7 +206,7 @@ def test_keys_are_compared_exactly_also_where_gaps_made_them_floats(tmp_path: Pa
 # What earlier versions knew
 
 
-def with_ids(folder: Path, ids: Sequence[Any], kind: pa.DataType, **changes: Any) -> Policy:
+def with_ids(folder: Path, ids: Sequence[Any], kind: pa.DataType, **changes: Any) -> CheckedPolicy:
     folder.mkdir(exist_ok=True)
     store(folder / "v.parquet", {"who": pa.array(ids, kind), "code": list(range(len(ids)))})
     table = table_of(folder / "v.parquet", {"code": whole(0, 99)}, rows=9)
@@ -241,7 +241,7 @@ def test_sketches_know_people_by_the_folded_id(tmp_path: Path, copied: bool) -> 
     assert Sketch.of(iter(["1"]), KEY).overlaps(Sketch.of(unit_ids(tenths), KEY))
 
 
-def as_before(policy: Policy, *, drop: bool = False) -> PreparedCopy:
+def as_before(policy: CheckedPolicy, *, drop: bool = False) -> PreparedCopy:
     """A copy as the first version made it: ids folded, which nobody noted."""
     made = prepare(replace(policy, folds_ids=True), KEY, today=date(2026, 1, 5))
     if drop:

@@ -16,7 +16,7 @@ import pytest
 
 from lapwing.errors import Unavailable
 from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
-from lapwing.sql.policy.policy import BlockRule, Policy, Source
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, Source
 from lapwing.sql.reading.open_sources import open_sources
 from lapwing.sql.reading.prepare import ARRIVALS, LedgerPeople, prepare
 from lapwing.sql.reading.prepared_copy import PreparedCopy, current_copy
@@ -69,14 +69,14 @@ SLICES = [None, BlockRule("unit", cohorts=7), BY_ARRIVAL]
 
 
 @pytest.fixture
-def policy(request: pytest.FixtureRequest, tmp_path: Path) -> Policy:
+def policy(request: pytest.FixtureRequest, tmp_path: Path) -> CheckedPolicy:
     pq.write_table(rows(), tmp_path / "v.parquet")
     blocks: BlockRule | None = request.param
     return policy_of(tmp_path, table_of(tmp_path / "v.parquet", COLUMNS), blocks=blocks)
 
 
 @pytest.fixture
-def elsewhere(request: pytest.FixtureRequest, policy: Policy, tmp_path: Path) -> Policy:
+def elsewhere(request: pytest.FixtureRequest, policy: CheckedPolicy, tmp_path: Path) -> CheckedPolicy:
     """The same policy over another engine."""
     name = f"clinic_{uuid4().hex[:8]}"
     if request.param == "spark":
@@ -95,7 +95,7 @@ def elsewhere(request: pytest.FixtureRequest, policy: Policy, tmp_path: Path) ->
     return replace(policy, name=name, tables={"visits": table}, path=tmp_path / f"{request.param}.toml")
 
 
-def copied(policy: Policy, made: PreparedCopy) -> list[Row]:
+def copied(policy: CheckedPolicy, made: PreparedCopy) -> list[Row]:
     opened = open_sources(policy)
     names = ["lapwing_unit", "lapwing_rank", *(["lapwing_block"] if policy.blocks else []), *NAMES]
     quoted = ", ".join(map(opened.engine.dialect.name, names))
@@ -116,7 +116,7 @@ def copied(policy: Policy, made: PreparedCopy) -> list[Row]:
     ],
     indirect=True,
 )
-def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> None:
+def test_all_engines_keep_the_same_rows(policy: CheckedPolicy, elsewhere: CheckedPolicy) -> None:
     today = date(2026, 5, 4)
     here = prepare(policy, KEY, today=today)
     made = prepare(elsewhere, KEY, today=today)
@@ -140,7 +140,9 @@ def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> No
     [(BY_ARRIVAL, "postgres"), slow(BY_ARRIVAL, "spark")],
     indirect=True,
 )
-def test_a_lost_copy_in_a_server_gives_nobody_another_block(policy: Policy, elsewhere: Policy) -> None:
+def test_a_lost_copy_in_a_server_gives_nobody_another_block(
+    policy: CheckedPolicy, elsewhere: CheckedPolicy
+) -> None:
     everybody = {f"ann{n}" for n in range(37)}
 
     def known() -> LedgerPeople:

@@ -8,7 +8,7 @@ import pytest
 
 from lapwing.engines.dialect import TEXT_BYTES
 from lapwing.sql.policy.kinds import Text
-from lapwing.sql.policy.policy import READ_BYTES, Policy, Table
+from lapwing.sql.policy.policy import READ_BYTES, CheckedPolicy, CheckedTable
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.scope import Catalog
 from lapwing.sql.reading.prepare import prepare
@@ -20,13 +20,13 @@ LONG, SHORT = "é" * READ_BYTES, "x" * READ_BYTES
 SQL = "SELECT note, COUNT(*) FROM visits GROUP BY note"
 
 
-def policy_in(folder: Path, unit: str = "who") -> Policy:
+def policy_in(folder: Path, unit: str = "who") -> CheckedPolicy:
     store(folder / "visits-1.parquet", {"who": ["a", "b"], "note": [LONG, SHORT]})
     table = table_of(folder / "visits-*.parquet", {"note": Text()}, unit=unit)
     return policy_of(folder, table, protects="person" if unit else "row")
 
 
-def notes_of(policy: Policy, *, is_prepared: bool) -> set[object]:
+def notes_of(policy: CheckedPolicy, *, is_prepared: bool) -> set[object]:
     reader = Reader.open(policy, KEY, {})
     try:
         assert reader.is_prepared is is_prepared
@@ -53,8 +53,8 @@ def test_a_copy_of_an_earlier_version_is_read_with_short_texts_and_not_extended(
 ) -> None:
     policy = policy_in(tmp_path)
     with monkeypatch.context() as earlier:  # when texts were coded up to a million bytes
-        earlier.setattr(Table, "coded_bytes", property(lambda _: TEXT_BYTES))
-        earlier.setattr(Table, "numbers_equal_rows", property(lambda _: False))
+        earlier.setattr(CheckedTable, "coded_bytes", property(lambda _: TEXT_BYTES))
+        earlier.setattr(CheckedTable, "numbers_equal_rows", property(lambda _: False))
         prepare(policy, KEY)
     old = current_copy(policy, KEY)
     assert old is not None

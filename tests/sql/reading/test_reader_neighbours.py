@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.sql.policy.policy import BlockRule, Policy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.bound_query import BoundQuery, NoisySumPair
 from lapwing.sql.question.scope import Catalog
@@ -32,7 +32,7 @@ COHORTS = BlockRule("unit", cohorts=3)
 _EPOCH, _DAY = date(1970, 1, 1), timedelta(days=1)
 
 
-def found(policy: Policy, questions: tuple[str, ...], *, prepared: bool) -> Found:
+def found(policy: CheckedPolicy, questions: tuple[str, ...], *, prepared: bool) -> Found:
     """What the engine gives for each question."""
     if prepared:
         prepare(policy, KEY)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lapwing.sql.policy.kinds import Choice, Kind, Moment, Text
-from lapwing.sql.policy.policy import BlockRule, Policy, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, UnitBy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.preliminary_questions import (
@@ -97,7 +97,7 @@ def policy_with(
     folder: Path, visits: dict[str, Rows], people: Rows, *,
     form: str = "parquet", rows: int = 3, through: bool = False, primary_key: tuple[str, ...] = (),
     blocks: BlockRule | None = None, order: int = 0, unit: str = "who",
-) -> Policy:  # fmt: skip
+) -> CheckedPolicy:  # fmt: skip
     folder.mkdir(parents=True)
     everything = [row for some in visits.values() for row in some]
     random.Random(order).shuffle(everything)
@@ -113,7 +113,7 @@ def policy_with(
 
 
 def found(
-    policy: Policy, *, rows: int | None = None, copy: bool = False, who: bool = True
+    policy: CheckedPolicy, *, rows: int | None = None, copy: bool = False, who: bool = True
 ) -> list[tuple[BoundQuery, list[ExactGrouping]]]:
     """What reaches the mechanisms, also for what is bought before asking."""
     catalog = Catalog(replace(policy, text_per_unit=10**6), {}, rows)  # one has 127 rows with texts

@@ -12,7 +12,7 @@ from typing import Any
 from lapwing.audit.generated_sources import GeneratedSources
 from lapwing.sql.planning import plan_question
 from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Text, Truth
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, CheckedTable, Column, Source, UnitBy
 from lapwing.sql.pricing.plan import Plan
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.public_tables import PublicTable
@@ -77,23 +77,23 @@ def built_in_sources(form: str) -> GeneratedSources:
     return GeneratedSources(built_in_policy(form), {"wards": WARDS})
 
 
-def built_in_policy(form: str) -> Policy:
+def built_in_policy(form: str) -> CheckedPolicy:
     """Return the policy of a small clinic, whose files do not exist. `form` is one of `FORMS`."""
     visits, patients = _table("visits", VISITS, 3), _table("patients", PATIENTS, 1)
-    wards = Table("wards", Source("duckdb", str(NOWHERE / "wards.csv"), "", "csv"), {}, None, 0)
+    wards = CheckedTable("wards", Source("duckdb", str(NOWHERE / "wards.csv"), "", "csv"), {}, None, 0)
     blocks, changed = FORMS[form]
     tables = {"visits": replace(visits, **changed), "wards": wards}
     if blocks is None and form not in ("rows", "folded"):
         tables["patients"] = patients
         tables["bills"] = _table("bills", BILLS, 4)
     protects = {"rows": "row", "periods": "person-period"}.get(form, "person")
-    return Policy(
+    return CheckedPolicy(
         NOWHERE / "clinic.toml", "clinic", Fraction(10), DELTA, DELTA, tables, blocks,
         str(NOWHERE / "clinic.ledger"), {}, protects, folds_ids=form == "folded",
     )  # fmt: skip
 
 
-def _table(name: str, columns: Mapping[str, Kind], rows: int) -> Table:
+def _table(name: str, columns: Mapping[str, Kind], rows: int) -> CheckedTable:
     source = Source("duckdb", str(NOWHERE / f"{name}.parquet"), "", "parquet")
     declared = {column: Column(column, kind) for column, kind in columns.items()}
-    return Table(name, source, declared, UnitBy("who"), rows)
+    return CheckedTable(name, source, declared, UnitBy("who"), rows)

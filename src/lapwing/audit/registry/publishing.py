@@ -23,7 +23,7 @@ from lapwing.mechanisms import Exponential, Gaussian
 from lapwing.publish.measured.private_marginals import GRID, Candidate, choosing, measuring, score
 from lapwing.publish.release_file import CENSUS, METHODS, CensusSettings, ColumnSettings, ReleasePlanFile
 from lapwing.sql.policy.kinds import Choice, Kind, Numeric, Truth
-from lapwing.sql.policy.policy import Column, Policy, Source, Table, UnitBy
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Column, Source, UnitBy
 from lapwing.sql.question.public_tables import PublicTable
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 100)
@@ -71,10 +71,10 @@ def built_in_people() -> GeneratedSources:
     source = Source("duckdb", str(NOWHERE / "people.parquet"), "", "parquet")
     public = Source("duckdb", str(NOWHERE / "blocks.csv"), "", "csv")
     tables = {
-        "people": Table("people", source, declared, UnitBy("person"), ROWS),
-        "blocks": Table("blocks", public, {}, None, 0),
+        "people": CheckedTable("people", source, declared, UnitBy("person"), ROWS),
+        "blocks": CheckedTable("blocks", public, {}, None, 0),
     }
-    policy = Policy(
+    policy = CheckedPolicy(
         NOWHERE / "people.toml", "people", Fraction(10), DELTA, DELTA, tables, None,
         str(NOWHERE / "people.ledger"), {},
     )  # fmt: skip

@@ -20,7 +20,7 @@ from lapwing.learn.pipelines.training import RunState, TrainingOutcome
 from lapwing.learn.stream_blocks import blocks_text
 from lapwing.learn.validators import ValidationVerdict, eta_share
 from lapwing.ledger.accountant.guarantee import guarantee_in_periods_text
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 
 CARD_FORM = "lapwing model card 1"
 _UNITS = {
@@ -31,7 +31,7 @@ _UNITS = {
 _SHOWN = 12
 
 
-def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
+def model_card(outcome: TrainingOutcome, policy: CheckedPolicy) -> dict[str, Any]:
     """Return the card of a run as plain values, for JSON.
 
     Args:
@@ -137,7 +137,7 @@ def _attempt(one: AttemptResult, outcome: TrainingOutcome) -> dict[str, Any]:
     }
 
 
-def _limits(outcome: TrainingOutcome, policy: Policy) -> list[str]:
+def _limits(outcome: TrainingOutcome, policy: CheckedPolicy) -> list[str]:
     pipeline, validator = outcome.pipeline, outcome.pipeline.validator
     unit = "person" if policy.protects == "person" else "unit"
     runs = f"{outcome.run} runs" if outcome.run > 1 else "runs"

@@ -26,7 +26,7 @@ from lapwing.learn.pipelines.training import (
 )
 from lapwing.plots.learn import ShownAttempt, ShownBin, attempts_picture, calibration_picture
 from lapwing.plots.style import save
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 _FORM = "lapwing model 1"
@@ -137,7 +137,7 @@ CARD_TEXT, RECEIPTS, MODEL, STATISTIC = "card.txt", "receipts.json", "model.json
 PICTURE, CALIBRATION = "attempts.svg", "calibration.svg"
 
 
-def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dict[str, Path]:
+def write_outputs(outcome: TrainingOutcome, policy: CheckedPolicy, folder: Path) -> dict[str, Path]:
     """Write the files of a run, each completely or not at all.
 
     An accepted model is written once, and first: a card never describes another model than the one beside

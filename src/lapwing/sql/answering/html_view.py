@@ -13,13 +13,13 @@ from lapwing.html_views import html_view
 from lapwing.plots.html_page import fragment, grid, note, notes, strong
 from lapwing.sql.answering.answers import Answer, column_notes, number_text
 from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Truth
-from lapwing.sql.policy.policy import Policy, Table
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable
 from lapwing.sql.pricing.plan import Plan, describe_spread
 
 VALUES_SHOWN = 8
 
 
-def dataset_html(policy: Policy, analyst: str, left: str) -> str:
+def dataset_html(policy: CheckedPolicy, analyst: str, left: str) -> str:
     """Return the tables, columns and budget of a data set, and in words what is left of the budget."""
     rows = [row for table in policy.tables.values() for row in _table_rows(table)]
     return fragment(
@@ -60,7 +60,7 @@ def answer_html(answer: Answer) -> str:
     return fragment(grid(headings, cells), notes(lines))
 
 
-def _table_rows(table: Table) -> list[list[str]]:
+def _table_rows(table: CheckedTable) -> list[list[str]]:
     names = [(name, values_in_words(column.kind)) for name, column in table.columns.items()]
     if table.unit is not None and table.unit.column:
         names = [(table.unit.column, "says whom a row is about: can be counted, never shown"), *names]
@@ -89,7 +89,7 @@ def values_in_words(kind: Kind) -> str:
             return "text, shown only where many people have it"
 
 
-def _about_table(table: Table, policy: Policy) -> str:
+def _about_table(table: CheckedTable, policy: CheckedPolicy) -> str:
     if table.is_public:
         return f"{table.name} is public."
     unit = "row" if policy.protects == "row" else "person"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from lapwing.sql.answering.estimates import AnswerColumn, AnswerRows
-from lapwing.sql.policy.policy import Policy, has_blocks_by_arrival
+from lapwing.sql.policy.policy import CheckedPolicy, has_blocks_by_arrival
 from lapwing.sql.question.bound_query import (
     BoundQuery,
 )
@@ -43,7 +43,9 @@ NOBODY_LEFT_OUT = " That leaves out nobody: one row is enough to be counted."
 FindTruncation = Callable[[str, int], TruncationAnswer | None]  # by table and contribution bound
 
 
-def truncation_sentences(policy: Policy, question: BoundQuery, find: FindTruncation | None) -> list[str]:
+def truncation_sentences(
+    policy: CheckedPolicy, question: BoundQuery, find: FindTruncation | None
+) -> list[str]:
     """Return one sentence for each table and contribution bound, and one for joins and unions.
 
     `find` returns the last released answer about truncated rows. Without it, truncated rows are not
@@ -73,7 +75,7 @@ def truncation_sentences(policy: Policy, question: BoundQuery, find: FindTruncat
     return lines
 
 
-def each_unit(policy: Policy, table: str) -> str:
+def each_unit(policy: CheckedPolicy, table: str) -> str:
     """Return in words the privacy unit whose rows are bounded."""
     if policy.protects == "row":
         unit = policy.tables[table].unit
@@ -83,7 +85,7 @@ def each_unit(policy: Policy, table: str) -> str:
     return "each person"
 
 
-def _used(policy: Policy, scan: Scan, *, has_where: bool) -> str:
+def _used(policy: CheckedPolicy, scan: Scan, *, has_where: bool) -> str:
     when = ", chosen before WHERE" if has_where else ""
     when = ", chosen among those that WHERE keeps" if scan.where is not None else when
     return f'Uses at most {_rows(scan.rows)} of {each_unit(policy, scan.table)} in "{scan.table}"{when}.'
@@ -93,7 +95,7 @@ def _rows(number: int) -> str:
     return f"{number:,} row{'s' if number != 1 else ''}"
 
 
-def _truncated(policy: Policy, scan: Scan, find: FindTruncation) -> str:
+def _truncated(policy: CheckedPolicy, scan: Scan, find: FindTruncation) -> str:
     """Return what is known about truncated rows of a table, or the command that releases it."""
     lowers = scan.rows < policy.tables[scan.table].rows_per_unit
     rows = _reads_source(policy)
@@ -127,7 +129,7 @@ def _about(column: AnswerColumn, what: str) -> str:
     return f"{column.values[0]:,.0f} {what} ({column.low[0]:,.0f} to {column.high[0]:,.0f})"
 
 
-def _counts_truncation(policy: Policy, scan: Scan, question: BoundQuery) -> str:
+def _counts_truncation(policy: CheckedPolicy, scan: Scan, question: BoundQuery) -> str:
     """Describe a question that itself counts truncated rows or people."""
     if scan.where is None:
         return f'Counts who has more than {_rows(scan.rows - 1)} in "{scan.table}".'
@@ -138,13 +140,13 @@ def _counts_truncation(policy: Policy, scan: Scan, question: BoundQuery) -> str:
     )
 
 
-def _reads_source(policy: Policy) -> bool:
+def _reads_source(policy: CheckedPolicy) -> bool:
     """Return whether truncated rows can be counted although there is a copy: see `Reader.open`."""
     engines = {table.source.engine for table in policy.tables.values() if not table.is_public}
     return engines == {"duckdb"} and not has_blocks_by_arrival(policy)
 
 
-def _has_unit(policy: Policy, scan: Scan) -> bool:
+def _has_unit(policy: CheckedPolicy, scan: Scan) -> bool:
     unit = policy.tables[scan.table].unit
     return unit is not None and bool(unit.column)
 

@@ -107,7 +107,7 @@ class UnitBy(StoredWord, word="UnitBy", later=("source",)):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CheckedTable:
     """A private table (with a unit) or a public one (without).
 
     Only declared columns can be used. If a public table declares no column, all of its columns can be used.
@@ -168,7 +168,7 @@ class BlockRule(StoredWord, word="Blocks"):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CheckedPolicy:
     """A policy that was read and checked."""
 
     path: Path
@@ -176,7 +176,7 @@ class Policy:
     epsilon: Fraction
     delta: Fraction
     delta_per_query: Fraction
-    tables: Mapping[str, Table]
+    tables: Mapping[str, CheckedTable]
     blocks: BlockRule | None
     ledger: str
     quotas: Mapping[str, tuple[Fraction, Fraction]]  # epsilon and delta of each analyst
@@ -198,7 +198,7 @@ class Policy:
     is_in_code: bool = field(default=False, repr=False, compare=False)  # `path` is where a file would be
 
     @property
-    def private_tables(self) -> list[Table]:
+    def private_tables(self) -> list[CheckedTable]:
         """The tables whose rows belong to privacy units."""
         return [table for table in self.tables.values() if not table.is_public]
 
@@ -206,18 +206,18 @@ class Policy:
 EPOCH = date(1970, 1, 1)
 
 
-def account_label(policy: Policy) -> str:
+def account_label(policy: CheckedPolicy) -> str:
     """Return the account's name. Data sets about the same population share an account."""
     return policy.population or policy.name
 
 
-def has_blocks_by_arrival(policy: Policy) -> bool:
+def has_blocks_by_arrival(policy: CheckedPolicy) -> bool:
     """Return whether a unit's block is the period of its arrival, which only the copy holds."""
     blocks = policy.blocks
     return blocks is not None and blocks.by == "unit" and not blocks.cohorts
 
 
-def block_rule_text(policy: Policy) -> str:
+def block_rule_text(policy: CheckedPolicy) -> str:
     """Return the block rule in words, which are the same only for rules that make the same blocks."""
     blocks = policy.blocks
     if blocks is None:

@@ -47,7 +47,7 @@ from lapwing.core.budget import DELTA_UNIT, EPSILON_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
 from lapwing.engines.engine import MEGABYTE, EngineLimits
 from lapwing.sql.policy.kinds import SECONDS, Moment
-from lapwing.sql.policy.policy import BlockRule, Policy, Table, period_of
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, CheckedTable, period_of
 from lapwing.sql.policy.policy_tables import COLUMNS_AT_MOST, TABLES_AT_MOST, DataTable, check_names
 
 PERIODS = ("day", "week", "month", "quarter", "year")
@@ -76,7 +76,7 @@ class BlocksTable(FileTable):
     column: ColumnName | None = None
     every: Text | None = None
 
-    def rule(self, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
+    def rule(self, protects: str | None, tables: Mapping[str, CheckedTable]) -> BlockRule | None:
         """Return the block rule; None if it is wrong, which is noted."""
         if self.by is None:
             return None
@@ -85,7 +85,7 @@ class BlocksTable(FileTable):
     def _period(self, periods: tuple[str, ...]) -> str | None:
         return self.every and self.attempt(lambda: checked_choice(str(self.every), periods, "every"))
 
-    def _of_units(self, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
+    def _of_units(self, protects: str | None, tables: Mapping[str, CheckedTable]) -> BlockRule | None:
         if protects == PERSON_PERIOD:
             self.wrong("by", 'must be "row" where dataset.protects is "person-period"')
         column = self.column if self.has("column") else BlockRule("unit").column
@@ -100,7 +100,7 @@ class BlocksTable(FileTable):
         self.require(cohorts='cohorts = 64, or every = "month" for the month of arrival')
         return BlockRule("unit", cohorts=self.cohorts, column=column) if self.cohorts and column else None
 
-    def _check_name(self, column: str, tables: Mapping[str, Table]) -> None:
+    def _check_name(self, column: str, tables: Mapping[str, CheckedTable]) -> None:
         """Note a block name that is also a column of a private table.
 
         In SQL, each of them has the block as a column.
@@ -114,7 +114,7 @@ class BlocksTable(FileTable):
                 )
                 return
 
-    def _of_rows(self, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
+    def _of_rows(self, protects: str | None, tables: Mapping[str, CheckedTable]) -> BlockRule | None:
         if protects is not None and protects != PERSON_PERIOD:
             self.wrong(
                 "by",
@@ -140,7 +140,7 @@ class BlocksTable(FileTable):
             return None
         return BlockRule("row", column=column, every=every, first=first, last=last)
 
-    def _dates_in(self, table: Table, column: str) -> Moment | None:
+    def _dates_in(self, table: CheckedTable, column: str) -> Moment | None:
         """Return the bounds of a private table's date column.
 
         None means that it is wrong, or the table is public.
@@ -170,7 +170,7 @@ class DatasetTable(FileTable):
     share_answers: Flag = None
 
     def fields(self, *, has_quotas: bool) -> dict[str, Any]:
-        """Return the fields of `Policy` that this table gives."""
+        """Return the fields of `CheckedPolicy` that this table gives."""
         shares = not has_quotas if self.share_answers is None else self.share_answers
         given = self.model_dump(include={"name", "protects", "population"})
         return {**given, "folds_ids": self.ids == "folded", "shares_answers": shares}
@@ -190,7 +190,7 @@ class BudgetTable(QuotaTable):
     least_epsilon: Epsilon | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of `Policy` that this table gives. Wrong ones are noted."""
+        """Return the fields of `CheckedPolicy` that this table gives. Wrong ones are noted."""
         epsilon, delta, given = self.epsilon, self.delta, self.delta_per_query
         if epsilon is None or delta is None:
             return {}
@@ -227,7 +227,7 @@ class EngineTable(FileTable):
     text_per_unit: int | None = Field(default=None, ge=1, le=MOST_OF_A_UNIT)
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of `Policy` that this table gives."""
+        """Return the fields of `CheckedPolicy` that this table gives."""
         memory, temporary = (size and size * MEGABYTE for size in (self.memory, self.temporary))
         given = self.model_dump(include={"timeout", "failures", "steps_per_unit", "text_per_unit"})
         limits = EngineLimits(memory, temporary, self.threads)
@@ -272,7 +272,7 @@ class PolicyFile(FileTable):
             quotas[label] = table.epsilon, table.delta
         return quotas
 
-    def data_tables(self, folder: Path, *, rows_follow: bool = False) -> dict[str, Table]:
+    def data_tables(self, folder: Path, *, rows_follow: bool = False) -> dict[str, CheckedTable]:
         """Return the tables, each checked by itself. Those with mistakes are left out.
 
         `rows_follow`: rows of data frames need not be stored yet.
@@ -291,7 +291,7 @@ class PolicyFile(FileTable):
         }
         return {name: table for name, table in made.items() if table is not None}
 
-    def check_tables(self, tables: Mapping[str, Table]) -> None:
+    def check_tables(self, tables: Mapping[str, CheckedTable]) -> None:
         """Note the mistakes between tables. `tables` has those without mistakes of their own."""
         private = [table for table in tables.values() if not table.is_public]
         if not private and len(tables) == len(self.tables):
@@ -305,7 +305,7 @@ class PolicyFile(FileTable):
         for table in tables.values() if private else ():
             self._check_engine(table, private[0])
 
-    def _check_through(self, table: Table, tables: Mapping[str, Table]) -> None:
+    def _check_through(self, table: CheckedTable, tables: Mapping[str, CheckedTable]) -> None:
         through = table.unit.through if table.unit else ""
         other, why = tables.get(through), ""  # None if it has mistakes of its own
         if through == table.name:
@@ -320,7 +320,7 @@ class PolicyFile(FileTable):
         if why:
             self.tables[table.name].note(why, "unit", "through")
 
-    def _check_engine(self, table: Table, first: Table) -> None:
+    def _check_engine(self, table: CheckedTable, first: CheckedTable) -> None:
         """Note a table in another engine than the first: rows could not be joined."""
         here, there = table.source, first.source
         is_apart = here.engine != there.engine or (
@@ -332,7 +332,7 @@ class PolicyFile(FileTable):
                 "source", f"must lie in the same engine as [tables.{first.name}]{more}"
             )
 
-    def block_rule(self, tables: Mapping[str, Table]) -> BlockRule | None:
+    def block_rule(self, tables: Mapping[str, CheckedTable]) -> BlockRule | None:
         """Return the block rule; None if all data are one block or the rule is wrong."""
         if self.blocks is not None:
             return self.blocks.rule(self.dataset.protects, tables)
@@ -342,7 +342,7 @@ class PolicyFile(FileTable):
         return None
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path) -> CheckedPolicy:
     """Read and check the policy in a file. No data is read.
 
     Args:
@@ -368,7 +368,7 @@ def read_policy(path: str | Path) -> tuple[dict[str, Any], FileMistakes]:
 
 def checked_policy(
     values: dict[str, Any], mistakes: FileMistakes, path: Path, *, rows_follow: bool = False
-) -> Policy:
+) -> CheckedPolicy:
     """Return the policy that `values` say, or raise an error with all mistakes. No data is read.
 
     Args:
@@ -386,7 +386,7 @@ def checked_policy(
         file.check_tables(tables)
     blocks = file.block_rule(tables)
     mistakes.complain()
-    return Policy(
+    return CheckedPolicy(
         path=path,
         tables=tables,
         blocks=blocks,

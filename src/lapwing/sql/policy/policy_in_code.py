@@ -28,7 +28,7 @@ from lapwing.config.toml_text import BYTES_AT_MOST, FileMistakes, Key, quoted, t
 from lapwing.config.values import POSTGRES_SCHEMES, is_postgres
 from lapwing.core.exact import Number
 from lapwing.errors import BadParameter
-from lapwing.sql.policy.policy import Policy as CheckedPolicy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.policy.policy_file import checked_policy, read_policy
 from lapwing.sql.policy.source_location import FRAME, moved_source
 from lapwing.storage.private_file import replaced_private_file

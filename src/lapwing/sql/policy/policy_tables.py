@@ -24,7 +24,7 @@ from lapwing.engines.dialect import TEXT_BYTES
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Truth, codes_of
 from lapwing.sql.policy.kinds import Text as TextKind
-from lapwing.sql.policy.policy import Column, Source, Table, UnitBy
+from lapwing.sql.policy.policy import CheckedTable, Column, Source, UnitBy
 from lapwing.sql.policy.source_location import parse_source
 
 SOURCE_AT_MOST = 1000  # characters of a column's name in the source
@@ -361,7 +361,7 @@ class DataTable(FileTable):
 
     def table(
         self, name: str, folder: Path, protects: str | None, spark_master: str, *, rows_follow: bool = False
-    ) -> Table | None:
+    ) -> CheckedTable | None:
         """Return the table, checked by itself; None if it is wrong, which is noted."""
         source = self._source(name, folder, spark_master, rows_follow)
         is_public = bool(self.public)
@@ -375,7 +375,9 @@ class DataTable(FileTable):
         columns, hidden = self._columns(unit)
         if source is None or rows_per_unit is None or (unit is None and not is_public):
             return None
-        return Table(name, source, columns, unit, rows_per_unit, self.primary_key or (), self.rows, hidden)
+        return CheckedTable(
+            name, source, columns, unit, rows_per_unit, self.primary_key or (), self.rows, hidden
+        )
 
     def _source(self, name: str, folder: Path, spark_master: str, rows_follow: bool) -> Source | None:
         text = self.source

@@ -16,7 +16,7 @@ from lapwing.core.exact import Number, grouped, positive
 from lapwing.core.losses import LARGEST_EPSILON, SMALLEST_EPSILON
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing import combined_widths
 from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
 from lapwing.sql.pricing.noise_widths import NoiseFamily, half_width, noise_scale
@@ -213,7 +213,7 @@ def not_one_given() -> BadParameter:
     return BadParameter("epsilon", "or within must be given, and not both")
 
 
-def declared_size(policy: Policy, question: BoundQuery) -> int | None:
+def declared_size(policy: CheckedPolicy, question: BoundQuery) -> int | None:
     """Return the public number of rows, if the question is about one whole table."""
     scan = question.source
     return policy.tables[scan.table].rows if isinstance(scan, Scan) and not question.keys else None

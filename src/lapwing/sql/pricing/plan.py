@@ -18,7 +18,7 @@ from lapwing.core.losses import LaplaceNoise, Loss
 from lapwing.errors import BadParameter
 from lapwing.html_views import html_view
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing import accuracy
 from lapwing.sql.pricing.cost import Cost
 from lapwing.sql.pricing.noise_shares import BudgetShares
@@ -201,7 +201,7 @@ def _how_many(terms: Terms, loss: Loss) -> int:
     return terms.how_many(terms.price(loss))
 
 
-def costs_enough(shares: BudgetShares, policy: Policy) -> bool:
+def costs_enough(shares: BudgetShares, policy: CheckedPolicy) -> bool:
     """Return whether a question costs as much as the least that the policy sells.
 
     Claim    a budget buys no more such questions than sums with Laplace noise at `least_epsilon`, but for a
@@ -216,7 +216,7 @@ def costs_enough(shares: BudgetShares, policy: Policy) -> bool:
     return shares.epsilon >= policy.least_epsilon and _how_many(terms, shares.loss) <= most
 
 
-def too_little(shares: BudgetShares, policy: Policy, enough: Fraction | None = None) -> BadParameter:
+def too_little(shares: BudgetShares, policy: CheckedPolicy, enough: Fraction | None = None) -> BadParameter:
     """Return the error of a question that costs less than the policy's least. `enough` is an ε for it."""
     least = f"{float_up(policy.least_epsilon):.10g}"
     now = "more" if enough is None else f"ε {float_up(enough):.10g} or more"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing.request import QueryRequest
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.meaning import query_digests_by_ranks
@@ -32,7 +32,7 @@ class TruncationRequest:
 
 
 def truncation_requests(
-    policy: Policy, table: str, rows: int, *, version: int, data: int, earlier_ranks: bool
+    policy: CheckedPolicy, table: str, rows: int, *, version: int, data: int, earlier_ranks: bool
 ) -> tuple[TruncationRequest, ...]:
     """Return all requests about truncated rows of a table at a contribution bound.
 

@@ -30,8 +30,8 @@ Texts of a row are cut when they are read (`Column.most_bytes`), so their length
 
 *Work of one unit*: the steps and the bytes of text that the rows of one unit can cause.
 
-Claim    over all statements of a query, the rows of one unit take at most `Policy.steps_per_unit` steps and
-         `Policy.text_per_unit` bytes of text, whoever the unit is.
+Claim    over all statements of a query, the rows of one unit take at most `CheckedPolicy.steps_per_unit`
+         steps and `CheckedPolicy.text_per_unit` bytes of text, whoever the unit is.
 Because  a relation has at most `contribution_bound` rows of a unit, a row takes at most the terms and texts
          that are counted for it, and one that leaves the engine counts `STEPS_OF_A_RESULT`. Filters count
          as if they removed no row, and some of the joined tables have at most as many rows as all of them.
@@ -46,7 +46,7 @@ from dataclasses import astuple, dataclass, replace
 
 from lapwing.sql.policy import policy as periods
 from lapwing.sql.policy.kinds import SECONDS, Kind, Moment, Text, codes_of
-from lapwing.sql.policy.policy import BlockRule, Policy
+from lapwing.sql.policy.policy import BlockRule, CheckedPolicy
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.expression import Apply, Constant, Expression, Op, Reference, conjuncts
 from lapwing.sql.question.public_tables import PublicTable
@@ -89,7 +89,7 @@ def is_never_null(expression: Expression, known: ColumnNames) -> bool:
             return op in _KNOWN_IF_ALL_ARE and all(is_never_null(arg, known) for arg in args)
 
 
-def never_null_columns(relation: Relation, policy: Policy) -> ColumnNames:  # noqa: PLR0911 (a case for each relation)
+def never_null_columns(relation: Relation, policy: CheckedPolicy) -> ColumnNames:  # noqa: PLR0911 (a case for each relation)
     """Return the columns of a relation that are never NULL."""
     match relation:
         case Scan(table, columns):
@@ -315,7 +315,9 @@ class ExpressionSize:
 ColumnSizes = Mapping[str, ExpressionSize]
 
 
-def require_small_query(query: BoundQuery, policy: Policy, public: Mapping[str, PublicTable]) -> None:
+def require_small_query(
+    query: BoundQuery, policy: CheckedPolicy, public: Mapping[str, PublicTable]
+) -> None:
     """Refuse a query that is too large to plan, or that some rows could make too large for an engine."""
     columns, source = _RelationSizes(policy, public).of(query.source)
     rows = contribution_bound(query.source)
@@ -336,7 +338,9 @@ def require_small_query(query: BoundQuery, policy: Policy, public: Mapping[str, 
     _require_little_work(whole, policy)
 
 
-def require_small_rows(relation: Relation, policy: Policy, public: Mapping[str, PublicTable]) -> None:
+def require_small_rows(
+    relation: Relation, policy: CheckedPolicy, public: Mapping[str, PublicTable]
+) -> None:
     """Refuse rows that are too large for an engine, where rows are read as they are."""
     columns, source = _RelationSizes(policy, public).of(relation)
     _require_small(source)
@@ -355,7 +359,7 @@ def _require_small(whole: ExpressionSize) -> None:
         raise Refused(why, "Use IN for lists of values")
 
 
-def _require_little_work(whole: ExpressionSize, policy: Policy) -> None:
+def _require_little_work(whole: ExpressionSize, policy: CheckedPolicy) -> None:
     """Refuse a query that takes longer, so that it can be measured, if one unit is in the data."""
     if whole.unit_steps > policy.steps_per_unit:
         raise Refused(
@@ -506,7 +510,7 @@ def _listed(parameter: object) -> int:
 class _RelationSizes:
     """A counter of the sizes of relations over the tables of a policy."""
 
-    policy: Policy
+    policy: CheckedPolicy
     public: Mapping[str, PublicTable]
 
     def of(self, relation: Relation) -> tuple[dict[str, ExpressionSize], ExpressionSize]:  # noqa: PLR0911

@@ -11,7 +11,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from lapwing.errors import BadParameter
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.question.terms import EXAMPLE, Term, all_of, column, quoted_name, require_term, shown_sql
 
 _WORDS = {  # of SQL, for what such questions have not
@@ -192,7 +192,7 @@ class BuiltQuestion:
         )
 
 
-def question_of_only_table(policy: Policy) -> BuiltQuestion:
+def question_of_only_table(policy: CheckedPolicy) -> BuiltQuestion:
     """Return the question about a policy's one private table. Raises BadParameter if there are several."""
     names = [table.name for table in policy.private_tables]
     if len(names) != 1:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lapwing.sql.policy.policy import Policy, Table
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable
 from lapwing.sql.question.bound_query import BoundQuery, without_names
 from lapwing.sql.question.expression import Apply, Expression, Reference
 from lapwing.sql.question.public_tables import PublicTable
@@ -29,7 +29,7 @@ _JOINT_FORM = b"lapwing joint question 1\n"
 
 
 def query_digests(
-    policy: Policy, query: BoundQuery, public: PublicTables, *, earlier_ranks: bool = False
+    policy: CheckedPolicy, query: BoundQuery, public: PublicTables, *, earlier_ranks: bool = False
 ) -> tuple[str, str]:
     """Return two digests of everything that decides the mechanisms' input, except the private rows.
 
@@ -43,7 +43,7 @@ def query_digests(
 
 
 def query_digests_by_ranks(
-    policy: Policy, query: BoundQuery, public: PublicTables
+    policy: CheckedPolicy, query: BoundQuery, public: PublicTables
 ) -> dict[bool, tuple[str, str]]:
     """Return `query_digests` by `earlier_ranks`. Both are the same where no rows are numbered."""
     read = list(_tables_read(policy, query.source))
@@ -68,14 +68,14 @@ def public_rows_digest(relation: Relation, public: PublicTables) -> str:
     return hashlib.sha256(_public_rows(relation, public).encode()).hexdigest()
 
 
-def rows_digest(policy: Policy, question: object, relation: Relation, public: PublicTables) -> str:
+def rows_digest(policy: CheckedPolicy, question: object, relation: Relation, public: PublicTables) -> str:
     """Return a digest of all that decides which rows a row question reads, except the private rows."""
     tables = [_declared(table) for table in _tables_read(policy, relation)]
     words = repr((question, tables, policy.protects, policy.blocks, *_ids(policy)))
     return hashlib.sha256((words + _public_rows(relation, public)).encode()).hexdigest()
 
 
-def joint_digest(policy: Policy, question: BoundQuery, public: PublicTables) -> str:
+def joint_digest(policy: CheckedPolicy, question: BoundQuery, public: PublicTables) -> str:
     """Return a digest of all that is public and must be the same at all members of a joint question."""
     used = _names_in(question)
     tables = sorted(
@@ -88,18 +88,18 @@ def joint_digest(policy: Policy, question: BoundQuery, public: PublicTables) -> 
     return hashlib.sha256(_JOINT_FORM + words.encode()).hexdigest()
 
 
-def _tables_read(policy: Policy, relation: Relation) -> Iterator[Table]:
+def _tables_read(policy: CheckedPolicy, relation: Relation) -> Iterator[CheckedTable]:
     """Yield the private tables that are read, and those that hold their units, by name."""
     names = {scan.table for scan in scans_of(relation)}
     names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
     return (table for name, table in sorted(policy.tables.items()) if name in names)
 
 
-def _declared(table: Table) -> tuple[Any, ...]:
+def _declared(table: CheckedTable) -> tuple[Any, ...]:
     return table.name, table.unit, table.primary_key, sorted(table.columns.items())
 
 
-def _ids(policy: Policy) -> tuple[str, ...]:
+def _ids(policy: CheckedPolicy) -> tuple[str, ...]:
     return ("folded",) if policy.folds_ids else ()  # exact ids are the default, and not mentioned
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 from lapwing.core.exact import float_up
 from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Text, Truth, codes_of
-from lapwing.sql.policy.policy import BlockRule, Column, Policy, Table, account_label, codes_of_blocks
+from lapwing.sql.policy.policy import (
+    BlockRule,
+    CheckedPolicy,
+    CheckedTable,
+    Column,
+    account_label,
+    codes_of_blocks,
+)
 from lapwing.sql.question.bind import MOST_CELLS
 
 NUMBERS = (
@@ -21,7 +28,7 @@ UNORDERED = {Choice: "values", Truth: "bool", Text: "text"}
 DECLARED, SELECTED = "declared", "selected"
 
 
-def schema_json(policy: Policy) -> dict[str, Any]:
+def schema_json(policy: CheckedPolicy) -> dict[str, Any]:
     """Return the schema as plain values with stable names. Budgets are rounded up."""
     return {
         "dataset": policy.name,
@@ -51,7 +58,7 @@ def _blocks_json(blocks: BlockRule) -> dict[str, Any]:
     }
 
 
-def _table_json(table: Table) -> dict[str, Any]:
+def _table_json(table: CheckedTable) -> dict[str, Any]:
     unit = table.unit
     return {
         "table": table.name,

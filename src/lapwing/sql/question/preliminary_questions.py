@@ -12,7 +12,7 @@ from lapwing.config.values import why_bad_name
 from lapwing.core.exact import Number, positive
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.kinds import Kind, Numeric
-from lapwing.sql.policy.policy import Column, Policy, Table
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Column
 from lapwing.sql.question.bound_query import BoundQuery, Key, count_question
 from lapwing.sql.question.expression import Apply, Constant, Expression, Op, Reference
 from lapwing.sql.question.relation import Scan
@@ -23,12 +23,14 @@ _WIDEST = 1 << DOUBLINGS
 SIZES_PREFIX = "sizes of the groups of"
 
 
-def policy_with_searched_column(policy: Policy, table: str, column: str, step: Number) -> Policy:
+def policy_with_searched_column(
+    policy: CheckedPolicy, table: str, column: str, step: Number
+) -> CheckedPolicy:
     """Return the policy with one more column, wide enough for any number."""
     return policy_with_column(policy, table, column, Numeric(positive(step, "step"), -_WIDEST, _WIDEST))
 
 
-def policy_with_column(policy: Policy, table: str, column: str, kind: Kind) -> Policy:
+def policy_with_column(policy: CheckedPolicy, table: str, column: str, kind: Kind) -> CheckedPolicy:
     """Return the policy with a column of this kind. Hidden columns and units are refused."""
     own = private_table(policy, table)
     closed = {*own.hidden, *((own.unit.column, own.unit.in_source) if own.unit else ())}
@@ -40,7 +42,7 @@ def policy_with_column(policy: Policy, table: str, column: str, kind: Kind) -> P
     return replace(policy, tables={**policy.tables, table: replace(own, columns=columns)})
 
 
-def private_table(policy: Policy, table: str) -> Table:
+def private_table(policy: CheckedPolicy, table: str) -> CheckedTable:
     """Return a private table by its exact name."""
     own = policy.tables.get(table)
     if own is None or own.is_public:
@@ -61,7 +63,7 @@ def magnitude(column: Expression) -> Apply:
     return apply(Op.CASE, apply(Op.IS_NULL, column), Constant(None, kind), *args, known, kind=kind)
 
 
-def bounds_question(policy: Policy, table: str, column: str) -> BoundQuery:
+def bounds_question(policy: CheckedPolicy, table: str, column: str) -> BoundQuery:
     """Build the question how many rows have each magnitude."""
     own = private_table(policy, table)
     kind = own.columns[column].kind

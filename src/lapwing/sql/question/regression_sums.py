@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.kinds import Choice, Numeric, Truth, codes_of
-from lapwing.sql.policy.policy import Column, Policy, Table
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Column
 from lapwing.sql.question.bound_query import BoundQuery, Key, NoisySum, Sum, count_question
 from lapwing.sql.question.expression import Constant, Expression, Op, Reference
 from lapwing.sql.question.refusal import limited_work
@@ -50,7 +50,7 @@ class RegressionSums:
     pairs: tuple[Pair, ...]
 
 
-def regression_sums(policy: Policy, table: str, columns: Sequence[str]) -> RegressionSums:
+def regression_sums(policy: CheckedPolicy, table: str, columns: Sequence[str]) -> RegressionSums:
     """Build the question for these columns, all different. Nothing is read."""
     own = private_table(policy, table)
     if len({name.lower() for name in columns}) < len(columns):
@@ -113,7 +113,7 @@ def _is_known(column: Column) -> Expression:
     return apply(Op.NOT, apply(Op.IS_NULL, Reference(column.name, column.kind)))
 
 
-def ordered_column(policy: Policy, table: str, column: str) -> tuple[Column, range]:
+def ordered_column(policy: CheckedPolicy, table: str, column: str) -> tuple[Column, range]:
     """Return a column and all its codes. It must have an order and bounds."""
     own = _column(private_table(policy, table), column)
     codes = None if isinstance(own.kind, Choice | Truth) else codes_of(own.kind)
@@ -122,7 +122,7 @@ def ordered_column(policy: Policy, table: str, column: str) -> tuple[Column, ran
     return own, codes
 
 
-def rows_below(policy: Policy, table: str, column: str, code: int) -> BoundQuery:
+def rows_below(policy: CheckedPolicy, table: str, column: str, code: int) -> BoundQuery:
     """Build the question how many rows are at or below a code, and how many above. NULL is not counted."""
     own = private_table(policy, table)
     found = _column(own, column)
@@ -134,13 +134,13 @@ def rows_below(policy: Policy, table: str, column: str, code: int) -> BoundQuery
     return count_question(scan, "rows at or below, and above", scan.rows, Key("above", coded, range(2)))
 
 
-def private_table(policy: Policy, table: str) -> Table:
+def private_table(policy: CheckedPolicy, table: str) -> CheckedTable:
     """Return the private table of this name, in upper or lower case."""
     by_name = {name.lower(): own for name, own in policy.tables.items() if not own.is_public}
     return _named(by_name, table, "table")
 
 
-def _column(own: Table, name: str) -> Column:
+def _column(own: CheckedTable, name: str) -> Column:
     return _named({column.name.lower(): column for column in own.columns.values()}, name, "column")
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from lapwing.sql.policy.kinds import Kind, Numeric, Person
-from lapwing.sql.policy.policy import Policy, Table
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable
 from lapwing.sql.question.expression import Expression, Reference
 from lapwing.sql.question.public_tables import PublicTable
 from lapwing.sql.question.refusal import refused
@@ -86,7 +86,7 @@ class Catalog:
     are the columns of each table that exist in the source but are not declared.
     """
 
-    policy: Policy
+    policy: CheckedPolicy
     public: Mapping[str, PublicTable] = field(default_factory=dict)
     rows: int | None = None
     undeclared: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Catalog:
         """True if blocks are periods of rows, so that the privacy unit is a person in one period."""
         return self.policy.blocks is not None and self.policy.blocks.by == "row"
 
-    def find(self, node: exp.Table) -> Table:
+    def find(self, node: exp.Table) -> CheckedTable:
         """Return the table that a syntax node names. Raises Refused if there is none."""
         by_name = {name.lower(): table for name, table in self.policy.tables.items()}
         found = by_name.get(node.name.lower())
@@ -105,7 +105,7 @@ class Catalog:
             raise refused(node, f"there is no table {_shown(node.name)}", hint)
         return found
 
-    def private_scan(self, table: Table) -> Scan:
+    def private_scan(self, table: CheckedTable) -> Scan:
         """Return the scan of a private table, truncated to its contribution bound."""
         rows = table.rows_per_unit if self.rows is None else min(self.rows, table.rows_per_unit)
         columns: list[tuple[str, Kind]] = [(name, column.kind) for name, column in table.columns.items()]
@@ -114,7 +114,7 @@ class Catalog:
             columns.append((BLOCK, Numeric(Fraction(1), 0, blocks.cohorts - 1)))
         return Scan(table.name, tuple(columns), rows)
 
-    def private_source(self, table: Table, scan: Scan, alias: str) -> FromItem:
+    def private_source(self, table: CheckedTable, scan: Scan, alias: str) -> FromItem:
         """Return a private table as a FROM item, with the names that analysts use."""
         names: dict[str, Expression] = {name.lower(): Reference(name, kind) for name, kind in scan.columns}
         blocks = self.policy.blocks
@@ -129,7 +129,7 @@ class Catalog:
         hidden = self.undeclared.get(table.name, frozenset())
         return FromItem(alias, names, frozenset(name.lower() for name in hidden) - set(names))
 
-    def public_scan(self, table: Table) -> PublicScan:
+    def public_scan(self, table: CheckedTable) -> PublicScan:
         """Return the scan of all columns of a public table."""
         found = self.public[table.name].kinds.items()
         kinds = {name: kind for name, kind in found if not name.lower().startswith("lapwing_")}  # reserved

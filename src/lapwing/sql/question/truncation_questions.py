@@ -7,7 +7,7 @@ from fractions import Fraction
 from lapwing.config.values import checked_count
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.kinds import Numeric, Truth
-from lapwing.sql.policy.policy import Policy, has_blocks_by_arrival
+from lapwing.sql.policy.policy import CheckedPolicy, has_blocks_by_arrival
 from lapwing.sql.question.bound_query import (
     BoundQuery,
     NoisyAggregate,
@@ -39,7 +39,7 @@ def checked_beyond(beyond: int) -> int:
     return beyond
 
 
-def truncated_people_question(policy: Policy, table: str, rows: int | None = None) -> BoundQuery:
+def truncated_people_question(policy: CheckedPolicy, table: str, rows: int | None = None) -> BoundQuery:
     """Build the question how many people exceed the bound K: each has one row of rank K + 1."""
     own = private_table(policy, table)
     over = (rows or own.rows_per_unit) + 1
@@ -49,7 +49,9 @@ def truncated_people_question(policy: Policy, table: str, rows: int | None = Non
     return count_question(source, "people with more rows", 1, name="people_with_more_rows")
 
 
-def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int | None = None) -> BoundQuery:
+def truncated_rows_question(
+    policy: CheckedPolicy, table: str, beyond: int, rows: int | None = None
+) -> BoundQuery:
     """Build the question how many rows the bound K truncates, how many it keeps, and of how many people.
 
     Claim    removing a person moves these by at most `beyond`, K and 1.
@@ -82,7 +84,7 @@ def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int |
 
 
 def truncation_question(
-    policy: Policy, table: str, rows: int | None, beyond: int | None
+    policy: CheckedPolicy, table: str, rows: int | None, beyond: int | None
 ) -> tuple[BoundQuery, str, int | None]:
     """Return the question about truncated people (or rows, with `beyond`), its name and lower bound."""
     own = policy.tables.get(table)
@@ -97,6 +99,6 @@ def truncation_question(
     return question, f"rows left out of {table}, at most {beyond} of a person", lowered
 
 
-def possible_beyond(policy: Policy) -> tuple[int, ...]:
+def possible_beyond(policy: CheckedPolicy) -> tuple[int, ...]:
     """Return the numbers of truncated rows of a person that can be counted under a policy."""
     return () if has_blocks_by_arrival(policy) else ROWS_BEYOND

@@ -33,7 +33,7 @@ from lapwing.engines.dialect import TEXT_BYTES, SqlDialect
 from lapwing.engines.dialects import DuckDbDialect
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Period, Person, Text, Truth
-from lapwing.sql.policy.policy import READ_BYTES, Column, Policy
+from lapwing.sql.policy.policy import READ_BYTES, CheckedPolicy, Column
 from lapwing.sql.question.typed_expressions import LARGEST
 from lapwing.sql.reading.render_expression import literal
 
@@ -370,7 +370,9 @@ class UnitIds:
     decimals: bool
 
     @classmethod
-    def of(cls, policy: Policy, dialect: SqlDialect, types: Mapping[str, Mapping[str, str]]) -> UnitIds:
+    def of(
+        cls, policy: CheckedPolicy, dialect: SqlDialect, types: Mapping[str, Mapping[str, str]]
+    ) -> UnitIds:
         """Make it from the column types of the private tables."""
         own = [
             (ColumnCoder(dialect, types[table.name], table.name), table.unit.in_source)

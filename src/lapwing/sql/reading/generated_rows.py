@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lapwing.core.noise import uniform_int
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.sql.policy.kinds import Kind, Text, Truth, codes_of
-from lapwing.sql.policy.policy import Policy, Table, codes_of_blocks
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, codes_of_blocks
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.public_tables import PublicTable
 from lapwing.sql.question.relation import BLOCK, RANK, UNIT, undo_where_first
@@ -28,7 +28,7 @@ PEOPLE = 1000  # generated people
 _WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 
-def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
+def fake_reader(policy: CheckedPolicy, public: Mapping[str, PublicTable]) -> Reader:
     """Return a reader of truncated tables with generated people."""
     engine = DuckDbEngine.open(limits=policy.limits)
     scans = {}
@@ -40,14 +40,14 @@ def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
 
 
 def generated_numbers(
-    policy: Policy, public: Mapping[str, PublicTable], query: BoundQuery
+    policy: CheckedPolicy, public: Mapping[str, PublicTable], query: BoundQuery
 ) -> list[ExactGrouping]:
     """Return the numbers of a query from generated rows. They mean nothing."""
     with closing(fake_reader(policy, public)) as reader:
         return reader.exact(replace(query, source=undo_where_first(query.source)))
 
 
-def fake_rows(policy: Policy, table: Table) -> pa.Table:
+def fake_rows(policy: CheckedPolicy, table: CheckedTable) -> pa.Table:
     """Return a few generated rows for each generated person."""
     each = min(table.rows_per_unit, 5)
     size = PEOPLE * each

@@ -31,7 +31,7 @@ from lapwing.engines.engine import (
     undo_on_failure,
 )
 from lapwing.errors import Unavailable
-from lapwing.sql.policy.policy import Policy, Source, Table
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Source
 from lapwing.sql.policy.source_location import files_in
 from lapwing.sql.question.public_tables import PublicTable
 from lapwing.sql.reading.truncated_table import TruncatedTable
@@ -49,7 +49,7 @@ class OpenedSources:
 
 
 def open_sources(
-    policy: Policy, tables: Sequence[Table] | None = None, *,
+    policy: CheckedPolicy, tables: Sequence[CheckedTable] | None = None, *,
     writable: Path | None = None, before: Path | None = None, batches: Mapping[str, Source] | None = None,
     threads: int | None = None, writes: bool = False,
 ) -> OpenedSources:  # fmt: skip
@@ -88,12 +88,12 @@ def encodings_of(sources: Mapping[str, Source]) -> dict[str, str]:
     return {location: one.csv.encoding for location, one in sources.items() if one.csv.encoding != "utf-8"}
 
 
-def limits_of(policy: Policy, threads: int | None = None) -> EngineLimits:
+def limits_of(policy: CheckedPolicy, threads: int | None = None) -> EngineLimits:
     """Return the engine's limits from the policy. `threads` replaces the policy's number of threads."""
     return policy.limits if threads is None else replace(policy.limits, threads=threads)
 
 
-def open_server(tables: Sequence[Table], limits: EngineLimits, *, writes: bool) -> OpenedSources:
+def open_server(tables: Sequence[CheckedTable], limits: EngineLimits, *, writes: bool) -> OpenedSources:
     """Open tables of one PostgreSQL or Spark server."""
     source = tables[0].source
     if source.engine == "postgres":
@@ -120,13 +120,13 @@ def stream_ids(engine: Engine, statement: str) -> Iterator[Any]:
             yield from column.to_pylist()
 
 
-def dialect_of(policy: Policy) -> SqlDialect:
+def dialect_of(policy: CheckedPolicy) -> SqlDialect:
     """Return the SQL dialect of the engine that holds the private tables. Nothing is opened."""
     dialects = {"postgres": PostgresDialect, "spark": SparkDialect}
     return dialects.get(policy.private_tables[0].source.engine, DuckDbDialect)()
 
 
-def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
+def read_public_tables(policy: CheckedPolicy) -> dict[str, PublicTable]:
     """Read all public tables of a policy. Columns get the names that the policy gives them."""
     found = {}
     for table in (table for table in policy.tables.values() if table.is_public):
@@ -144,7 +144,7 @@ def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
 WHAT = "cannot be read, for example a text that is not UTF-8, or a time beyond the engine's range"
 
 
-def require_readable(policy: Policy, *, threads: int | None = None) -> None:
+def require_readable(policy: CheckedPolicy, *, threads: int | None = None) -> None:
     """Raise Unavailable, without saying where, unless all private tables can be read in time."""
     opened = open_sources(policy, threads=threads)
     with closing(opened.engine):
@@ -169,7 +169,7 @@ def preparing_error(failed: EngineFailed) -> Unavailable:
     )
 
 
-def encoding_notes(policy: Policy) -> list[str]:
+def encoding_notes(policy: CheckedPolicy) -> list[str]:
     """Return a sentence on each private table with CSV files that should be in UTF-8, and are not.
 
     For the curator only.
@@ -183,7 +183,7 @@ def encoding_notes(policy: Policy) -> list[str]:
     ]
 
 
-def first_unreadable(policy: Policy, *, threads: int | None = None) -> Unavailable | None:
+def first_unreadable(policy: CheckedPolicy, *, threads: int | None = None) -> Unavailable | None:
     """Return an error that names the first column that cannot be read, or None. For the curator only."""
     opened = open_sources(policy, threads=threads)
     with closing(opened.engine):
@@ -194,7 +194,7 @@ def first_unreadable(policy: Policy, *, threads: int | None = None) -> Unavailab
     return None
 
 
-def _parts(policy: Policy) -> Iterator[tuple[str, Table]]:
+def _parts(policy: CheckedPolicy) -> Iterator[tuple[str, CheckedTable]]:
     """Yield each private table without columns, then with each column alone, then whole."""
     for table in policy.private_tables:
         where, bare = f"tables.{table.name}", replace(table, columns={}, primary_key=())
@@ -219,7 +219,9 @@ def raised_by(error: EngineFailed) -> str:
     return f"the engine raised {type(cause).__name__}" if cause else "the engine gave no reason"
 
 
-def _reading_failure(policy: Policy, table: Table, opened: OpenedSources) -> EngineFailed | None:
+def _reading_failure(
+    policy: CheckedPolicy, table: CheckedTable, opened: OpenedSources
+) -> EngineFailed | None:
     """Return why not all rows of a table can be read, or None. Other failures of the engine are raised."""
     rows = TruncatedTable(replace(policy, blocks=None), table, opened.engine, bytes(32), opened.relations)
     sql = rows.read_all()

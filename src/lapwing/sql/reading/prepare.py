@@ -31,7 +31,7 @@ from typing import Any
 from lapwing.engines.engine import Engine, EngineFailed, MissingRight, ReportProgress, undo_on_failure
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.unit_ids import Ids
-from lapwing.sql.policy.policy import Policy, Source, Table, has_blocks_by_arrival, period_of
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Source, has_blocks_by_arrival, period_of
 from lapwing.sql.question.relation import BLOCK, RANK, UNIT
 from lapwing.sql.reading.column_codes import UnitIds
 from lapwing.sql.reading.open_sources import FILES, OpenedSources, open_sources, stream_ids
@@ -75,7 +75,7 @@ class LedgerPeople:
     has_everybody: Callable[[Ids], bool]
 
 
-def lost_arrivals(policy: Policy) -> Unavailable:
+def lost_arrivals(policy: CheckedPolicy) -> Unavailable:
     """Return the error for arrivals that are lost: units would get another block, with a whole budget."""
     return Unavailable(
         f"the last copy ({policy.path.stem}.prepared, and its schema in a server) is lost, of another "
@@ -86,7 +86,7 @@ def lost_arrivals(policy: Policy) -> Unavailable:
 
 
 def _require_all_arrivals(
-    policy: Policy, people: LedgerPeople | None, engine: Engine, relation: str | None,
+    policy: CheckedPolicy, people: LedgerPeople | None, engine: Engine, relation: str | None,
     before: PreparedCopy | None,
 ) -> None:  # fmt: skip
     """Raise Unavailable unless all people that the ledger knows have a block in the last copy.
@@ -124,7 +124,7 @@ NewFiles = dict[str, tuple[Source, list[str]]]  # the source and the new files o
 
 
 def prepare(
-    policy: Policy, key: bytes, *,
+    policy: CheckedPolicy, key: bytes, *,
     known: Callable[[], LedgerPeople | None] = lambda: None,
     then: Callable[[PreparedCopy], object] = lambda _: None,
     is_done: Callable[[], bool] = lambda: False, progress: ReportProgress | None = None,
@@ -174,7 +174,7 @@ def prepare(
     return made
 
 
-def require_place(policy: Policy) -> None:
+def require_place(policy: CheckedPolicy) -> None:
     """Raise MissingRight unless the copy can be stored: a server's role may lack the right to write.
 
     Copies of all other sources lie beside the policy. Reads no row.
@@ -187,7 +187,7 @@ def require_place(policy: Policy) -> None:
         writer.require_writable(copy_schema(policy, last_copy(policy)))
 
 
-def can_prepare(policy: Policy) -> bool:
+def can_prepare(policy: CheckedPolicy) -> bool:
     """Return whether the copy can be stored. If not, questions are answered from the source, slower."""
     try:
         require_place(policy)
@@ -196,7 +196,7 @@ def can_prepare(policy: Policy) -> bool:
     return True
 
 
-def has_readable_copy(policy: Policy, key: bytes) -> bool:
+def has_readable_copy(policy: CheckedPolicy, key: bytes) -> bool:
     """Return whether there is a current copy in DuckDB all of whose rows can be read.
 
     For copies in PostgreSQL or Spark the answer is False: it would take a query to find out.
@@ -216,7 +216,7 @@ def has_readable_copy(policy: Policy, key: bytes) -> bool:
 class _Preparation:
     """The settings of one preparation."""
 
-    policy: Policy
+    policy: CheckedPolicy
     key: bytes
     digest: str
     files: dict[str, Files]
@@ -226,7 +226,7 @@ class _Preparation:
     threads: int | None
     report: ReportProgress
 
-    def table(self, table: Table, opened: OpenedSources, arrivals: str = "") -> TruncatedTable:
+    def table(self, table: CheckedTable, opened: OpenedSources, arrivals: str = "") -> TruncatedTable:
         """Return the truncated table over opened sources."""
         return TruncatedTable(self.policy, table, opened.engine, self.key, opened.relations, arrivals)
 
@@ -288,7 +288,7 @@ def _new_files(work: _Preparation, before: PreparedCopy) -> NewFiles | None:
 
 
 def _can_extend(
-    table: Table, opened: OpenedSources, before: PreparedCopy, made: PreparedCopy, news: NewFiles
+    table: CheckedTable, opened: OpenedSources, before: PreparedCopy, made: PreparedCopy, news: NewFiles
 ) -> bool:
     """Return whether the old rows would get the same codes and units if all rows were read again."""
     assert table.unit is not None
@@ -438,7 +438,7 @@ def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: 
     return relation
 
 
-def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
+def unit_ids(policy: CheckedPolicy, copy: PreparedCopy | None = None) -> Iterator[Any]:
     """Yield the ids of all units, from the copy or else from the source, for the ledger's sketches only.
 
     Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all

@@ -28,7 +28,7 @@ from lapwing.core.noise import random_bytes
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import DEFAULT_LIMITS, Engine, EngineLimits
 from lapwing.errors import Unavailable
-from lapwing.sql.policy.policy import READ_BYTES, Policy
+from lapwing.sql.policy.policy import READ_BYTES, CheckedPolicy
 from lapwing.sql.policy.source_location import files_in
 from lapwing.sql.reading.column_codes import UnitIds
 from lapwing.sql.reading.open_sources import dialect_of, limits_of, open_sources
@@ -124,19 +124,19 @@ class PreparedCopy:
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def prepared_folder(policy: Policy) -> Path:
+def prepared_folder(policy: CheckedPolicy) -> Path:
     """Return the folder of a policy's copies."""
     return policy.path.with_name(f"{policy.path.stem}.prepared")
 
 
-def copy_schema(policy: Policy, before: PreparedCopy | None) -> str:
+def copy_schema(policy: CheckedPolicy, before: PreparedCopy | None) -> str:
     """Return the name of a schema that no other policy writes to, not even one of the same name."""
     if before is not None and before.engine == "postgres":
         return before.place
     return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
 
 
-def copy_digest(policy: Policy, key: bytes, *, earlier: bool = False) -> str:
+def copy_digest(policy: CheckedPolicy, key: bytes, *, earlier: bool = False) -> str:
     """Return a digest of everything that the copy depends on.
 
     It is keyed: a location can contain a password. With `earlier`, it is the digest of copies whose equal
@@ -158,7 +158,7 @@ def copy_digest(policy: Policy, key: bytes, *, earlier: bool = False) -> str:
     return hashlib.blake2b(words.encode(), key=key, person=b"lapwing copy", digest_size=32).hexdigest()
 
 
-def has_earlier_ranks(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
+def has_earlier_ranks(policy: CheckedPolicy, key: bytes, copy: PreparedCopy) -> bool:
     """Return whether a copy was made for this policy and key when equal rows were not yet numbered.
 
     It may be read, and its answers stay valid for it. It is never extended.
@@ -167,7 +167,7 @@ def has_earlier_ranks(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
     return is_numbered and copy.digest == copy_digest(policy, key, earlier=True)
 
 
-def is_copy_of(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
+def is_copy_of(policy: CheckedPolicy, key: bytes, copy: PreparedCopy) -> bool:
     """Return whether a copy was made for this policy and key, whatever its files.
 
     Copies of earlier versions hold longer texts. Reading cuts them (`Reader`), and they are not extended.
@@ -176,7 +176,7 @@ def is_copy_of(policy: Policy, key: bytes, copy: PreparedCopy) -> bool:
     return is_newest or copy.digest == copy_digest(policy, key, earlier=True)
 
 
-def last_copy(policy: Policy) -> PreparedCopy | None:
+def last_copy(policy: CheckedPolicy) -> PreparedCopy | None:
     """Return the newest copy, current or not; None if there is none.
 
     Raises Unavailable if its manifest is damaged.
@@ -204,7 +204,7 @@ def read_identities(found: Any) -> dict[str, Identities] | None:
     return {name: tuple((p, i, s, t, c) for p, i, s, t, c in rows) for name, rows in found.items()}
 
 
-def has_current_units(policy: Policy, copy: PreparedCopy) -> bool:
+def has_current_units(policy: CheckedPolicy, copy: PreparedCopy) -> bool:
     """Return whether a copy separates units and rows as the policy does now.
 
     Whole numbers cannot be folded.
@@ -216,7 +216,7 @@ def has_current_units(policy: Policy, copy: PreparedCopy) -> bool:
     return copy.has_whole_units and UnitIds.of(policy, dialect_of(policy), copy.types).whole
 
 
-def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
+def current_copy(policy: CheckedPolicy, key: bytes) -> PreparedCopy | None:
     """Return the copy if it was made from this policy, key and source as they are now, else None."""
     found = last_copy(policy)
     if found is None or files_of(policy) != found.files or not is_copy_of(policy, key, found):
@@ -225,7 +225,7 @@ def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
     return found if has_current_units(policy, found) and is_there else None
 
 
-def files_of(policy: Policy) -> dict[str, Files]:
+def files_of(policy: CheckedPolicy) -> dict[str, Files]:
     """Return the files of each private table as they are now: path, size and time of change."""
     return {
         name: tuple((path, about.st_size, about.st_mtime_ns) for path, about in files)
@@ -233,14 +233,14 @@ def files_of(policy: Policy) -> dict[str, Files]:
     }
 
 
-def _stats(policy: Policy) -> dict[str, list[tuple[str, os.stat_result]]]:
+def _stats(policy: CheckedPolicy) -> dict[str, list[tuple[str, os.stat_result]]]:
     return {
         table.name: [(path, os.stat(path)) for path in files_in(table.source)]
         for table in policy.private_tables
     }
 
 
-def identities_of(policy: Policy) -> dict[str, Identities] | None:
+def identities_of(policy: CheckedPolicy) -> dict[str, Identities] | None:
     """Return what shows that somebody wrote to the private tables' files; None if a table has no files.
 
     The kernel sets the inode and the second time of change: copying a file's times does not copy them.
@@ -252,7 +252,7 @@ def identities_of(policy: Policy) -> dict[str, Identities] | None:
     return found if all(found.values()) else None
 
 
-def settled_identities(policy: Policy) -> dict[str, Identities] | None:
+def settled_identities(policy: CheckedPolicy) -> dict[str, Identities] | None:
     """Return `identities_of` after a short wait, if needed, so that any later change has another time."""
     found = identities_of(policy)
     if found is None:
@@ -280,7 +280,7 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def open_copy(policy: Policy, copy: PreparedCopy, *, threads: int | None = None) -> Engine:
+def open_copy(policy: CheckedPolicy, copy: PreparedCopy, *, threads: int | None = None) -> Engine:
     """Open the engine that holds a copy."""
     if copy.engine == "duckdb":
         return copy.open(limits_of(policy, threads))

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from lapwing.engines.engine import Engine, EngineFailed, undo_on_failure
 from lapwing.errors import BadParameter
-from lapwing.sql.policy.policy import READ_BYTES, Policy, Table
+from lapwing.sql.policy.policy import READ_BYTES, CheckedPolicy, CheckedTable
 from lapwing.sql.question.bound_query import BoundQuery, has_declared_keys, number_of_groups
 from lapwing.sql.question.public_tables import PublicTable
 from lapwing.sql.question.refusal import Refused
@@ -161,7 +161,7 @@ UNPLANNED = (
 class Reader:
     """An engine with the truncated tables of a policy."""
 
-    policy: Policy
+    policy: CheckedPolicy
     engine: Engine
     scans: Mapping[str, str]  # FROM items of the truncated tables
     definitions: Mapping[str, str]  # views over the source; they contain the key: never show them
@@ -170,7 +170,7 @@ class Reader:
 
     @classmethod
     def open(
-        cls, policy: Policy, key: bytes, public: Mapping[str, PublicTable], *,
+        cls, policy: CheckedPolicy, key: bytes, public: Mapping[str, PublicTable], *,
         threads: int | None = None, from_source: bool = False,
     ) -> Reader:  # fmt: skip
         """Open the prepared copy if it is current, else (or with `from_source`) the source.
@@ -296,7 +296,7 @@ def _ranked(table: TruncatedTable, passing: str = "") -> str:
     return f"SELECT * FROM {_with_cut_texts(table.policy, table.table, f'({ranked})', table.engine)} AS c"  # noqa: S608
 
 
-def _with_cut_texts(policy: Policy, table: Table, relation: str, engine: Engine) -> str:
+def _with_cut_texts(policy: CheckedPolicy, table: CheckedTable, relation: str, engine: Engine) -> str:
     """Return a FROM item whose texts have at most `READ_BYTES`, where the policy gives no `longest`."""
     if not table.open_texts:
         return relation
@@ -313,11 +313,11 @@ def _has_sums(query: BoundQuery, grouping: int) -> bool:
     return bool(query.sums) or not has_declared_keys(query, grouping)
 
 
-def _by_row(policy: Policy) -> bool:
+def _by_row(policy: CheckedPolicy) -> bool:
     return policy.blocks is not None and policy.blocks.by == "row"
 
 
-def shown_statements(policy: Policy, query: BoundQuery) -> tuple[str, ...]:
+def shown_statements(policy: CheckedPolicy, query: BoundQuery) -> tuple[str, ...]:
     """Return the SQL of a query for display. Nothing is opened."""
     dialect = dialect_of(policy)
     names = {table.name: dialect.name(truncated_name(table.name)) for table in policy.private_tables}

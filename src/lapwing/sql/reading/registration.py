@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from lapwing.sql.policy.policy import Policy
+from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.reading.prepared_copy import (
     Files,
     Identities,
@@ -45,7 +45,7 @@ class RegisteredVersion:
     seen: Mapping[str, Identities] | None = field(default=None, compare=False)  # None: unknown
 
 
-def last_registration(policy: Policy) -> RegisteredVersion | None:
+def last_registration(policy: CheckedPolicy) -> RegisteredVersion | None:
     """Return the last registration, or None if there is none that can be read."""
     found = _read_json(policy, FILE)
     try:
@@ -55,7 +55,7 @@ def last_registration(policy: Policy) -> RegisteredVersion | None:
         return None
 
 
-def _read_json(policy: Policy, name: str) -> Any:
+def _read_json(policy: CheckedPolicy, name: str) -> Any:
     """Return the contents of a note, or None if it is missing or damaged."""
     try:
         return json.loads((prepared_folder(policy) / name).read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def _read_json(policy: Policy, name: str) -> Any:
         return None
 
 
-def unit_locations(policy: Policy) -> dict[str, list[str]]:
+def unit_locations(policy: CheckedPolicy) -> dict[str, list[str]]:
     """Return the columns that hold the units of each private table, and how they are read."""
     return {
         table.name: [table.source.place, unit.in_source, unit.through, unit.key, *table.source.reading]
@@ -73,14 +73,17 @@ def unit_locations(policy: Policy) -> dict[str, list[str]]:
 
 
 def save_registration(
-    policy: Policy, version: int, files: Mapping[str, Files], seen: Mapping[str, Identities] | None = None
+    policy: CheckedPolicy,
+    version: int,
+    files: Mapping[str, Files],
+    seen: Mapping[str, Identities] | None = None,
 ) -> None:
     """Note a registration, atomically and durably."""
     noted = replace(_now(policy, version, files), seen=seen)
     replace_file(prepared_folder(policy) / FILE, json.dumps(asdict(noted)))
 
 
-def is_untouched(policy: Policy, version: int) -> bool:
+def is_untouched(policy: CheckedPolicy, version: int) -> bool:
     """Return whether nobody has written to the source's files since this version was registered.
 
     Contents are not compared: only that the curator wrote, and when.
@@ -90,7 +93,7 @@ def is_untouched(policy: Policy, version: int) -> bool:
     return seen is not None and seen == identities_of(policy) and is_current(policy, version)
 
 
-def has_same_files(policy: Policy, version: int) -> bool:
+def has_same_files(policy: CheckedPolicy, version: int) -> bool:
     """Return whether the files are the very ones of this version, as far as was noted and can be seen.
 
     A file that was replaced, with its size and time put back, is another one.
@@ -101,45 +104,45 @@ def has_same_files(policy: Policy, version: int) -> bool:
     return found.seen is None or found.seen == identities_of(policy)
 
 
-def is_current(policy: Policy, version: int) -> bool:
+def is_current(policy: CheckedPolicy, version: int) -> bool:
     """Return whether the source is the registered one, as far as its files show."""
     return last_registration(policy) == _now(policy, version, files_of(policy))
 
 
-def is_behind(policy: Policy, version: int) -> bool:
+def is_behind(policy: CheckedPolicy, version: int) -> bool:
     """Return whether the note is older than the ledger: a process is writing it, or crashed."""
     found = last_registration(policy)
     return prepared_folder(policy).exists() and (found is None or found.version < version)
 
 
-def _now(policy: Policy, version: int, files: Mapping[str, Files]) -> RegisteredVersion:
+def _now(policy: CheckedPolicy, version: int, files: Mapping[str, Files]) -> RegisteredVersion:
     copy = last_copy(policy)
     return RegisteredVersion(version, files, unit_locations(policy), 0 if copy is None else copy.version)
 
 
-def cleared_holds(policy: Policy) -> set[int]:
+def cleared_holds(policy: CheckedPolicy) -> set[int]:
     """Return the receipts of failed queries that the curator has cleared."""
     return set(_read_json(policy, LOOKED) or ())
 
 
-def clear_holds(policy: Policy, *positions: int) -> None:
+def clear_holds(policy: CheckedPolicy, *positions: int) -> None:
     """Clear failed queries, so that they no longer hold their analysts."""
     with exclusive_lock(prepared_folder(policy)):  # else one of two changes at the same time could be lost
         cleared = sorted(cleared_holds(policy) | {*positions})
         replace_file(prepared_folder(policy) / LOOKED, json.dumps(cleared))
 
 
-def was_read(policy: Policy, version: int, digest: str) -> bool:
+def was_read(policy: CheckedPolicy, version: int, digest: str) -> bool:
     """Return whether all rows of a version could be read, coded as the policy with this digest says."""
     return digest in _read(policy, version)
 
 
-def note_read(policy: Policy, version: int, digest: str) -> None:
+def note_read(policy: CheckedPolicy, version: int, digest: str) -> None:
     """Note that all rows of a version could be read."""
     replace_file(prepared_folder(policy) / READ, json.dumps([version, [*_read(policy, version), digest]]))
 
 
-def _read(policy: Policy, version: int) -> list[str]:
+def _read(policy: CheckedPolicy, version: int) -> list[str]:
     """Return the digests of policies for which all rows of a version could be read."""
     match _read_json(policy, READ):
         case [noted, [*digests]] if noted == version:
@@ -148,7 +151,7 @@ def _read(policy: Policy, version: int) -> list[str]:
             return []
 
 
-def make_folder(policy: Policy) -> None:
+def make_folder(policy: CheckedPolicy) -> None:
     """Make the folder of copies and notes, for its owner only."""
     prepared_folder(policy).mkdir(mode=0o700, exist_ok=True)
 

@@ -25,7 +25,7 @@ from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.engine import Engine
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.kinds import MONTHS, Person, Text
-from lapwing.sql.policy.policy import Column, Policy, Table, UnitBy, days_in
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Column, UnitBy, days_in
 from lapwing.sql.question.relation import BLOCK, RANK, UNIT
 from lapwing.sql.question.typed_expressions import LARGEST
 from lapwing.sql.reading.column_codes import (
@@ -59,8 +59,8 @@ class TruncatedTable:
     them.
     """
 
-    policy: Policy
-    table: Table
+    policy: CheckedPolicy
+    table: CheckedTable
     engine: Engine
     key: bytes
     relations: Mapping[str, str]
@@ -196,7 +196,7 @@ class TruncatedTable:
     def _rank(self, number: str) -> str:
         return self.engine.dialect.stored(number, 1, self.table.rows_per_unit + 1)
 
-    def _source(self, table: Table, relation: str) -> ColumnCoder:
+    def _source(self, table: CheckedTable, relation: str) -> ColumnCoder:
         columns, folds = self.engine.columns(relation), self.policy.folds_ids
         return ColumnCoder(
             self.engine.dialect, columns, table.name, csv=table.source.csv, folds=folds,
@@ -289,7 +289,7 @@ class TruncatedTable:
         return f", a.{BLOCK}", f" INNER JOIN ({own}) AS a USING ({UNIT})", ""
 
 
-def folded_literal(policy: Policy) -> str:
+def folded_literal(policy: CheckedPolicy) -> str:
     """Return the value of `FOLDED` for units as the policy spells them now."""
     return "TRUE" if policy.folds_ids else "FALSE"
 

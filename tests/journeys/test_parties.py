@@ -132,7 +132,7 @@ def test_who_does_not_come_is_named_and_nothing_was_charged(shell: Shell, tmp_pa
             assert "south" in error
             assert "is number 1: give the same command again" in error  # the lobby is no run
     with open_dataset(tmp_path / "north" / "visits.toml") as data:
-        assert (data.left().epsilon, data.left().of) == (3, 3)
+        assert str(data.left()) == "ε 3 of 3"
 
 
 CRASHING = """

@@ -276,9 +276,9 @@ def test_a_changed_policy_is_noted_when_it_is_next_used(
 def test_noisy_counts_are_charged_stored_and_within_their_intervals(sales: Path) -> None:
     with prepared(sales) as found:
         (made,) = check_noisily(found, 9)
-        assert (found.left().epsilon, found.left().of) == (1, 10)
+        assert str(found.left()) == "ε 1 of 10"
         (again,) = check_noisily(found, 9)  # the stored answers
-        assert (found.left().epsilon, found.left().of) == (1, 10)
+        assert str(found.left()) == "ε 1 of 10"
         with pytest.raises(OverBudget):
             check_noisily(found, 8)
     assert made.beyond is not None
@@ -333,7 +333,7 @@ def test_a_share_below_the_least_price_is_refused_before_any_is_charged(sales: P
     with prepared(sales) as found:
         with pytest.raises(BadParameter, match=r"asked ε 0\.008, but one question costs at least ε 0\.01"):
             check_noisily(found, "0.024")  # 0.016 for the cells is enough, 0.008 for the people is not
-        assert (found.left().epsilon, found.left().of) == (10, 10)
+        assert str(found.left()) == "ε 10 of 10"
 
 
 def test_many_columns_are_asked_for_in_parts_and_any_names_are_told_apart(sales: Path) -> None:

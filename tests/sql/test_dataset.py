@@ -139,8 +139,8 @@ def test_an_analyst_with_a_quota_sees_what_is_left_of_it(opened: Open) -> None:
     left = dataset.ask(COUNT, epsilon="0.5").left
     assert left is not None
     assert left.quota is not None
-    assert (left.epsilon, left.of) == (Fraction("9.5"), 10)
-    assert (left.quota.epsilon, left.quota.of) == (Fraction("1.5"), 2)
+    assert [left.epsilon, left.quota.epsilon] == [Fraction("9.5"), Fraction("1.5")]
+    assert [left.of, left.quota.of] == [Fraction(10), Fraction(2)]
     assert left == dataset.left()
     assert str(left) == "ε 1.5 of 2 of the analyst's quota, ε 9.5 of 10 of the data's budget"
     assert str(opened().ask(COUNT, epsilon="0.25").left) == "ε 9.25 of 10"

@@ -20,6 +20,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lapwing.core.losses import Loss, SampledGaussian
 from lapwing.errors import BadParameter
 from lapwing.losses import (
     Approximate,
@@ -194,6 +195,12 @@ def test_a_delta_out_of_range_is_refused(delta: Any) -> None:
 def test_an_epsilon_out_of_range_is_refused(epsilon: Any) -> None:
     with pytest.raises(BadParameter):
         compose(Pure(ONE)).delta(epsilon=epsilon)
+
+
+@each("loss", [Concentrated(1), SampledGaussian(Fraction(1, 2), GaussianNoise(2, 1, 1))])
+def test_delta_at_an_epsilon_beyond_all_floats_is_tiny(loss: Loss) -> None:
+    assert compose(loss).delta(epsilon="1e400") < Fraction(1, 10**300)
+    assert compose(loss).delta(epsilon=10**5000) < Fraction(1, 10**300)
 
 
 @each("order", [1, 0, -2, "0.5", 100_001, 1e300, math.nan, math.inf, None])

@@ -81,6 +81,26 @@ def test_what_describes_no_loss_is_refused(record: object) -> None:
         from_description(record)  # type: ignore[arg-type]
 
 
+@each("number", ["1e999999999", "1E-999999999", "-1e+99_999_999", "1e" + "9" * 5000])
+def test_a_short_text_of_a_number_with_a_billion_digits_is_refused(number: str) -> None:
+    with pytest.raises(BadParameter):
+        from_description({"loss": "Pure", "epsilon": number})
+
+
+@each(
+    "loss",
+    [
+        Pure(10**5000),
+        Pure(Fraction(1, 10**5000)),
+        Repeated(Pure(THIRD), 10**5000),
+        SequentialComposition((GaussianNoise(THIRD, 10**5000, 1),)),
+    ],
+)
+def test_a_number_that_python_does_not_write_is_refused_by_name(loss: Loss) -> None:
+    with pytest.raises(BadParameter, match="too many digits"):
+        describe(loss)
+
+
 def test_a_loss_of_an_unknown_kind_is_not_written() -> None:
     class Own(Pure):
         pass

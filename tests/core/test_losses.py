@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.core.budget import Terms
-from lapwing.core.exact import lower, precision, upper
+from lapwing.core.exact import exp_up, lower, precision, upper
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import (
+    MOST_SUMMED,
     Approximate,
     BoundedRange,
     Concentrated,
@@ -160,6 +161,24 @@ def test_a_group_of_an_approximate_loss_pays_a_geometric_sum(k: int, epsilon: Fr
 
 def test_a_group_never_has_more_than_certain_failure() -> None:
     assert Approximate(Fraction(10), TENTH).for_group(5).delta == 1
+
+
+@each(("epsilon", "delta"), [(0, "1e-30"), ("1e-9", "1e-18"), (1, "1e-300"), (1, 0)])
+def test_a_group_of_any_size_is_quick(epsilon: Any, delta: Any) -> None:
+    """A sum of 10^18 terms is not built term by term; short and long sums agree."""
+    loss = Approximate(epsilon, delta)
+    assert loss.for_group(10**18).delta == min(loss.delta * 10**18, 1) or loss.epsilon
+    assert loss.for_group(10**30).delta == (1 if loss.delta else 0)
+    short, long = loss.for_group(MOST_SUMMED).delta, loss.for_group(MOST_SUMMED + 1).delta
+    next_term = loss.delta * exp_up(MOST_SUMMED * loss.epsilon)
+    assert long == min(long, 1)
+    assert abs(long - min(short + next_term, Fraction(1))) <= long / 10**25
+
+
+def test_a_group_of_one_is_the_loss_itself() -> None:
+    """It keeps the mark that it holds only where neighbours add or remove a unit."""
+    sampled = ParallelComposition((PURE,))
+    assert sampled.for_group(1) == sampled
 
 
 def test_a_group_may_meet_several_disjoint_sets() -> None:

@@ -36,6 +36,7 @@ _LARGEST_ORDER = 1e15
 _SEARCH_STEPS = 100
 _ORDERS = [1 + 1.25**k / 20 for k in range(120)]
 _RISEN, _THIRDS = 8, 16
+_LARGEST_FLOAT = Fraction(10**300)  # numbers that only guide the search end here
 
 
 def _require_delta(delta: Fraction) -> None:
@@ -190,7 +191,8 @@ def best_renyi_epsilon(loss: Loss, delta: Fraction) -> Fraction:
 
 def best_renyi_delta(loss: Loss, epsilon: Fraction) -> Fraction:
     """Return the δ at ε that follows from the Rényi curve of a loss, at about its best order."""
-    order = _best_order_of(loss, lambda a, value: _float_log_delta(a, value, float(epsilon)))
+    near = float(min(epsilon, _LARGEST_FLOAT))
+    order = _best_order_of(loss, lambda a, value: _float_log_delta(a, value, near))
     value = loss.renyi(order)
     assert value is not None
     return renyi_to_delta(order, value, epsilon)

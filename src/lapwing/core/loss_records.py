@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache
@@ -14,6 +15,8 @@ from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 
 Description = dict[str, Any]
+_MOST_BITS = 14_000  # of a number: about 4,200 digits. Python writes no more than 4,300
+_EXPONENT = re.compile(r"e[+-]?([0-9_]+)", re.IGNORECASE)
 DEEPEST = 50  # the checkers of a ledger refuse to read records that are nested deeper
 # Ledgers keep these words for ever. "Sum" and "Worst" are older names of their classes.
 KINDS: Final[dict[str, type[Loss]]] = {
@@ -54,6 +57,8 @@ def describe(loss: Loss, depth: int = 0) -> Description:
 
 
 def _plain(value: Any, depth: int) -> Any:
+    if isinstance(value, int | Fraction) and _is_long(value):
+        raise BadParameter("loss", "has a number with too many digits")
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Fraction):
@@ -61,6 +66,11 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, tuple):
         return [_plain(item, depth) for item in value]
     return describe(value, depth + 1)
+
+
+def _is_long(value: int | Fraction) -> bool:
+    """Return whether a number is so long that Python refuses to write it, or to read it again."""
+    return max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS
 
 
 def from_description(record: Description) -> Loss:
@@ -88,6 +98,8 @@ def _rich(name: str, value: Any) -> Any:
         return whole(value, name)
     if not isinstance(value, str):
         raise BadParameter("loss", "is not the description of a loss")
+    if (exponent := _EXPONENT.search(value)) and int(exponent[1]) > _MOST_BITS:  # of a billion digits
+        raise BadParameter("loss", "has a number with too many digits")
     return Fraction(value)
 
 

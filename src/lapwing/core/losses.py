@@ -20,7 +20,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from flint import arb
 
 from lapwing.core import renyi_curves
-from lapwing.core.exact import Number, ball, exact, exp_up, positive, precision, round_up, set_fields, whole
+from lapwing.core.exact import (
+    Number,
+    ball,
+    exact,
+    exp_up,
+    positive,
+    precision,
+    round_up,
+    set_fields,
+    upper,
+    whole,
+)
 from lapwing.errors import BadParameter
 
 
@@ -45,6 +56,8 @@ SMALLEST_EPSILON = Fraction(1, 10**9)
 LARGEST_EPSILON = Fraction(1000)
 LARGEST_ORDER = 10**12
 LARGEST_SAMPLED_ORDER = 10_000  # the sums of the sampled Gaussian have as many terms
+LARGEST_GROUP_EPSILON = 10_000  # beyond it, a δ of a group counts as 1
+MOST_SUMMED = 1000  # terms of the δ of a group; longer sums have a closed form
 ZERO = Fraction(0)
 Pair = tuple[Fraction, Fraction]
 Bound = TypeVar("Bound", Fraction, arb)
@@ -199,8 +212,17 @@ class Approximate(_PureBound):
     def for_group(self, size: int) -> Approximate:
         """Return (kε, δ (e^{kε} − 1) / (e^ε − 1)): δ + e^ε δ + ... + e^{(k−1)ε} δ."""
         k = whole(size, "size", at_least=1)
-        factor = sum((exp_up(i * self.epsilon) for i in range(1, k)), Fraction(1))
-        return Approximate(k * self.epsilon, min(self.delta * factor, Fraction(1)))
+        return Approximate(k * self.epsilon, min(self._group_delta(k), Fraction(1)))
+
+    def _group_delta(self, k: int) -> Fraction:
+        if not self.delta or not self.epsilon:
+            return k * self.delta
+        if k * self.epsilon > LARGEST_GROUP_EPSILON:
+            return Fraction(1)
+        if k <= MOST_SUMMED:
+            return self.delta * sum((exp_up(i * self.epsilon) for i in range(1, k)), Fraction(1))
+        with precision(renyi_curves.BITS):
+            return upper(ball(self.delta) * ball(k * self.epsilon).expm1() / ball(self.epsilon).expm1())
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +474,7 @@ class _Composition(Loss):
     def largest_order(self) -> int:
         return min((part.largest_order for part in self.parts), default=LARGEST_ORDER)
 
-    def for_group(self, size: int) -> SequentialComposition:
+    def for_group(self, size: int) -> _Composition:
         # Also for disjoint sets: a group may meet several of them, so their losses add up.
         return SequentialComposition(tuple(part.for_group(size) for part in self.parts))
 
@@ -481,6 +503,10 @@ class ParallelComposition(_Composition):
     @staticmethod
     def _combined(bounds: list[Bound], zero: Bound) -> Bound:
         return reduce(_larger, bounds, zero)
+
+    def for_group(self, size: int) -> _Composition:
+        """Return the sum for a group; for one unit, the loss itself, which is marked as of ADD_REMOVE."""
+        return self if whole(size, "size", at_least=1) == 1 else _Composition.for_group(self, size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 from dp_accounting.pld import PLDAccountant
@@ -51,6 +52,12 @@ def test_the_distribution_of_a_gaussian_event_is_that_of_continuous_noise() -> N
     found = float(read(event).epsilon_by_distribution(delta="1e-6"))
     assert found == pytest.approx(tight, rel=1e-3)
     assert found >= tight * (1 - 1e-5)
+
+
+def test_numbers_of_numpy_are_numbers_and_do_not_overflow() -> None:
+    assert read(dp.GaussianDpEvent(np.float32(4))) == read(GAUSSIAN)
+    assert read(dp.GaussianDpEvent(np.int64(2**45))) == read(dp.GaussianDpEvent(2**45))
+    assert read(dp.SelfComposedDpEvent(LAPLACE, np.int8(100))) == read(dp.SelfComposedDpEvent(LAPLACE, 100))
 
 
 def test_each_kind_has_the_loss_that_its_definition_gives() -> None:

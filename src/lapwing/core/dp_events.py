@@ -11,6 +11,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from lapwing.core.composition import StatedLoss, compose, poisson_sampled, repeated
 from lapwing.core.exact import log_up
 from lapwing.core.losses import ZERO, Concentrated, GaussianNoise, LaplaceNoise, Loss, Pure, Relation
@@ -102,7 +104,10 @@ class _Reader:
 def _number(event: Any, name: str, *, from_0: bool = False) -> Fraction:
     """Return a parameter of an event, a float as it is, or raise BadParameter if it promises nothing."""
     try:
-        number = Fraction(getattr(event, name))
+        value = getattr(event, name)
+        if isinstance(value, str | bool):
+            raise TypeError
+        number = Fraction(value.item() if isinstance(value, np.generic) else value)
     except (AttributeError, TypeError, ValueError, OverflowError):  # also NaN and infinity
         number = Fraction(-1)
     if number < 0 or (number == 0 and not from_0):

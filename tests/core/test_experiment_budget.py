@@ -60,6 +60,16 @@ def test_it_says_that_it_forgets() -> None:
     assert "protects nobody whose data are used again" in (lapwing.Budget.__doc__ or "")
 
 
+def test_a_function_in_c_without_a_signature_is_charged_and_drawn() -> None:
+    class Largest:
+        loss = Pure(Fraction(1, 10))
+        sample = max
+
+    budget = lapwing.Budget(epsilon=1)
+    assert budget.release(Largest, 3, 5) == 5
+    assert budget.left == Fraction(9, 10)
+
+
 def test_ten_tenths_fit_and_the_next_is_not_drawn() -> None:
     budget = lapwing.Budget(epsilon=1)
     seen: list[int] = []

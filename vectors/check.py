@@ -372,7 +372,7 @@ def check_ledger(vector):
     good &= [root(leaves[:size]).hex() for size in range(len(leaves) + 1)] == vector["roots"]
     for proof in vector["proofs"]:
         steps = [step.hex() for step in path(leaves[: proof["size"]], proof["index"])]
-        good &= steps == proof["path"]
+        good &= steps == proof["path"] and 0 <= proof["index"] < proof["size"] <= len(leaves)
     previous, accounts, spent = bytes(32), {}, {}
     for nth, seal in enumerate(vector["seals"], 1):
         counts = b"".join(seal[name].to_bytes(8, "big") for name in ("number", "last", "size"))

@@ -118,6 +118,7 @@ def draws() -> list[Vector]:
         _of(noise.bernoulli_exp, "decays", 4, x=[0, 1, 2, 50], rate="1/3"),
         _of(noise.bernoulli_exp, "a decay ties", 1, [decay[0], decay[1] - 1], x=[1], rate="1/3"),
         _of(noise.geometric, "geometric 5/2", 6, scale="5/2"),
+        _of(noise.geometric, "geometric 1000", 40, scale="1000"),
         _of(noise.geometric, "beyond the last digit", 1, [ONES] * 7 + [0, beyond[1] - 1], scale="5/2"),
         _of(noise.discrete_laplace, "Laplace 5/2", 6, scale="5/2"),
         _of(noise.discrete_laplace, "Laplace 1/3", 6, scale="1/3"),
@@ -142,6 +143,7 @@ def draws() -> list[Vector]:
         _reports("two coins", coins, [0, 1, 1, 0], truth="3/4"),
         _reports("three options", three, [0, 1, 2, 2], epsilon="1"),
         _of(noise.polya_share, "shares of three", 3, scale="5/2", parties=3),
+        _of(noise.polya_share, "shares of two, at 1000", 6, scale="1000", parties=2),
     ]
 
 
@@ -190,11 +192,15 @@ def prices() -> list[Vector]:
         losses.ParallelComposition((tenth, losses.LaplaceNoise(Fraction(11), 2))),
     ]
     small, wide = losses.LaplaceNoise(Fraction(3), 1), losses.GaussianNoise(Fraction(9), Fraction(1), 1)
+    uneven = losses.Approximate(Fraction(1, 1000), Fraction(1, 3 * 10**7))  # is rounded; two do not fit δ₀
+    larger_first = losses.ParallelComposition((losses.LaplaceNoise(Fraction(11), 2), tenth))
     return [
         _account("every kind of loss", Terms.of(100, "1e-6"), kinds),
         _account("until it is refused", Terms.of(1, "1e-6"), [small] * 5),
         _account("pure: no δ", Terms.of("1/2", 0), [losses.Pure(Fraction(1, 4))] * 2 + [gaussian, tenth]),
         _account("a filter that is left", Terms.of(1, "1e-6"), [wide] * 6),
+        _account("δ₀ is used up", Terms.of(1, "1e-6"), [uneven, uneven, larger_first]),
+        _account("high orders", Terms.of("1/100", "1e-6"), [losses.Pure(Fraction(1, 2)), small, tenth]),
     ]
 
 

@@ -16,14 +16,16 @@ from typing import Any
 
 import pytest
 
-from lapwing.core import noise
+from lapwing.core import budget, losses, noise, renyi_curves
 from lapwing.core.budget import Terms
+from lapwing.core.exact import round_down
 from lapwing.core.loss_records import KINDS
 from lapwing.core.losses import BoundedRange, Concentrated, LaplaceNoise, Loss, Pure
 from support.cases import each
 from support.scripts import ROOT
 
 VECTORS = ROOT / "vectors"
+WIDER = Fraction(21, 20)
 FILES = ("draws", "prices", "ledger")
 # What the checker computes; the rest is what it computes from.
 RESULTS = {
@@ -198,6 +200,39 @@ def test_every_single_result_is_computed_again(name: str, folder: Path) -> None:
     code, told = check(folder)
     assert code == 1
     assert told.splitlines()[-1] == f"{len(vectors) + others} vectors, {len(vectors)} wrong"
+
+
+MISTAKES: list[tuple[str, Any, str, Any]] = [
+    ("draws", noise, "digit_sampler", lambda right: lambda t, signed: right(t * WIDER, signed=signed)),
+    ("draws", noise, "polya_sampler", lambda right: lambda r, t: right(r, t * WIDER)),
+    ("prices", budget, "round_up", lambda _: round_down),  # δ₀
+    ("prices", losses, "_larger", lambda _: lambda _, other: other),
+    ("prices", renyi_curves, "_rounded_up", lambda right: lambda *value: right(*value) - 1),
+    ("prices", budget, "DELTA0", lambda _: budget.EPSILON),  # nothing stops δ₀
+]
+
+
+@each("mistake", range(len(MISTAKES)))
+def test_a_law_or_a_price_that_is_a_little_wrong_is_noticed(
+    folder: Path, write: Any, monkeypatch: pytest.MonkeyPatch, mistake: int
+) -> None:
+    file, module, name, wrong = MISTAKES[mistake]
+    monkeypatch.setattr(module, name, wrong(getattr(module, name)))
+    vectors = getattr(write, file)()
+    if name == "digit_sampler":  # which gives two laws
+        vectors = [one for one in vectors if one["sampler"] == "geometric"]
+    rewrite(folder, file, vectors)
+    code, told = check(folder)
+    assert code == 1
+    assert "another result was computed" in told
+
+
+def test_a_proof_of_an_entry_that_is_not_there_is_wrong(folder: Path) -> None:
+    [ledger] = load("ledger")
+    last = ledger["proofs"][-1]
+    variants = [last | {"index": last["size"]}, last | {"size": last["size"] + 1}, last | {"index": -1}]
+    rewrite(folder, "ledger", [ledger | {"proofs": [one]} for one in variants])
+    assert f", {len(variants)} wrong" in check(folder)[1]
 
 
 def test_bytes_that_are_left_or_lacking_and_entries_that_change_are_wrong(folder: Path) -> None:

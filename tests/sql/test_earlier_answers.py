@@ -77,6 +77,31 @@ def test_an_answer_of_another_process_is_found_by_the_next_plan(opened: Open, tm
     assert known(opened(rewrite=False)) == newest  # and after a restart
 
 
+def test_a_curator_that_was_closed_reads_its_ledger_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older state of the ledger may have been put back in the meantime."""
+    dataset = opened()
+    paid = receipt(dataset.ask(COUNT, epsilon="0.1"))
+    read: list[str] = []
+    find = Gate.find
+
+    def noted(self: Gate, key: str, **how: bool) -> Any:
+        read.append(key)
+        return find(self, key, **how)
+
+    monkeypatch.setattr(Gate, "find", noted)
+    keys = []
+    for _ in range(3):
+        assert receipt(dataset.ask(COUNT, epsilon="0.1")) == paid
+        keys.append(len(read))
+        read.clear()
+    assert keys[0] > keys[1] == keys[2]  # the answer is kept
+    dataset.curator.close()
+    assert receipt(dataset.ask(COUNT, epsilon="0.1")) == paid
+    assert len(read) == keys[0]
+
+
 def test_threads_find_what_one_of_them_stored(opened: Open) -> None:
     dataset = opened()
     dataset.ask(COUNT, epsilon="0.1")

@@ -594,6 +594,7 @@ class Curator:
             self._readers.close()
             with self._opening:
                 ledger, self._ledger = self._ledger, None
+                self.kept = KeptAnswers()  # another ledger may lie there when this curator is used again
             if ledger is not None:
                 ledger.close()
 

@@ -1,8 +1,9 @@
 """Stored answers that a curator read and checked once, and keeps in memory. They are small, and few.
 
-Claim    a kept value is the one that the ledger would give again.
+Claim    a kept value is the one that was stored, and that the ledger would give again.
 Because  a stored answer never changes, and what is estimated from it depends on nothing else. Requests that
-         are under way or failed are not kept: they are looked up each time.
+         are under way or failed are not kept: they are looked up each time. If somebody changes the
+         database by force, the kept value is still the true one; `verify` and the next process notice it.
 Test     tests/sql/answering/test_kept_answers.py
 """
 

@@ -83,9 +83,7 @@ class Budget(ProcessBound):
             raise BadParameter(
                 "inputs", f"do not fit the mechanism: {error}. Nothing was charged"
             ) from None
-        except (
-            ValueError
-        ):  # a function in C may have no signature
+        except ValueError:  # a function in C may have no signature
             pass
         self.charge(mechanism)
         return draw(*inputs, **named)

@@ -12,11 +12,11 @@ import pytest
 from lapwing.audit.audit_run import ALL_STAGES, EXACT_STAGES, WITH_CHANCE, run_audit, run_case
 from lapwing.audit.case import AuditCase, Family, Stage, StageBudget, StageResult, Witness
 from lapwing.audit.planted import planted_bugs
-from lapwing.audit.registry import cases
 from lapwing.audit.registry.preliminary import preliminary_cases
 from lapwing.audit.report import html_report
 from lapwing.audit.stages.self_check import PlantedBug
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
+from support.audit_cases import audit_cases
 from support.slowly import slow
 
 ONE = Fraction(1)
@@ -189,18 +189,21 @@ def test_an_infinite_epsilon_is_told_in_json_and_html() -> None:
     assert "nan%" not in page
 
 
-ALL = cases()
+ALL = audit_cases()
 LENGTHY = {  # a second of computing or more, each beside another case of the same mechanism
     "runs of fixed steps",
     "logistic regression on samples",
     "attempt: network",
     "publish: adaptive with a check",
+    "publish: tree with a check",
     "search over every candidate, permute-and-flip",
     "search over every candidate, exponential mechanism",
     "DP-SGD, two rows of a unit",
     "SQL: GROUPING SETS of undeclared keys",
     "SQL: QUANTILE",
+    "SQL: SUM with Gaussian noise",  # each case of SQL is replayed with the other noise, too
     "SQL: months of arrival",
+    "SQL: undeclared keys with Gaussian noise",
     "SQL: undeclared keys with a median",
     "best of a negative binomial number of runs",
 }

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from lapwing import core, mechanisms
-from lapwing.audit import cases
 from lapwing.core.input_metric import Distance, InputMetric
 from lapwing.core.laplace import Laplace
+from support.audit_cases import audit_cases
 from support.mechanisms import TRIED
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def missing(mechanism: type) -> Iterator[str]:
     if name not in mechanisms.__all__ or getattr(mechanisms, name, None) is not mechanism:
         line = f"from {mechanism.__module__} import {name}"
         yield f'src/lapwing/mechanisms.py: {line}, and "{name}" in __all__'
-    if mechanism not in {covered for case in cases() for covered in case.covers}:
+    if mechanism not in {covered for case in audit_cases() for covered in case.covers}:
         yield f"src/lapwing/audit/registry/mechanisms.py: a `mechanism_case` of {name} in `mechanism_cases`"
     if mechanism not in [type(tried.mechanism) for tried in TRIED]:
         made = f"{name}.for_epsilon(1, …), lambda m: m.sample(…), {{INPUT: …}}, [lambda e: …]"

@@ -209,17 +209,8 @@ def spend(
         if until and Path(until).exists():
             break
         spender.once()
-    _leave(ledger)
+    ledger.close()
     voice.say(finished=True)
-
-
-def _leave(ledger: Ledger) -> None:
-    """Close the ledger while others charge. A seal for which they leave no time is left to the next."""
-    try:
-        ledger.close()
-    except Unavailable as error:
-        if "could not be sealed" not in str(error):
-            raise
 
 
 def ended_by_a_signal(_: Place, voice: Voice) -> None:
@@ -239,7 +230,7 @@ def charge_once(place: Place, voice: Voice, *, principal: str, loss: str, start:
         admitted = True
     except OverBudget:
         admitted = False
-    _leave(ledger)
+    ledger.close()
     voice.say(admitted=admitted)
 
 

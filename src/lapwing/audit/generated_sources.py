@@ -114,7 +114,8 @@ class GeneratedSources:
             question: The question to be read. Some need rows that are ranked anew for them.
             prepared: Whether rows are read from a prepared copy.
         """
-        from_source = question is not None and not self.has_copy(question)
+        is_copied = prepared or has_blocks_by_arrival(self.policy)  # else all is read from the source
+        from_source = is_copied and question is not None and not self.has_copy(question)
         key = (id(people), is_reversed, from_source, prepared)
         if key not in self._readers:
             folder = self._folder / str(next(self._numbers))
@@ -125,7 +126,7 @@ class GeneratedSources:
                 raise CannotGenerate(f"{type(error).__name__}: {error}") from error
             if self._read_as is not None:
                 policy = self._read_as(policy)
-            if prepared or has_blocks_by_arrival(policy):
+            if is_copied:
                 prepare(policy, KEY, today=TODAY)
             reader = Reader.open(policy, KEY, self.public, threads=1, from_source=from_source)
             reader.engine = WatchedEngine(reader.engine, folder)  # type: ignore[assignment]

@@ -9,6 +9,15 @@ keeps the lock until it has committed. A transaction that gets the table in SHAR
 number that is drawn and not committed, and every later number is greater: it sees a complete beginning of
 the history. No charge needs to know the head of a chain.
 
+A store that closes seals what is not sealed. If others charge for so long that there is no moment for it,
+it closes without a seal and says so in the log.
+
+Claim    closing without a seal loses no charge, and hides an older copy no longer than a crash would.
+Because  a charge is committed, and marked in the anchor, before it is acknowledged: a seal adds nothing
+         to that. Only the witnesses wait for it. Those who charge have the ledger open: one of them seals
+         every second, each when it closes, and the next to open the ledger seals before anything else.
+Test     tests/ledger/postgres_store/test_postgres_store_sealing.py
+
 There must be no pooler between client and server that shares connections by transaction.
 
 To check the tables, an empty ledger is made beside the real one, described by the server, and rolled back:
@@ -17,6 +26,7 @@ each server version writes definitions in words of its own.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -232,6 +242,11 @@ def describe_new_schema(link: PostgresConnection, statements: tuple[str, ...]) -
     return _made[asked]
 
 
+class _EntriesInUse(Unavailable):
+    """Others charged for so long that there was no moment for a seal."""
+
+
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TRIES = 5
@@ -485,7 +500,7 @@ class PostgresStore(Store):
                 if left:
                     raise
                 why = f"the entries of {self.where} are in use and could not be sealed"
-                raise Unavailable(why) from None
+                raise _EntriesInUse(why) from None
             return self.next_seal(tx, with_state=with_state)
 
         seal = self.write(work)
@@ -506,13 +521,15 @@ class PostgresStore(Store):
             self._anchor(self.read(last_seal))
 
     def close(self) -> None:
-        """Seal the entries and close all connections."""
+        """Seal the entries, unless others charge for too long, and close all connections."""
         if not self._pool.is_here or self._keeper.has_stopped:
             return
         self._keeper.stop()
         try:
             if self.signing is not None:
                 self.seal()
+        except _EntriesInUse as error:  # every charge that was acknowledged is stored and marked
+            _log.warning("%s. Others have the ledger open, and seal them", error)
         finally:
             self._keeper.close()
             self._pool.close()

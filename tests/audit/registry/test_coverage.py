@@ -11,7 +11,6 @@ import pytest
 
 from lapwing import mechanisms
 from lapwing.audit.case import Stage
-from lapwing.audit.registry import cases
 from lapwing.audit.registry.coverage import exported_claims, uncovered, walked_claims
 from lapwing.core import laplace
 from lapwing.core.laplace import Laplace
@@ -28,11 +27,12 @@ from lapwing.sql import joint_questions
 from lapwing.sql.answering import truncation
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.survey.randomizers import KaryResponse, numbers
+from support.audit_cases import audit_cases
 
 
 @pytest.fixture(scope="module")
 def known() -> list[Any]:
-    return list(cases())
+    return list(audit_cases())
 
 
 def test_everything_that_makes_a_claim_has_a_case(known: list[Any]) -> None:

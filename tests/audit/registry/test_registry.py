@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.audit import cases
 from lapwing.audit.case import Stage
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.survey import randomizers
+from support.audit_cases import audit_cases
 
 TESTS = Path(__file__).parents[3]
 PACKAGE = Path(randomizers.__file__).parent
@@ -38,7 +38,7 @@ def test_no_randomizer_is_hidden_in_a_file_of_its_own() -> None:
 @pytest.mark.parametrize("kind", ALL)
 class TestEachRandomizer:
     def test_is_attacked_by_the_auditor(self, kind: type) -> None:
-        assert kind in {covered for case in cases() for covered in case.covers}
+        assert kind in {covered for case in audit_cases() for covered in case.covers}
 
     def test_states_claim_reason_and_a_test_that_exists(self, kind: type) -> None:
         text = inspect.getdoc(kind) or ""
@@ -55,14 +55,14 @@ class TestEachRandomizer:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS.values())
 def test_each_protocol_is_attacked_by_the_auditor(protocol: type) -> None:
-    assert protocol in {covered for case in cases() for covered in case.covers}
+    assert protocol in {covered for case in audit_cases() for covered in case.covers}
 
 
 def test_each_case_has_a_stage_beyond_sampling_or_a_reason() -> None:
-    for case in cases():
+    for case in audit_cases():
         assert set(case.stages) - {Stage.SAMPLED} or case.reason, case.name
 
 
 def test_cases_have_different_names() -> None:
-    names = [case.name for case in cases()]
+    names = [case.name for case in audit_cases()]
     assert len(names) == len(set(names))

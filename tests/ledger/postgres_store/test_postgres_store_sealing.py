@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from lapwing.errors import Unavailable
+from lapwing.errors import OverBudget, Unavailable
+from lapwing.ledger import postgres_store
+from lapwing.ledger.anchors import FileAnchor, Mark
 from lapwing.ledger.postgres_store import PostgresStore
 from lapwing.ledger.seals import MerkleTree
 from lapwing.ledger.store import Transaction, last_seal
 from lapwing.storage import postgres
+from support.ledgers import POSTGRES, Home, open_account, release
 from support.postgres import drawn, schema_of, sql, until, waiting
 from support.stores import (
     LEDGER_ID,
@@ -153,3 +157,34 @@ def test_closing_seals_and_ends_the_thread(url: str) -> None:
     store.close()
     with pytest.raises(Unavailable, match="closed"):
         store.charge(posting("b", 1))
+
+
+def test_closing_beside_a_long_charge_loses_no_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(postgres_store, "PATIENCE_ASKED", (50, 50))
+    home = Home.of(POSTGRES, tmp_path)
+    ledger = home.create()
+    open_account(ledger)
+    sealed = ledger.store.read(last_seal)
+    told = release(ledger, "0.25")
+    with psycopg.connect(home.where.partition("#")[0]) as other:
+        other.execute(f"LOCK TABLE {schema_of(home.where)}.entries IN ROW EXCLUSIVE MODE")
+        ledger.close()
+        assert "could not be sealed. Others have the ledger open" in caplog.text
+        assert not [thread for thread in threading.enumerate() if thread.name == "lapwing keeper"]
+        assert sql(home.where, "SELECT max(number) FROM seals") == [(sealed.number if sealed else 0,)]
+        marks = [line.last for line in FileAnchor(home.anchor).read() if isinstance(line, Mark)]
+        assert told.receipt.position in marks
+    caplog.clear()
+    again = home.open()
+    newest = again.store.read(last_seal)
+    assert newest is not None
+    assert newest.last == max(marks)
+    with pytest.raises(OverBudget):
+        release(again, "0.76")
+    assert not again.verify().findings
+    for witness in again.store.witnesses:
+        assert [line.last for line in witness.read()][-1] == newest.last
+    home.close()
+    assert not caplog.records

@@ -189,6 +189,9 @@ def test_the_mechanisms_get_the_same_numbers(tmp_path: Path) -> None:
         "SELECT t.a FROM (SELECT stay AS a FROM visits) AS t WHERE t.a IN (SELECT beds FROM wards)",
         "SELECT t.a FROM (SELECT stay AS a FROM visits) AS t QUALIFY ROW_NUMBER() OVER (ORDER BY t.a) = 1",
         "SELECT t.a, w.beds FROM (SELECT ward AS a FROM visits) AS t JOIN wards AS w ON t.a = w.ward",
+        "SELECT 1 AS a FROM (SELECT COUNT(*) AS n FROM visits) AS t",
+        "SELECT SUM(t.a) FROM (SELECT ROW_NUMBER() OVER (ORDER BY v.stay) AS a FROM visits AS v) AS t",
+        "SELECT t.a FROM (SELECT v.*, SUM(v.stay) OVER () AS a FROM visits AS v) AS t WHERE t.a < 5",
     ],
 )
 def test_what_cannot_be_seen_through_stays(sql: str) -> None:

@@ -279,9 +279,13 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
             "settings": hashlib.sha256(text.encode()).hexdigest(),
         }
 
+    def _require_fitted(self) -> None:
+        """Raise scikit-learn's NotFittedError if there was no fit."""
+        check_is_fitted(self)
+
     def _table(self, X: Any) -> Cells:  # noqa: N803
         """Return the rows to predict for."""
-        check_is_fitted(self)
+        self._require_fitted()
         X = self._named(X)  # noqa: N806
         table = checked_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)

@@ -175,13 +175,3 @@ def test_every_class_of_a_long_array_is_a_setting() -> None:
     columns = {"x": Choice(("a", "b")), "y": Choice(tuple(known.tolist()))}
     asked = [model.plan_fit(columns, label=None, epsilon=1, delta="1e-6") for model in (one, other)]
     assert asked[0].parameters != asked[1].parameters
-
-
-def test_classes_that_an_array_shows_alike_are_two_settings() -> None:
-    columns = {"x": Choice(("a", "b")), "y": Choice((0.123456781, 0.123456784, 0.5))}
-    models = [
-        clone(TRAINERS["naive Bayes"]).set_params(columns=None, classes=np.array([near, 0.5]))
-        for near in (0.123456781, 0.123456784)
-    ]
-    asked = [model.plan_fit(columns, label=None, epsilon=1, delta="1e-6") for model in models]
-    assert asked[0].parameters != asked[1].parameters

@@ -9,7 +9,8 @@ Because  a sub-query that only filters and computes gives rows. What is computed
          sub-query have names of their own: ibis sees to it.
 Test     tests/sql/question/test_merged_queries.py
 
-Text that an analyst wrote is never merged: its meaning is stored as it was asked.
+Text that an analyst wrote is never merged: its meaning is stored as it was asked. Nor is such text within
+an expression of ibis, where a column has no table.
 """
 
 from __future__ import annotations
@@ -82,7 +83,11 @@ def _inner(query: exp.Select, clauses: set[str]) -> exp.Select | None:
     if not source.alias or source.alias_column_names or not _only_has(source, {"this", "alias"}):
         return None
     inner = source.this
-    return inner if isinstance(inner, exp.Select) and _only_has(inner, clauses) else None
+    if not isinstance(inner, exp.Select) or not _only_has(inner, clauses):
+        return None
+    # Ibis names the table of each column, and SQL in an expression of ibis may not: such a name could be that
+    # of another column elsewhere.
+    return inner if all(column.table for column in inner.find_all(exp.Column)) else None
 
 
 @dataclass(slots=True)

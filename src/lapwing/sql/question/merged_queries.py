@@ -85,8 +85,8 @@ def _inner(query: exp.Select, clauses: set[str]) -> exp.Select | None:
     inner = source.this
     if not isinstance(inner, exp.Select) or not _only_has(inner, clauses):
         return None
-    # Ibis names the table of each column, and SQL in an expression of ibis may not. Such a name could be that
-    # of another column elsewhere.
+    # Ibis names the table of each column. SQL in an expression of ibis may not, and such a name could be
+    # that of another column elsewhere.
     return inner if all(column.table for column in inner.find_all(exp.Column)) else None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from lapwing.errors import BadParameter, ClassNotSeen, Held, OverBudget
+from lapwing.errors import AllHeld, BadParameter, ClassNotSeen, Held, OverBudget
 from lapwing.learn import (
     AdditiveTrees,
     Binned,
@@ -22,7 +23,7 @@ from lapwing.sql import row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.question.refusal import Refused
 from sql.conftest import Open
-from support.raised import named
+from support.raised import coded, named
 
 ROWS = "SELECT stay, ward FROM visits"
 
@@ -154,8 +155,20 @@ def test_a_question_without_rows_to_learn_from_is_refused(opened: Open) -> None:
 def test_a_small_price_is_refused_where_the_policy_has_a_least_one(opened: Open) -> None:
     dataset = opened()
     least = dataset.policy.least_epsilon
+    for epsilon in (least / 2, least):  # Gaussian noise costs less than its ε
+        with pytest.raises(BadParameter, check=named("epsilon")):
+            dataset.fit(logistic(), ROWS, epsilon=epsilon)
+    assert not dataset.curator.has_ledger
+
+
+def test_a_model_that_is_stored_is_given_where_the_least_price_rose(opened: Open, tmp_path: Any) -> None:
+    first = opened().fit(logistic(), ROWS, epsilon="0.5")
+    text = (tmp_path / "visits.toml").read_text()
+    (tmp_path / "visits.toml").write_text(text.replace("1e-6", "1e-6\nleast_epsilon = 1.0"))
+    dataset = opened(rewrite=False)
+    assert np.array_equal(dataset.fit(logistic(), ROWS, epsilon="0.5").weights_, first.weights_)
     with pytest.raises(BadParameter, check=named("epsilon")):
-        dataset.fit(logistic(), ROWS, epsilon=least / 2)
+        dataset.fit(logistic(radius=1), ROWS, epsilon="0.5")
 
 
 def test_a_fit_that_failed_is_held_until_the_curator_clears_it(
@@ -179,6 +192,83 @@ def test_a_fit_that_failed_is_held_until_the_curator_clears_it(
     assert spent(dataset) == cost
     dataset.clear_hold(held.value.position)
     assert dataset.fit(logistic(), ROWS, epsilon=1).weights_.shape == (1, 1)
+
+
+def fail(dataset: Dataset, **more: Any) -> int:
+    """The receipt of a fit that fails."""
+
+    def failing(*_: object) -> Any:
+        raise ValueError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogisticRegression, "_train", failing)
+        with pytest.raises(Held) as held:
+            dataset.fit(logistic(**more), ROWS, epsilon="0.1")
+    assert type(held.value) is Held
+    return held.value.position
+
+
+def test_after_three_failures_no_fit_is_shown(opened: Open) -> None:
+    """Neither a stored model nor which fit failed: both would tell of rows."""
+    dataset = opened()
+    dataset.fit(logistic(), ROWS, epsilon=1)
+    failed = [fail(dataset, radius=n) for n in (1, 2, 3)]
+    cost = spent(dataset)
+    for model, price in ((logistic(), 1), (logistic(radius=1), "0.1"), (logistic(radius=4), 1)):
+        with pytest.raises(AllHeld) as held:
+            dataset.fit(model, ROWS, epsilon=price)
+        assert held.value.positions == tuple(failed)
+    assert spent(dataset) == cost
+    opened(analyst="bob", rewrite=False).fit(logistic(), ROWS, epsilon=1)
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_the_outcome_of_a_fit_that_was_under_way_is_not_told(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, succeeds: bool
+) -> None:
+    """However many fits begin at once, an analyst learns of three that failed."""
+    dataset, other, read = opened(), opened(rewrite=False), row_questions.read_rows
+    failed: list[int] = []
+    dataset.prepare()
+
+    def late(*given: Any) -> Any:
+        monkeypatch.setattr(row_questions, "read_rows", read)
+        failed.extend(fail(other, radius=n) for n in (1, 2, 3))
+        if not succeeds:
+            raise ValueError
+        return read(*given)
+
+    monkeypatch.setattr(row_questions, "read_rows", late)
+    with pytest.raises(AllHeld) as held:
+        dataset.fit(logistic(), ROWS, epsilon=1)
+    assert held.value.positions == tuple(failed)
+    dataset.clear_hold(*failed)
+    if succeeds:
+        cost = spent(dataset)
+        dataset.fit(logistic(), ROWS, epsilon=1)
+        assert spent(dataset) == cost
+    else:
+        with pytest.raises(Held, check=coded("held")):
+            dataset.fit(logistic(), ROWS, epsilon=1)
+
+
+class Named(LogisticRegression):
+    """An estimator whose settings have names of the data set's own."""
+
+    def plan_fit(self, columns: Any, **price: Any) -> Any:
+        planned = super().plan_fit(columns, **price)
+        return SimpleNamespace(
+            loss=planned.loss, mechanism=planned.mechanism, train=planned.train, finish=planned.finish,
+            parameters={**planned.parameters, "rows": "half"},
+        )  # fmt: skip
+
+
+def test_a_setting_hides_no_fact_of_the_data_set(opened: Open) -> None:
+    """The fits of two questions would have one key."""
+    dataset = opened()
+    with pytest.raises(BadParameter, check=named("estimator")):
+        dataset.fit(Named(size=300), ROWS, epsilon=1)
+    assert not dataset.curator.has_ledger
 
 
 def test_a_failed_fit_leaves_the_model_of_an_earlier_one(opened: Open) -> None:

@@ -7,7 +7,12 @@ Claim    no row is read for a fit before its charge is on disk, and what leaves 
 Because  price and parameters are fixed from public things, and the rows are read in a `ChargedRead`.
 Test     tests/sql/test_fitting.py
 
-Claim    the same fit of the same data costs nothing again.
+Claim    a fit is no cheaper way to ask, or to fail, than a question: it costs at least the policy's least,
+         and an analyst with too many failures sees no model and no outcome.
+Because  both are checked as `lapwing.sql.releasing` checks them, before the charge and before an outcome.
+Test     tests/sql/test_fitting.py
+
+Claim    the same fit of the same data costs nothing again, and no other fit gets its model.
 Because  its key is a digest of the data set, its version, the meaning of the question and all settings; an
          answered request under that key is looked up before anything is priced in the ledger.
 Test     tests/sql/test_fitting.py
@@ -20,17 +25,20 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from lapwing.core.exact import Number, exact, float_up
+from lapwing.core.exact import Number, exact
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState, RequestStatus
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.policy.kinds import Kind
+from lapwing.sql.pricing.plan import is_enough, not_enough
 from lapwing.sql.row_questions import AnalystSession, PrivateRows
 
 FORM = "lapwing fit 1"
 _MOST_REPEATS = 1000
+# What a receipt or a key says besides the settings of the estimator.
+_OWN_FACTS = {"form", "rows", "rows of a unit", "data", "version", "mechanism"}
 
 
 class RowFit(Protocol):
@@ -78,34 +86,43 @@ def fit(
     if isinstance(estimator, type) or not callable(getattr(estimator, "plan_fit", None)):
         raise BadParameter("estimator", "must be one of lapwing.learn, such as LogisticRegression")
     curator, policy = session.curator, session.curator.policy
-    if policy.least_epsilon and exact(epsilon, "epsilon") < policy.least_epsilon:
-        raise BadParameter("epsilon", f"must be at least {float_up(policy.least_epsilon):.10g} here")
+    price = exact(epsilon, "epsilon")
     asked = row_questions.row_question(session, question)
     paid = policy.delta_per_query if delta is None else delta
     planned = estimator.plan_fit(asked.columns, label=label, epsilon=epsilon, delta=paid)
+    loss, settings = planned.loss, dict(planned.parameters)
+    if taken := sorted(_OWN_FACTS & settings.keys()):
+        raise BadParameter("estimator", f"has a setting {taken[0]!r}, which the data set writes itself")
+    costs_enough = is_enough(price, loss, policy)
+    if not costs_enough and not curator.has_ledger:
+        raise not_enough(price, policy)
     with curator.keeping_open():
         data = curator.data()
         facts: dict[str, str | int] = {
             "form": FORM,
             "rows": row_questions.meaning_digest(session, asked),
-            **planned.parameters,
+            **settings,
         }
         said = {**facts, "data": data.number, "version": data.version, "mechanism": planned.mechanism}
         request = json.dumps(said, sort_keys=True).encode()
+        _require_few_failures(session)  # who may not fit may not see what was fitted, or failed
         stored, key = _earlier(session, hashlib.sha256(request).hexdigest())
         if stored is not None and not fresh:
             planned.finish(stored.answer, stored.receipt)
             return
-        if row_questions.checked_version(session, asked) != data.version:
-            raise BadParameter("source", "has a new version since this moment. Fit again")
+        if not costs_enough:
+            raise not_enough(price, policy)
         spending = Spending(
             targets=row_questions.targets(session, asked),
-            loss=planned.loss,
+            loss=loss,
             unit=curator.unit,
             relation=policy_ledger.RELATION,
             mechanism=planned.mechanism,
             parameters={**facts, "rows of a unit": asked.rows},
             request=request,
+        )
+        curator.require_answerable(
+            data.version, lambda reader: reader.require_plan_of_rows(asked.relation), spending=spending
         )
         read = ChargedRead(
             gate=curator.gate(session.analyst), spending=spending, key=key, version=data.version,
@@ -117,8 +134,16 @@ def fit(
             raise InProgress from None
         except WorkEnded:
             failed = read.find()
-            raise Held(failed.receipt.position if failed else 0) from None
+            position = failed.receipt.position if failed else 0
+            _require_few_failures(session, besides=position)
+            raise Held(position) from None
+        _require_few_failures(session, besides=done.receipt.position)  # others may have failed meanwhile
         planned.finish(done.answer, done.receipt)
+
+
+def _require_few_failures(session: AnalystSession, *, besides: int | None = None) -> None:
+    curator = session.curator
+    policy_ledger.require_few_failures(curator.ledger, curator.policy, session.analyst, besides=besides)
 
 
 def _earlier(session: AnalystSession, digest: str) -> tuple[RequestStatus | None, str]:

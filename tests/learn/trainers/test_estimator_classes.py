@@ -12,10 +12,11 @@ from sklearn.base import clone  # type: ignore[import-untyped]
 
 from lapwing.errors import BadParameter, ClassNotSeen, KeyReused
 from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
-from lapwing.learn.trainers import AdditiveTrees, Binned, LogisticRegression, NaiveBayes, Real
+from lapwing.learn.trainers import AdditiveTrees, Binned, Category, LogisticRegression, NaiveBayes, Real
 from lapwing.learn.trainers.estimator import COUNT, is_much_undeclared, unseen_classes
 from lapwing.learn.trainers.priced_releases import PricedReleases
 from lapwing.ledger import Ledger, Unit
+from lapwing.sql.policy.kinds import Choice
 from support.ledgers import Home, open_account
 from support.raised import named
 
@@ -156,3 +157,21 @@ def test_no_count_is_made_where_none_is_wanted() -> None:
         warnings.simplefilter("error")
         model = clone(TRAINERS["naive Bayes"]).set_params(class_check=0).fit(X, labels("yes"))
     assert model.class_counts_ is None
+
+
+def test_classes_may_be_an_array() -> None:
+    given = clone(TRAINERS["naive Bayes"]).set_params(classes=np.array(["no", "Yes"]))
+    assert given.fit(X, labels("Yes")).classes_.tolist() == ["no", "Yes"]
+
+
+def test_every_class_of_a_long_array_is_a_setting() -> None:
+    """NumPy shows three of them at each end: two fits would have one key."""
+    trainer, known = clone(TRAINERS["naive Bayes"]), np.arange(2000)
+    swapped = known.copy()
+    swapped[[900, 901]] = [901, 900]
+    trainer.set_params(columns=Category(["a", "b"]))
+    one, other = (clone(trainer).set_params(classes=classes) for classes in (known, swapped))
+    assert one._settings(2) != other._settings(2)
+    columns = {"x": Choice(("a", "b")), "y": Choice(tuple(known.tolist()))}
+    asked = [model.plan_fit(columns, label=None, epsilon=1, delta="1e-6") for model in (one, other)]
+    assert asked[0].parameters != asked[1].parameters

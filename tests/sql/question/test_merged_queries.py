@@ -177,18 +177,26 @@ def test_the_mechanisms_get_the_same_numbers(tmp_path: Path) -> None:
     "sql",
     [
         "SELECT * FROM (SELECT * EXCLUDE (stay) FROM visits) AS t",
-        "SELECT t.a FROM (SELECT 2 AS a, ward FROM visits) AS t ORDER BY t.a",
-        "SELECT a FROM (SELECT stay AS a FROM visits) AS t",
-        "SELECT t.a FROM (SELECT stay AS a FROM visits LIMIT 3) AS t",
-        "SELECT t.a FROM (SELECT DISTINCT stay AS a FROM visits) AS t",
+        "SELECT t.a FROM (SELECT 2 AS a, v.ward FROM visits AS v) AS t ORDER BY t.a",
+        "SELECT a FROM (SELECT v.stay AS a FROM visits AS v) AS t",
+        "SELECT t.a FROM (SELECT v.stay AS a FROM visits AS v LIMIT 3) AS t",
+        "SELECT t.a FROM (SELECT DISTINCT v.stay AS a FROM visits AS v) AS t",
         "SELECT t.a FROM (SELECT stay FROM visits) AS t(a)",
-        "SELECT t.n + SUM(t.n) FROM (SELECT COUNT(*) AS n FROM visits GROUP BY ward) AS t GROUP BY t.n",
+        "SELECT t.n + SUM(t.n) FROM (SELECT COUNT(*) AS n FROM visits AS v GROUP BY v.ward) AS t "
+        "GROUP BY t.n",
         "SELECT t.stay FROM (SELECT v.*, w.* FROM visits AS v, wards AS w) AS t",
         "SELECT t.stay FROM (SELECT * FROM visits AS v, wards AS w) AS t",
-        "SELECT t.n FROM (SELECT COUNT(*) AS n FROM visits GROUP BY ROLLUP (ward)) AS t",
-        "SELECT t.a FROM (SELECT stay AS a FROM visits) AS t WHERE t.a IN (SELECT beds FROM wards)",
-        "SELECT t.a FROM (SELECT stay AS a FROM visits) AS t QUALIFY ROW_NUMBER() OVER (ORDER BY t.a) = 1",
+        "SELECT t.n FROM (SELECT COUNT(*) AS n FROM visits AS v GROUP BY ROLLUP (v.ward)) AS t",
+        "SELECT t.a FROM (SELECT v.stay AS a FROM visits AS v) AS t WHERE t.a IN (SELECT beds FROM wards)",
+        "SELECT t.a FROM (SELECT v.stay AS a FROM visits AS v) AS t "
+        "QUALIFY ROW_NUMBER() OVER (ORDER BY t.a) = 1",
         "SELECT t.a, w.beds FROM (SELECT ward AS a FROM visits) AS t JOIN wards AS w ON t.a = w.ward",
+        "SELECT 1 AS a FROM (SELECT COUNT(*) AS n FROM visits) AS t",
+        "SELECT t.a AS b FROM (SELECT stay AS a, COUNT(*) AS stay FROM visits GROUP BY 1 "
+        "HAVING stay > 5) AS t",
+        "SELECT SUM(t.stay) FROM (SELECT *, stay + 1 AS stay FROM visits) AS t",
+        "SELECT SUM(t.a) FROM (SELECT ROW_NUMBER() OVER (ORDER BY v.stay) AS a FROM visits AS v) AS t",
+        "SELECT t.a FROM (SELECT v.*, SUM(v.stay) OVER () AS a FROM visits AS v) AS t WHERE t.a < 5",
     ],
 )
 def test_what_cannot_be_seen_through_stays(sql: str) -> None:

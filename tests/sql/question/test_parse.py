@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import duckdb
 import ibis
 import pytest
 import sqlglot
@@ -69,6 +70,33 @@ TREES = [
 def test_a_tree_that_was_built_or_is_of_another_dialect_is_a_question(tree: exp.Expr, sql: str) -> None:
     catalog = clinic_catalog()
     assert digests(tree, catalog) == digests(sql, catalog)
+
+
+def built(random: Random, depth: int) -> tuple[exp.Expr, str]:
+    """A tree of operations that nobody parsed, and its text with all brackets."""
+    if depth == 0 or random.random() < 0.2:
+        name = random.choice(("stay", "cost"))
+        return exp.column(name), name
+    (first, one), (second, other) = built(random, depth - 1), built(random, depth - 1)
+    if random.random() < 0.2:
+        return exp.Neg(this=first), f"(-{one})"
+    kind, sign = random.choice(((exp.Add, "+"), (exp.Sub, "-"), (exp.Mul, "*")))
+    return kind(this=first, expression=second), f"({one} {sign} {other})"
+
+
+def test_a_tree_without_brackets_keeps_its_meaning() -> None:
+    random = Random(8)
+    with duckdb.connect() as engine:
+        for _round in range(200):
+            sides = [built(random, 3) for _side in range(4)]
+            (a, one), (b, two), (c, three), (d, four) = sides
+            not_above = exp.Not(this=exp.GT(this=c, expression=d))
+            either = exp.Or(this=exp.LT(this=a, expression=b), expression=not_above)
+            tree = exp.select(exp.And(this=either, expression=exp.column("urgent")), a.copy())
+            text = f"SELECT (({one} < {two}) OR (NOT ({three} > {four}))) AND urgent, {one}"
+            source = " FROM (VALUES (3, 5, TRUE), (-2, 7, TRUE), (4, -9, FALSE)) AS v(stay, cost, urgent)"
+            rows = [engine.execute(sql + source).fetchall() for sql in (sql_text(tree), text)]
+            assert rows[0] == rows[1], text
 
 
 def deep_tree() -> exp.Expr:

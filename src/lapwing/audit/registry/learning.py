@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 CANARIES, GUESSES, CANARY_DELTA = 1000, 300, Fraction(1, 10**10)
+_PLAIN = Fraction(20)  # noise through which rows without a class show
 _WIDTH = 4
 _TRAINERS = "lapwing.learn.trainers"
 _ODD_CELLS = [["?", None, [1], object()]]
@@ -302,6 +303,12 @@ def trainer_cases() -> tuple[AuditCase, ...]:
         trainer_case(
             "naive Bayes", (f"{_TRAINERS}.NaiveBayes",), _trainer("NaiveBayes", coded, classes=(0, 1, 2)),
             canaries=_canary_stage(_bayes_canaries),
+        ),
+        trainer_case(
+            "naive Bayes, classes that rows do not have",
+            (f"{_TRAINERS}.NaiveBayes", "lapwing.errors.ClassNotSeen"),
+            _trainer("NaiveBayes", coded, classes=("a", 0), epsilon=_PLAIN, class_check="0.9"),
+            epsilon=_PLAIN,
         ),
         trainer_case(
             "logistic regression on the rows of a question",

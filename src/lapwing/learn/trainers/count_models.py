@@ -38,7 +38,6 @@ from lapwing.learn.trainers.estimator import (
     Classifier,
     ModelNumbers,
     ScoredClassifier,
-    require_fitted,
 )
 from lapwing.learn.trainers.priced_releases import PricedReleases, ReleaseGroup
 from lapwing.learn.trainers.question_columns import binned_column
@@ -192,7 +191,7 @@ class AdditiveTrees(CodedClassifier, ScoredClassifier):
         A column's importance is how far its curve is from its mean, over all of its declared values. Rows
         do not count, so it costs nothing, and a value that few rows have counts as much as another one.
         """
-        require_fitted(self)
+        self._require_fitted()
         columns = checked_coded_columns(self._declared, self.n_features_in_)
         parts = np.split(self.curves_, column_starts(columns)[1:])
         spread = np.array([np.abs(part - part.mean(axis=0)).mean() for part in parts])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -66,7 +67,6 @@ except ImportError:  # pragma: no cover (an extra)
     raise MissingExtra("learn", "Training a model") from None
 
 _CLASS_CHECK = "0.01"  # a share of the run
-_NONE = object()
 _LATER: Mapping[str, Any] = {"class_check": _CLASS_CHECK}
 
 
@@ -267,8 +267,11 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         A parameter in `_LATER` is left out at its default: models that are older than it keep their digest.
         """
         chosen = {name: value for name, value in self.get_params(deep=False).items() if name != "payer"}
-        chosen = {name: value for name, value in chosen.items() if _LATER.get(name, _NONE) != value}
-        text = repr(sorted((name, repr(value)) for name, value in chosen.items()))
+        for name, default in _LATER.items():
+            if name in chosen and chosen[name] == default:
+                del chosen[name]
+        with np.printoptions(threshold=sys.maxsize):  # arrays of classes are written in full
+            text = repr(sorted((name, repr(value)) for name, value in chosen.items()))
         return {
             "epsilon": str(self.epsilon),
             "delta": str(self.delta),
@@ -276,9 +279,13 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
             "settings": hashlib.sha256(text.encode()).hexdigest(),
         }
 
+    def _require_fitted(self) -> None:
+        """Raise scikit-learn's NotFittedError if there was no fit."""
+        check_is_fitted(self)
+
     def _table(self, X: Any) -> Cells:  # noqa: N803
         """Return the rows to predict for."""
-        check_is_fitted(self)
+        self._require_fitted()
         X = self._named(X)  # noqa: N806
         table = checked_table(X)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -302,11 +309,6 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.string = True
         tags.non_deterministic = True
         return tags
-
-
-def require_fitted(trainer: Trainer) -> None:
-    """Raise scikit-learn's NotFittedError if a trainer has no model yet."""
-    check_is_fitted(trainer)
 
 
 def _stored(model: ModelNumbers) -> bytes:
@@ -454,9 +456,9 @@ class Classifier(ClassifierMixin, Trainer):  # type: ignore[misc]
                 "label", f"{name[:60]!r} must have declared values in the policy: it is what is predicted"
             )
         values = kind.values if isinstance(kind, Choice) else (False, True)
-        if self.classes is None:
-            self.classes = values
-        for one in checked_classes(self.classes).tolist():
+        # Plain values: the settings of a fit are its key, and an array is not written exactly.
+        self.classes = tuple(checked_classes(values if self.classes is None else self.classes).tolist())
+        for one in self.classes:
             if one not in values:
                 raise BadParameter(
                     "classes", f"name {one!r:.60}, which is no declared value of {name[:60]!r}"

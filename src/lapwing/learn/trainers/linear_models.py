@@ -57,7 +57,6 @@ from lapwing.learn.trainers.estimator import (
     ModelNumbers,
     ScoredClassifier,
     Trainer,
-    require_fitted,
 )
 from lapwing.learn.trainers.priced_releases import (
     PricedReleases,
@@ -132,7 +131,7 @@ class FeatureTrainer(Trainer):
     @property
     def coef_names_(self) -> list[str]:
         """The names of the features in `coef_`: a column, or a column with one of its values."""
-        require_fitted(self)
+        self._require_fitted()
         count = self.n_features_in_
         names = getattr(self, "feature_names_in_", [f"x{at}" for at in range(count)])
         columns = checked_columns(self._declared, count)
@@ -219,13 +218,13 @@ class LinearRegression(RegressorMixin, FeatureTrainer, MomentsTrainer):  # type:
         There is one number for each of `coef_names_`. It holds within the bounds of the target, and for
         rows that `radius` does not shorten.
         """
-        require_fitted(self)
+        self._require_fitted()
         return self.weights_ / self._scaling()[1] * _half(self.target_)
 
     @property
     def intercept_(self) -> float:
         """The prediction where each number is 0 and each other column has no declared value."""
-        require_fitted(self)
+        self._require_fitted()
         middle, half = self._scaling()
         return float(self.target_.value(self.constant_ - (self.weights_ * middle / half).sum()))
 
@@ -395,14 +394,14 @@ class LogisticRegression(ScoredClassifier, FeatureTrainer):
         There is one column for each of `coef_names_`. It holds for rows within `radius` of the centre.
         Others are moved towards the centre first: the sign is the same, and the effect smaller.
         """
-        require_fitted(self)
+        self._require_fitted()
         slopes: Floats = (self.weights_ * self._steepness()).T / self._scaling()[1]
         return slopes
 
     @property
     def intercept_(self) -> Floats:
         """Each score where each number is 0 and each other column has no declared value."""
-        require_fitted(self)
+        self._require_fitted()
         middle, half = self._scaling()
         start = middle / half + self.centre_ / ONE  # of the feature, where the column is 0
         found: Floats = self.constant_ * (_CONSTANT / LIMIT) - (self.weights_ * self._steepness()).T @ start

@@ -202,7 +202,12 @@ def _how_many(terms: Terms, loss: Loss) -> int:
 
 
 def costs_enough(shares: BudgetShares, policy: CheckedPolicy) -> bool:
-    """Return whether a question costs as much as the least that the policy sells.
+    """Return whether a question costs as much as the least that the policy sells."""
+    return is_enough(shares.epsilon, shares.loss, policy)
+
+
+def is_enough(epsilon: Fraction, loss: Loss, policy: CheckedPolicy) -> bool:
+    """Return whether a release with this ε and loss costs as much as the least that the policy sells.
 
     Claim    a budget buys no more such questions than sums with Laplace noise at `least_epsilon`, but for a
              hundredth, which covers the rounding of scales and charges.
@@ -213,19 +218,24 @@ def costs_enough(shares: BudgetShares, policy: CheckedPolicy) -> bool:
     if not policy.least_epsilon:
         return True
     terms, most = _most_questions(policy.epsilon, policy.delta, policy.least_epsilon)
-    return shares.epsilon >= policy.least_epsilon and _how_many(terms, shares.loss) <= most
+    return epsilon >= policy.least_epsilon and _how_many(terms, loss) <= most
 
 
 def too_little(shares: BudgetShares, policy: CheckedPolicy, enough: Fraction | None = None) -> BadParameter:
     """Return the error of a question that costs less than the policy's least. `enough` is an ε for it."""
+    return not_enough(shares.epsilon, policy, enough)
+
+
+def not_enough(epsilon: Fraction, policy: CheckedPolicy, enough: Fraction | None = None) -> BadParameter:
+    """Return the error of a release that costs less than the policy's least. `enough` is an ε for it."""
     least = f"{float_up(policy.least_epsilon):.10g}"
     now = "more" if enough is None else f"ε {float_up(enough):.10g} or more"
     why = ""
-    if shares.epsilon >= policy.least_epsilon:
+    if epsilon >= policy.least_epsilon:
         why = "; Gaussian noise and several aggregates cost less than their ε"
     return BadParameter(
         "epsilon",
-        f"asked ε {float(shares.epsilon):.6g}, but one question costs at least ε {least} here{why}. Ask "
+        f"asked ε {float(epsilon):.6g}, but one question costs at least ε {least} here{why}. Ask "
         f"with {now}, or let the curator write a smaller budget.least_epsilon",
     )
 

@@ -4,11 +4,13 @@ Claim    a merged query has the result of the query as it was written.
 Because  a sub-query that only filters and computes gives rows. What is computed from its columns is
          computed from what they stand for, and both conditions hold for the same rows. A SELECT over groups
          that has no aggregates computes, filters and orders them: so do SELECT, HAVING and ORDER BY of the
-         groups. Whatever else there is stays as it is written. The columns of a sub-query have names of
-         their own: ibis sees to it.
+         groups, as long as they still have an aggregate or a key. Whatever else there is stays as it is
+         written, windows above all: they relate rows, and WHERE would choose these first. The columns of a
+         sub-query have names of their own: ibis sees to it.
 Test     tests/sql/question/test_merged_queries.py
 
-Text that an analyst wrote is never merged: its meaning is stored as it was asked.
+Text that an analyst wrote is never merged: its meaning is stored as it was asked. Nor is such text within
+an expression of ibis, where a column has no table.
 """
 
 from __future__ import annotations
@@ -76,12 +78,16 @@ def _inner(query: exp.Select, clauses: set[str]) -> exp.Select | None:
     """Return the sub-query that is all a SELECT reads, if it has no other clauses than these."""
     from_ = query.args.get("from_")
     source = from_.this if from_ is not None else None
-    if not isinstance(source, exp.Subquery) or query.args.get("joins"):
+    if not isinstance(source, exp.Subquery) or query.args.get("joins") or query.find(exp.Window):
         return None
     if not source.alias or source.alias_column_names or not _only_has(source, {"this", "alias"}):
         return None
     inner = source.this
-    return inner if isinstance(inner, exp.Select) and _only_has(inner, clauses) else None
+    if not isinstance(inner, exp.Select) or not _only_has(inner, clauses):
+        return None
+    # Ibis names the table of each column. SQL in an expression of ibis may not, and such a name could be
+    # that of another column elsewhere.
+    return inner if all(column.table for column in inner.find_all(exp.Column)) else None
 
 
 @dataclass(slots=True)
@@ -222,7 +228,7 @@ def _with_groups_merged(query: exp.Select) -> exp.Select | None:
     _set(found, {"having": having, "order": clauses.get("order")})
     _set(found, {name: query.args[name].copy() for name in ("limit", "offset") if query.args.get(name)})
     found.set("expressions", items)
-    return found
+    return found if _aggregates(found) else None  # else it would give rows, not the one group of them
 
 
 def _at(query: exp.Select, item: exp.Expr) -> exp.Expr:

@@ -31,6 +31,18 @@ _MOST_SQUARE = 50  # in all; the parser's time grows with the square of their nu
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _CHAINS = (exp.And, exp.Or)  # bound without recursion
+_STRENGTHS: tuple[tuple[type[exp.Expr], ...], ...] = (  # the loosest operations first
+    (exp.Or,),
+    (exp.And,),
+    (exp.Not,),
+    (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.Like, exp.ILike, exp.In, exp.Between),
+    (exp.DPipe,),
+    (exp.Add, exp.Sub),
+    (exp.Mul, exp.Div, exp.IntDiv, exp.Mod),
+    (exp.Neg,),
+)
+_STRENGTH = {kind: strength for strength, kinds in enumerate(_STRENGTHS) for kind in kinds}
+_OPERANDS = ("this", "expression", "low", "high")
 
 # Characters that move the cursor or reverse the direction of writing: queries are shown on screens.
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -161,11 +173,28 @@ def sql_text(question: Any) -> str:
 
 def _sql_of_tree(tree: exp.Expr) -> str:
     try:
-        return tree.sql("duckdb", unsupported_level=ErrorLevel.RAISE)
+        return _bracketed(tree).sql("duckdb", unsupported_level=ErrorLevel.RAISE)
     except RecursionError:
         raise _too_deep() from None
     except Exception:  # trees that nobody parsed can hold anything
         raise Refused("this tree cannot be written as SQL", "Write one SELECT") from None
+
+
+def _bracketed(tree: exp.Expr) -> exp.Expr:
+    """Return a tree with brackets where its text would be read as another tree.
+
+    sqlglot writes none of its own. A tree that was parsed has all that it needs, and stays as it is.
+    """
+    tree = tree.copy()
+    for node in reversed(list(tree.find_all(*_STRENGTH))):  # the innermost first
+        own = _STRENGTH.get(type(node))
+        around = None if node.parent is None else _STRENGTH.get(type(node.parent))
+        if own is None or around is None or node.arg_key not in _OPERANDS:
+            continue
+        is_first = node.arg_key == "this" or isinstance(node, _CHAINS)
+        if own < around or (own == around and not is_first):
+            node.replace(exp.Paren(this=node.copy()))
+    return tree
 
 
 def _sql_of_ibis(expression: Any) -> str:

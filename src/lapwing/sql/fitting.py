@@ -16,10 +16,10 @@ Test     tests/sql/test_fitting.py
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import Number, exact, float_up
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
@@ -91,7 +91,7 @@ def fit(
             **planned.parameters,
         }
         said = {**facts, "data": data.number, "version": data.version, "mechanism": planned.mechanism}
-        request = json.dumps(said, sort_keys=True).encode()
+        request = canonical_json(said, spaces=True).encode()
         stored, key = _earlier(session, hashlib.sha256(request).hexdigest())
         if stored is not None and not fresh:
             planned.finish(stored.answer, stored.receipt)

@@ -293,6 +293,14 @@ def test_a_field_cannot_be_written_twice(tmp_path: Path) -> None:
         verify_bundle(bundle)
 
 
+def test_a_manifest_has_no_number_that_json_lacks(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    text = (bundle / MANIFEST).read_text()
+    (bundle / MANIFEST).write_text(text.replace('"charge": ', '"charge": NaN, "old": ', 1))
+    with pytest.raises(BadParameter, match="is not JSON"):
+        verify_bundle(bundle)
+
+
 @pytest.mark.parametrize("value", ["1/0", "1e999999999", "-1", "0", "nan", ["1"], "9" * 10**6])
 def test_hostile_numbers_are_findings(value: object, tmp_path: Path) -> None:
     for name in ("rho", "delta", "epsilon"):

@@ -15,7 +15,7 @@ import duckdb
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineLimits
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 from lapwing.sql.question.bound_query import BoundQuery
 
 WARDS = 100

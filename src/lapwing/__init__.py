@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lapwing.sql.answering.answers import Answer as Answer
     from lapwing.sql.curator import Curator as Curator
     from lapwing.sql.dataset import Dataset as Dataset
-    from lapwing.sql.dataset import open as open  # noqa: A004
+    from lapwing.sql.opening import open as open  # noqa: A004
     from lapwing.sql.policy.policy_in_code import Policy as Policy
     from lapwing.sql.policy.policy_in_code import Table as Table
     from lapwing.sql.policy.policy_in_code import between as between
@@ -67,7 +67,7 @@ _HOMES = {
     "losses": "",
     "mechanisms": "",
     "noise": "",
-    "open": "sql.dataset",
+    "open": "sql.opening",
     "questions": "",
     "take_part": "parties.member",
     "train": "learn.pipelines.training",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lapwing.errors import LapwingError, MissingExtra
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_policy
+from lapwing.sql.opening import open as open_policy
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from lapwing.ledger import Ledger, entry, padding
 from lapwing.publish import Publication
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 from lapwing.sql.reading import prepare
 from support.clocks import Clock, PaddingClock
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 from support.shell import Shell
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "parties.md"

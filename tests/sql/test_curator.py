@@ -11,7 +11,7 @@ import pytest
 from lapwing.errors import BadParameter
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 from lapwing.sql.policy.policy_file import load_policy
 from sql.conftest import POLICY, write_visits
 from sql.test_curator_threads import COUNT, asker, in_threads

@@ -67,7 +67,7 @@ class QuestionOptions:
 @contextmanager
 def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None) -> Iterator[Dataset]:
     """Open the data set of a policy for an analyst."""
-    from lapwing.sql.dataset import open as open_dataset
+    from lapwing.sql.opening import open as open_dataset
 
     with console.os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
         found.curator.notify = console.tell

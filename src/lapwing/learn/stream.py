@@ -25,7 +25,7 @@ from lapwing.ledger.accountant.guarantee import guarantee_in_periods_text
 from lapwing.ledger.spending import Target
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 from lapwing.sql.policy.policy import BlockRule, CheckedPolicy, account_label, block_labels
 
 FIRST_LOOK = 50  # blocks at first

@@ -22,7 +22,7 @@ from lapwing.parties.relay_server import relay_in_thread, serve_relay
 from lapwing.parties.run_status import RunStatus
 from lapwing.parties.statistics import JointAnswer, Statistic, statistic_of
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 
 Tell = Callable[[str], None]  # a remark for the member's user
 

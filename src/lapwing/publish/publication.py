@@ -28,7 +28,7 @@ from lapwing.publish.census import census_release
 from lapwing.publish.release_file import CENSUS, ReleasePlanFile, load_release
 from lapwing.publish.synthetic_release import publish_table
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 from lapwing.sql.question.refusal import Refused
 
 T = TypeVar("T")

@@ -34,13 +34,7 @@ from lapwing.ledger.spending import require_room
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering.kept_answers import KeptAnswers
 from lapwing.sql.policy import policy_file, policy_in_code
-from lapwing.sql.policy.policy import (
-    CheckedPolicy,
-    account_label,
-    block_labels,
-    codes_of_blocks,
-    has_blocks_by_arrival,
-)
+from lapwing.sql.policy.policy import CheckedPolicy, account_label, block_labels, has_blocks_by_arrival
 from lapwing.sql.pricing.truncation_requests import TruncationRequest, truncation_requests
 from lapwing.sql.question import bind, public_tables, scope
 from lapwing.sql.question.bound_query import BoundQuery
@@ -149,10 +143,9 @@ class Curator:
         declared = self.policy.blocks
         if declared is None:
             return None
-        reached, codes = blocks_of(relation), codes_of_blocks(declared)
-        if not codes:  # blocks open as people arrive
+        if has_blocks_by_arrival(self.policy):
             return self.all_blocks()
-        return block_labels(declared, [code for code in codes if reached is None or code in reached])
+        return block_labels(declared, blocks_of(relation))
 
     def clear_hold(self, *receipts: int) -> None:
         """Let questions be asked again that were charged and failed.

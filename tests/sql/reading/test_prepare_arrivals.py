@@ -16,7 +16,7 @@ from lapwing.ledger.unit_ids import LARGEST_SKETCH, Sketch
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 from lapwing.sql.reading import prepared_copy
 
 POLICY = """

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from lapwing.audit.attacks.attack_result import EPSILON_PARTS
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.opening import open as open_dataset
 
 ATTACKER = "the attacker"
 _STATE = "LAPWING_STATE"

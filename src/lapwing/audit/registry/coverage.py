@@ -243,5 +243,4 @@ def meant_object(family: Family, one: Any) -> Any:
     """Return the object that a dotted name names; other names with their family; objects as they are."""
     if not isinstance(one, str):
         return one
-    module, _, name = one.rpartition(".")
-    return getattr(importlib.import_module(module), name) if module else (family, one)
+    return pkgutil.resolve_name(one) if "." in one else (family, one)

@@ -20,7 +20,6 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
 
 from lapwing.core.exact import positive, whole
 from lapwing.learn.table_input import Cells, Floats, Wholes
@@ -39,6 +38,7 @@ from lapwing.learn.trainers.estimator import (
     Classifier,
     ModelNumbers,
     ScoredClassifier,
+    require_fitted,
 )
 from lapwing.learn.trainers.priced_releases import PricedReleases, ReleaseGroup
 from lapwing.learn.trainers.question_columns import binned_column
@@ -192,7 +192,7 @@ class AdditiveTrees(CodedClassifier, ScoredClassifier):
         A column's importance is how far its curve is from its mean, over all of its declared values. Rows
         do not count, so it costs nothing, and a value that few rows have counts as much as another one.
         """
-        check_is_fitted(self)
+        require_fitted(self)
         columns = checked_coded_columns(self._declared, self.n_features_in_)
         parts = np.split(self.curves_, column_starts(columns)[1:])
         spread = np.array([np.abs(part - part.mean(axis=0)).mean() for part in parts])

@@ -305,6 +305,11 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
         return tags
 
 
+def require_fitted(trainer: Trainer) -> None:
+    """Raise scikit-learn's NotFittedError if a trainer has no model yet."""
+    check_is_fitted(trainer)
+
+
 def _stored(model: ModelNumbers) -> bytes:
     """Return the canonical text of a model: Python writes floats so that they are read back exactly."""
     return canonical_json(model).encode()

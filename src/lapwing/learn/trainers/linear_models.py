@@ -38,7 +38,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin, TransformerMixin  # type: ignore[import-untyped]
-from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
 
 from lapwing.core.exact import Number, positive, whole
 from lapwing.core.noise import bernoulli
@@ -58,6 +57,7 @@ from lapwing.learn.trainers.estimator import (
     ModelNumbers,
     ScoredClassifier,
     Trainer,
+    require_fitted,
 )
 from lapwing.learn.trainers.priced_releases import (
     PricedReleases,
@@ -132,7 +132,7 @@ class FeatureTrainer(Trainer):
     @property
     def coef_names_(self) -> list[str]:
         """The names of the features in `coef_`: a column, or a column with one of its values."""
-        check_is_fitted(self)
+        require_fitted(self)
         count = self.n_features_in_
         names = getattr(self, "feature_names_in_", [f"x{at}" for at in range(count)])
         columns = checked_columns(self._declared, count)
@@ -219,13 +219,13 @@ class LinearRegression(RegressorMixin, FeatureTrainer, MomentsTrainer):  # type:
         There is one number for each of `coef_names_`. It holds within the bounds of the target, and for
         rows that `radius` does not shorten.
         """
-        check_is_fitted(self)
+        require_fitted(self)
         return self.weights_ / self._scaling()[1] * _half(self.target_)
 
     @property
     def intercept_(self) -> float:
         """The prediction where each number is 0 and each other column has no declared value."""
-        check_is_fitted(self)
+        require_fitted(self)
         middle, half = self._scaling()
         return float(self.target_.value(self.constant_ - (self.weights_ * middle / half).sum()))
 
@@ -370,7 +370,7 @@ class LogisticRegression(ScoredClassifier, FeatureTrainer):
         >>> import numpy as np
         >>> from lapwing.learn import LedgerPayer, Real
         >>> payer = LedgerPayer.for_account(ledger, "patients", request="stays, version 3")
-        >>> x = np.random.default_rng().uniform(0, 60, (1000, 1))
+        >>> x = np.linspace(0, 60, 1000).reshape(-1, 1)  # invented
         >>> model = LogisticRegression(
         ...     epsilon="0.5", delta="1e-8", columns=Real(0, 60), classes=("short", "long"), size=1000
         ... ).fit(x, np.where(x[:, 0] > 7, "long", "short"), units=np.arange(1000), payer=payer)
@@ -395,14 +395,14 @@ class LogisticRegression(ScoredClassifier, FeatureTrainer):
         There is one column for each of `coef_names_`. It holds for rows within `radius` of the centre.
         Others are moved towards the centre first: the sign is the same, and the effect smaller.
         """
-        check_is_fitted(self)
+        require_fitted(self)
         slopes: Floats = (self.weights_ * self._steepness()).T / self._scaling()[1]
         return slopes
 
     @property
     def intercept_(self) -> Floats:
         """Each score where each number is 0 and each other column has no declared value."""
-        check_is_fitted(self)
+        require_fitted(self)
         middle, half = self._scaling()
         start = middle / half + self.centre_ / ONE  # of the feature, where the column is 0
         found: Floats = self.constant_ * (_CONSTANT / LIMIT) - (self.weights_ * self._steepness()).T @ start

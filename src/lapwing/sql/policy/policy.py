@@ -5,7 +5,7 @@ A policy can divide units or rows into blocks, each with the whole budget.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from fractions import Fraction
@@ -268,6 +268,7 @@ def codes_of_blocks(blocks: BlockRule) -> range:
     return range(blocks.first, blocks.last + 1)
 
 
-def block_labels(blocks: BlockRule, codes: Iterable[int] | None = None) -> list[str]:
-    """Return the public names of the given blocks, or of all declared ones if `codes` is None."""
-    return [block_label(blocks, code) for code in (codes_of_blocks(blocks) if codes is None else codes)]
+def block_labels(blocks: BlockRule, reached: Container[int] | None = None) -> list[str]:
+    """Return the public names of the declared blocks with one of the given codes; of all if it is None."""
+    codes = codes_of_blocks(blocks)
+    return [block_label(blocks, code) for code in codes if reached is None or code in reached]

@@ -173,7 +173,7 @@ def test_another_working_folder_is_refused(
 def test_another_process_spends_from_the_same_account(spent: Path) -> None:
     code = f"""
 import lapwing
-from sql.test_dataset_code import made, rows
+from sql.test_opening import made, rows
 with lapwing.open(made(rows()), version="1", analyst="ann") as dataset:
     print(dataset.ask({COUNT!r}, epsilon=3).is_replay)
     try:

@@ -28,6 +28,7 @@ from lapwing.core.exact import (
     exp_of,
     exp_up,
     grouped,
+    halve,
     least_near,
     log_up,
     lower,
@@ -393,3 +394,20 @@ def test_a_decimal_fraction_prints_as_a_decimal_and_computes_exactly(value: str,
     assert type(number + 1) is Fraction
     for again in (pickle.loads(pickle.dumps(number)), copy.deepcopy(number)):
         assert (again, type(again)) == (plain, DecimalFraction)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(0, 60))
+def test_halving_keeps_the_border_between_its_ends(border: float, length: float, times: int) -> None:
+    low, high = halve(lambda x: x >= border, border - length, border + length, times=times)
+    assert low < border <= high
+    assert high - low <= 2.1 * length / 2**times + 1e-9
+
+
+def test_many_intervals_are_halved_as_each_alone() -> None:
+    borders = np.array([0.1, 2.0, 3.7, 9.99])
+    starts, ends = np.zeros(4), np.array([1.0, 5.0, 4.0, 10.0])
+    lows, highs = halve(lambda x: x >= borders, starts, ends, times=40)
+    for border, end, low, high in zip(borders, ends, lows, highs, strict=True):
+        alone = halve(lambda x, border=border: x >= border, 0.0, float(end), times=40)  # type: ignore[misc]
+        assert alone == (low, high)
+        assert low < border <= high

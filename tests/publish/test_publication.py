@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 def opened(path: Path) -> Publication:
     found = Publication.open(path, analyst="office")
-    found.dataset.tell = lambda _: None
+    found.dataset.curator.notify = lambda _: None
     return found
 
 

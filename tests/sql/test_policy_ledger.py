@@ -177,9 +177,9 @@ def test_blocks_that_a_recovery_closed_are_still_charged(
     """Their people are still read: who may not be charged may not be asked about."""
     dataset = opened(more='[blocks]\nby = "unit"\nevery = "month"\n')
     dataset.prepare()
-    labels = dataset.all_blocks()
+    labels = dataset.curator.all_blocks()
     monkeypatch.setattr("lapwing.ledger.accounts.Block.is_open", property(lambda _: False))
-    assert dataset.all_blocks() == labels != []
+    assert dataset.curator.all_blocks() == labels != []
 
 
 def test_data_sets_about_the_same_people_share_an_account(opened: Open, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_question_beyond_the_policy_s_own_budget_opens_nothing(
 def test_blocks_open_with_their_account(opened: Open, tmp_path: Path) -> None:
     with opened(more=COHORTS) as dataset:
         dataset.ask(COUNT, epsilon=1)
-        assert dataset.all_blocks() == ["0", "1", "2", "3"]
+        assert dataset.curator.all_blocks() == ["0", "1", "2", "3"]
     assert opened_accounts(tmp_path) == ["visits"]
 
 

@@ -206,7 +206,7 @@ def test_who_arrives_at_midnight_arrives_in_a_block_that_is_open(
     with duckdb.connect(str(next(tmp_path.glob("visits.prepared/copy*"))), read_only=True) as copy:
         codes = {row[0] for row in copy.execute("SELECT DISTINCT lapwing_block FROM visits").fetchall()}
     assert codes == {(date(2026, 1, 1).year - 1970) * 12}
-    assert one.all_blocks() == ["2026-01"]
+    assert one.curator.all_blocks() == ["2026-01"]
 
 
 def test_L7_another_price_at_the_same_time_is_told_to_wait(

@@ -14,7 +14,7 @@ from lapwing.survey.credentials import PublicKey
 from lapwing.survey.designing import LARGEST_SURVEY, design
 from lapwing.survey.message_words import odds_in_words
 from lapwing.survey.offered import (
-    canonical_json,
+    exact_json,
     fingerprint,
     is_browser_exact,
     parse_exact_json,
@@ -81,7 +81,7 @@ def test_a_text_beyond_all_measure_is_refused() -> None:
 @pytest.mark.parametrize("value", [0.5, float("nan"), None, (1 << 53) + 1, -(1 << 53), 1 << 63, b"", (1,)])
 def test_values_without_one_text_are_refused(value: object) -> None:
     with pytest.raises(BadValue):
-        canonical_json({"a": [value]})
+        exact_json({"a": [value]})
 
 
 def test_exact_numbers_are_those_that_a_browser_reads_as_they_are() -> None:

@@ -7,10 +7,10 @@ Test     tests/audit/test_signed_audit.py
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from lapwing.canonical_json import canonical_json
 from lapwing.ledger.keys import SigningKey, good_signature
 
 _SIGNED = b"lapwing audit\x00"
@@ -43,4 +43,4 @@ def is_signed_by(found: Mapping[str, Any], public: bytes) -> bool:
 
 def _signed_bytes(found: Mapping[str, Any]) -> bytes:
     rest = {name: value for name, value in found.items() if name != SIGNATURE}
-    return _SIGNED + json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return _SIGNED + canonical_json(rest).encode()

@@ -82,7 +82,7 @@ def tell_query() -> None:
     with _demo_folder() as folder:
         write_visits(folder)
         with open_dataset(folder / "visits.toml", analyst="the demo") as visits:
-            visits.tell = lambda _: None  # remarks about a ledger that is soon gone
+            visits.curator.notify = lambda _: None  # remarks about a ledger that is soon gone
             _ask(visits)
 
 
@@ -224,7 +224,7 @@ def tell_publish() -> None:
         for file in (town.TOWN_ROWS, town.TOWN_CENSUS):
             bundle = folder / Path(file).stem
             with Publication.open(folder / file, analyst="the demo") as release:
-                release.dataset.tell = lambda _: None
+                release.dataset.curator.notify = lambda _: None
                 manifest = release.run(bundle)
             verified = verify_bundle(bundle, key=manifest["key"])
             with console.page() as out:

@@ -48,7 +48,7 @@ def append(
     from lapwing.learn import Stream
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
-    opened.dataset.tell = console.tell
+    opened.dataset.curator.notify = console.tell
     with console.os_errors_told(), opened as stream, console.working("taking data in") as report:
         done = stream.append(file, table=table, through=through, progress=_told(report, as_json=as_json))
     if as_json:
@@ -165,7 +165,7 @@ def train(
     with console.os_errors_told():
         wanted = learn.load_pipeline(pipeline)
         with learn.Stream.open(wanted.stream, analyst=analyst, threads=threads) as stream:
-            stream.dataset.tell = console.tell
+            stream.dataset.curator.notify = console.tell
             try:
                 check_pipeline(stream, wanted)
             except BadFile:

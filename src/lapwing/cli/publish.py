@@ -45,7 +45,7 @@ def _opened(path: Path, analyst: str | None, threads: int | None = None) -> Iter
     from lapwing.publish import Publication
 
     with console.os_errors_told(), Publication.open(path, analyst=analyst, threads=threads) as found:
-        found.dataset.tell = console.tell
+        found.dataset.curator.notify = console.tell
         yield found
 
 

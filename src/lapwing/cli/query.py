@@ -70,7 +70,7 @@ def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None
     from lapwing.sql.opening import open as open_dataset
 
     with console.os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
-        found.tell = console.tell
+        found.curator.notify = console.tell
         yield found
 
 
@@ -189,7 +189,7 @@ def prepare(
         print("stored answers with it. To count a new version all the same: --again.")
         return
     print(f"{name} is prepared: version {version}. The source was not changed.")
-    if not found.has_files:
+    if not found.curator.has_files:
         print("Whether its rows changed cannot be seen from outside: each time is a new version.")
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core import loss_curves
 from lapwing.core.budget import Terms
 from lapwing.core.conversions import BITS
@@ -167,7 +168,7 @@ class StatedLoss:
         """Return the loss as JSON text, which `from_json` reads: the record that ledgers store, named."""
         relation = None if self.relation is None else self.relation.value
         record = {"format": FORMAT, "loss": describe(self.loss), "relation": relation}
-        return json.dumps(record, sort_keys=True)
+        return canonical_json(record, spaces=True)
 
 
 def from_json(text: str) -> StatedLoss:

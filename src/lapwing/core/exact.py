@@ -16,14 +16,17 @@ from contextlib import contextmanager
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from numbers import Rational
+from typing import Any, TypeVar
 
 import numpy as np
 from flint import arb, ctx, fmpq
+from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 
 Number = int | float | str | Fraction | Decimal
 Real = Callable[[int], arb]
+F = TypeVar("F", float, NDArray[np.float64])
 
 _DIGITS_AT_MOST = 4000
 _EXPONENT_AT_MOST = 4000
@@ -187,6 +190,22 @@ def narrow(
     while high - low > high * relative:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
+
+
+def halve(holds: Callable[[F], Any], low: F, high: F, *, times: int) -> tuple[F, F]:
+    """Halve [low, high] so many times, or many such intervals at once, in floats.
+
+    `holds` is false at low, true at high, and stays true once it is. For arrays it returns an array: one
+    truth for each interval.
+    """
+    for _ in range(times):
+        middle = (low + high) / 2
+        kept = holds(middle)
+        if isinstance(kept, np.ndarray):
+            low, high = np.where(kept, low, middle), np.where(kept, middle, high)  # type: ignore[assignment]
+        else:
+            low, high = (low, middle) if kept else (middle, high)
     return low, high
 
 

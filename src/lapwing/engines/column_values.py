@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
+from lapwing.core.exact import least_where
+
 
 class TypeFamily(Enum):
     """Types that are read in the same way."""
@@ -81,11 +83,10 @@ def float_edges(step: float, first: int, last: int) -> tuple[float, float]:
     """
 
     def least(reached: float) -> float:
-        low, high = _place(-math.inf), _place(math.inf)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if _at(middle) / step + 0.5 >= reached else (middle + 1, high)
-        return _at(low)
+        def is_reached(place: int) -> bool:
+            return _at(place) / step + 0.5 >= reached
+
+        return _at(least_where(is_reached, _place(-math.inf) - 1, _place(math.inf)))
 
     # floor(x) >= n if and only if x >= n: nothing needs to be rounded down here.
     return _at(_place(least(first + 1)) - 1), least(last)

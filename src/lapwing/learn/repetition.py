@@ -45,6 +45,7 @@ from lapwing.core.exact import (
     ball,
     exact,
     exp_up,
+    halve,
     lower,
     positive,
     precision,
@@ -240,13 +241,11 @@ class NegativeBinomialRuns(RunCountLaw):
         wanted, shape = positive(mean, "mean"), exact(eta, "eta")
         if not 1 < wanted <= MOST_MEAN:
             raise BadParameter("mean", f"must be above 1 and at most {MOST_MEAN}")
-        low, high = -60.0, -1e-9  # ln γ: the mean falls in γ
-        for _ in range(80):
-            middle = (low + high) / 2
-            if _mean(float(shape), math.exp(middle)) > wanted:
-                low = middle
-            else:
-                high = middle
+
+        def is_few(log_gamma: float) -> bool:  # the mean falls in γ
+            return not _mean(float(shape), math.exp(log_gamma)) > wanted
+
+        _, high = halve(is_few, -60.0, -1e-9, times=80)
         return cls(shape, Fraction(math.exp(high)).limit_denominator(10**12))
 
     @property

@@ -41,6 +41,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Terms
 from lapwing.core.exact import Number, least_where, positive, set_fields, whole
 from lapwing.core.fixed_run import FixedRun
@@ -520,4 +521,4 @@ def _stored(found: SearchResult | None) -> bytes:
     if found is not None:
         model = base64.b64encode(found.model).decode()
         record = {"candidate": found.candidate, "model": model, "noisy score": found.noisy_score}
-    return json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+    return canonical_json(record).encode()

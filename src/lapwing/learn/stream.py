@@ -167,7 +167,9 @@ class Stream(AbstractContextManager["Stream"]):
 
         Periods of rows are all declared: the ledger is not asked.
         """
-        return self.dataset.all_blocks() if self._blocks.by == "unit" else block_labels(self._blocks)
+        return (
+            self.dataset.curator.all_blocks() if self._blocks.by == "unit" else block_labels(self._blocks)
+        )
 
     # Looking
 

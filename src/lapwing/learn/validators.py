@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import Number, exact, inside_unit, positive, set_fields, whole
 from lapwing.core.laplace import Laplace, SummedLaplace
 from lapwing.core.losses import Loss, Relation, SequentialComposition, checked_epsilon
@@ -140,7 +141,7 @@ class ValidationRelease:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes that are stored under the charge."""
-        return json.dumps([self.made_by, list(self.numbers)], separators=(",", ":")).encode()
+        return canonical_json([self.made_by, list(self.numbers)]).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -210,7 +211,7 @@ class Validator(ABC):
 
     @property
     def _name(self) -> str:
-        return json.dumps([self.mechanism, self.parameters], sort_keys=True)
+        return canonical_json([self.mechanism, self.parameters], spaces=True)
 
     def _made(self, *numbers: int) -> ValidationRelease:
         return ValidationRelease(numbers, self._name)

@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lapwing.canonical_json import canonical_json
 from lapwing.config.toml_text import quoted
 from lapwing.core.exact import exact
 from lapwing.errors import BadFile, BadParameter
@@ -143,7 +144,7 @@ class Consortium:
     @property
     def digest(self) -> bytes:
         """The digest of the document's canonical text."""
-        return hashlib.sha256(DIGEST_PREFIX + canonical_json(self.document)).digest()
+        return hashlib.sha256(DIGEST_PREFIX + document_bytes(self.document)).digest()
 
     @property
     def fingerprint(self) -> str:
@@ -242,7 +243,7 @@ class Consortium:
         if not isinstance(whole, dict) or set(whole) != {"consortium", "signatures"}:
             raise BadParameter("consortium", "must have the parts consortium and signatures, and no other")
         made = cls(**consortium_fields(whole["consortium"]), signatures=_signatures(whole["signatures"]))
-        if canonical_json(made.document) != canonical_json(whole["consortium"]):
+        if document_bytes(made.document) != document_bytes(whole["consortium"]):
             raise BadParameter("consortium", "is not written as lapwing party invite writes it")
         return made
 
@@ -287,11 +288,10 @@ def _locked(path: Path) -> Iterator[None]:
                 return
 
 
-def canonical_json(value: object) -> bytes:
+def document_bytes(value: object) -> bytes:
     """Return the one text of plain values, for digests. Raises `BadParameter`."""
     try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return text.encode()
+        return canonical_json(value, ascii_only=False).encode()
     except (ValueError, TypeError, RecursionError):
         raise BadParameter("consortium", "has values that cannot be written as JSON") from None
 

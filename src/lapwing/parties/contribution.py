@@ -18,7 +18,6 @@ noised numbers are not private by themselves. They go to the member's journal an
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.gaussian import GaussianShares
 from lapwing.core.laplace import LaplaceShares
 from lapwing.core.losses import Loss, Pure, Relation
@@ -215,7 +215,7 @@ class _Charged(ABC):
             relation=relation,
             mechanism=mechanism,
             parameters={**parameters, **who, "stages": statistic.stages},
-            request=json.dumps({**asked, **who}, sort_keys=True).encode(),
+            request=canonical_json({**asked, **who}, spaces=True).encode(),
         )
         return ChargedRead(
             gate=self._gate(),

@@ -33,7 +33,7 @@ def open_statistic(
 ) -> Iterator[tuple[Dataset, Statistic]]:
     """Open a policy's data, and bind a statistic to it. Nothing is read or charged by that."""
     with open_dataset(policy) as data:
-        data.tell = tell
+        data.curator.notify = tell
         yield data, statistic_of(spec, data)
 
 

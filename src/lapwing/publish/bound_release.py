@@ -16,7 +16,6 @@ Test     tests/publish/test_bound_release_price.py
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import least_from
 from lapwing.core.losses import Concentrated, Loss
 from lapwing.errors import BadParameter
@@ -153,7 +153,7 @@ class BoundRelease:
             relation=policy_ledger.RELATION,
             mechanism="census tables" if self.file.method == CENSUS else "synthetic table",
             parameters={**facts, "rows of a unit": self.rows_per_unit, "rho": str(rho)},
-            request=json.dumps({**facts, "version": version, "rho": str(rho)}, sort_keys=True).encode(),
+            request=canonical_json({**facts, "version": version, "rho": str(rho)}, spaces=True).encode(),
         )
 
     def rho_that_fits(self) -> Fraction:

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.noise import permutation
 from lapwing.errors import BadParameter
 from lapwing.ledger.gate import Gate, Release, Work
@@ -280,7 +281,7 @@ def _answer(
         "steps": [written(one) for one in steps],
         "check": [written(one) for one in checked],
     }
-    return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    return canonical_json(said).encode()
 
 
 def _measured(

@@ -8,7 +8,6 @@ Test     tests/sql/test_dataset.py, tests/sql/pricing/test_plan.py, tests/sql/te
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date
 from typing import Any, Self, TypeVar
 
@@ -80,15 +79,6 @@ class Dataset:
     def ledger(self) -> Ledger:
         """The policy's ledger. It is made at its first use."""
         return self.curator.ledger
-
-    @property
-    def tell(self) -> Callable[[str], None]:
-        """A function that is called with each sentence about something that is made for life."""
-        return self.curator.notify
-
-    @tell.setter
-    def tell(self, notify: Callable[[str], None]) -> None:
-        self.curator.notify = notify
 
     # Planning and asking
 
@@ -452,23 +442,6 @@ class Dataset:
             3
         """
         return self.curator.version()
-
-    def all_blocks(self) -> list[str]:
-        """Return the names of all blocks that exist now. See `Curator.all_blocks`.
-
-        Returns:
-            The names. Empty before there is a ledger.
-
-        Example:
-            >>> dataset.all_blocks()
-            ['0', '1', '2', '3', '4', '5', '6', '7']
-        """
-        return self.curator.all_blocks()
-
-    @property
-    def has_files(self) -> bool:
-        """True if all private tables are read from files, whose changes are visible from outside."""
-        return self.curator.has_files
 
     def clear_hold(self, *receipts: int) -> None:
         """Let questions be asked again that were charged and failed. See `Curator.clear_hold`.

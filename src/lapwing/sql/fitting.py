@@ -21,10 +21,10 @@ Test     tests/sql/test_fitting.py
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import Number, exact
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
@@ -104,7 +104,7 @@ def fit(
             **settings,
         }
         said = {**facts, "data": data.number, "version": data.version, "mechanism": planned.mechanism}
-        request = json.dumps(said, sort_keys=True).encode()
+        request = canonical_json(said, spaces=True).encode()
         _require_few_failures(session)  # who may not fit may not see what was fitted, or failed
         stored, key = _earlier(session, hashlib.sha256(request).hexdigest())
         if stored is not None and not fresh:

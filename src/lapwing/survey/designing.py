@@ -12,7 +12,6 @@ count from `low` as 0 to `high` as 1. For sets it is the share of an option, ove
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.chances import posterior_text
 from lapwing.core.exact import round_up
 from lapwing.core.noise import uniform_int
@@ -420,8 +420,7 @@ class Design:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of `public()`. Reports belong to exactly this public part."""
-        text = json.dumps(self.public(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return hashlib.sha256(canonical_json(self.public()).encode()).hexdigest()
 
 
 def epsilon_text(epsilon: Fraction) -> str:

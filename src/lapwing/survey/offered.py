@@ -17,6 +17,7 @@ from datetime import date
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
+from lapwing.canonical_json import canonical_json
 from lapwing.config.values import NAME_PATTERN
 from lapwing.core.exact import round_up
 from lapwing.errors import BadValue, LapwingError
@@ -56,13 +57,13 @@ def _refuse(_: str) -> NoReturn:
     raise ValueError
 
 
-def canonical_json(value: object) -> str:
+def exact_json(value: object) -> str:
     """Return the one text of a value: names sorted, no spaces, only ASCII.
 
     Raises `BadValue` if a number is not exact in a browser.
     """
     _check(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return canonical_json(value)
 
 
 def _check(value: object) -> None:
@@ -194,7 +195,7 @@ def read_offered(public: Mapping[str, Any]) -> OfferedSurvey:
 
 def survey_digest(public: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a survey's public part. One changed letter makes it another survey."""
-    return hashlib.sha256(canonical_json(public).encode()).hexdigest()
+    return hashlib.sha256(exact_json(public).encode()).hexdigest()
 
 
 def fingerprint(digest: str, key: PublicKey) -> str:

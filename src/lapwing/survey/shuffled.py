@@ -21,7 +21,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, fmpq
 
-from lapwing.core.exact import Number, ball, exact, exp_up, lower, precision, round_up, upper, whole
+from lapwing.core.exact import Number, ball, exact, exp_up, halve, lower, precision, round_up, upper, whole
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers.randomizer import PartedRandomizer, Randomizer, TwoLevel
@@ -293,13 +293,10 @@ def shuffled_epsilon(
 
 
 def _least_epsilon(law: PairLaw, local: Fraction, n: int, delta: Fraction) -> Fraction:
-    low, high = 0.0, float(local)
-    for _ in range(48):
-        middle = (low + high) / 2
-        if approximate_excess(law, middle, n, delta) > float(delta):
-            low = middle
-        else:
-            high = middle
+    def seems_enough(epsilon: float) -> bool:
+        return not approximate_excess(law, epsilon, n, delta) > float(delta)
+
+    _, high = halve(seems_enough, 0.0, float(local), times=48)
     step = Fraction(1, _DIGITS)
     found = Fraction(round_up(Fraction(high), _DIGITS), _DIGITS) + step
     while found < local:

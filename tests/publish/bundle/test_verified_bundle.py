@@ -233,7 +233,7 @@ def test_a_census_too_large_for_microdata_is_verified_by_its_tables(
     monkeypatch.setattr(bundle_contents, "MOST_MICRODATA", 100)
     write_town(tmp_path)
     with Publication.open(tmp_path / TOWN_CENSUS) as release:
-        release.dataset.tell = lambda _: None
+        release.dataset.curator.notify = lambda _: None
         manifest = release.run(tmp_path / "census")
     assert "microdata.csv" not in manifest["files"]
     report = verify_bundle(tmp_path / "census", key=manifest["key"])
@@ -290,6 +290,14 @@ def test_a_field_cannot_be_written_twice(tmp_path: Path) -> None:
     text = (bundle / MANIFEST).read_text()
     (bundle / MANIFEST).write_text(text.replace('"epsilon"', '"epsilon": "0.001",\n    "epsilon"'))
     with pytest.raises(BadParameter, match="its bytes are not those of a bundle"):
+        verify_bundle(bundle)
+
+
+def test_a_manifest_has_no_number_that_json_lacks(tmp_path: Path) -> None:
+    bundle = copied_bundle("rows", tmp_path)
+    text = (bundle / MANIFEST).read_text()
+    (bundle / MANIFEST).write_text(text.replace('"charge": ', '"charge": NaN, "old": ', 1))
+    with pytest.raises(BadParameter, match="is not JSON"):
         verify_bundle(bundle)
 
 
@@ -415,7 +423,7 @@ def test_rows_fit_their_measurements(method: str, epsilon: str, tmp_path: Path) 
     text = re.sub(r"(?m)^method = .*", f'method = "{method}"', file.read_text())
     file.write_text(re.sub(r"(?m)^epsilon = .*", f"epsilon = {epsilon}", text))
     with Publication.open(file) as release:
-        release.dataset.tell = lambda _: None
+        release.dataset.curator.notify = lambda _: None
         manifest = release.run(tmp_path / "out")
     found = verified_bundle._Contents.of(tmp_path / "out")
     table, _ = found.table("rows")
@@ -429,7 +437,7 @@ def test_a_report_says_that_it_shows_the_first_values_and_adds_up_the_others(tmp
     text = re.sub(r"(?m)^method = .*", 'method = "independent"', file.read_text())
     file.write_text(re.sub(r"(?m)^bins = \d+", "bins = 50", text))
     with Publication.open(file) as release:
-        release.dataset.tell = lambda _: None
+        release.dataset.curator.notify = lambda _: None
         release.run(tmp_path / "out")
     found = verified_bundle._Contents.of(tmp_path / "out")
     table, _ = found.table("rows")

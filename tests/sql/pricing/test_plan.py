@@ -32,7 +32,7 @@ def test_X6_H7_plans_and_balances_are_alike_for_neighbours(opened: Open, tmp_pat
         plans = [dataset.plan(sql, epsilon=1) for sql in QUESTIONS]
         texts = [json.dumps(plan.to_json()) + str(plan) for plan in plans]
         dataset.ask(QUESTIONS[1], epsilon="0.1")
-        shown.append((texts, dataset.left(), dataset.all_blocks()))
+        shown.append((texts, dataset.left(), dataset.curator.all_blocks()))
         dataset.close()
         known = [Path(os.environ["LAPWING_STATE"], name) for name in ("sources", "registry.key")]
         for path in (*tmp_path.glob("lapwing.ledger*"), *known):

@@ -71,7 +71,8 @@ def blocks(dataset: Dataset) -> dict[str, int]:
     """How many rows each block has."""
     question = row_questions.row_question(dataset, "SELECT minutes FROM rides")
     return {
-        label: len(row_questions.read_rows(dataset, question, [label])) for label in dataset.all_blocks()
+        label: len(row_questions.read_rows(dataset, question, [label]))
+        for label in dataset.curator.all_blocks()
     }
 
 

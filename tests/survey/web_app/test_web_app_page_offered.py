@@ -15,7 +15,7 @@ from lapwing.survey.credentials import PublicKey
 from lapwing.survey.designing import design
 from lapwing.survey.offered import (
     billionths,
-    canonical_json,
+    exact_json,
     fingerprint,
     parse_exact_json,
     read_offered,
@@ -85,7 +85,7 @@ def test_the_canonical_text_is_that_of_python(page: Page) -> None:
     }"""
     every = "".join(map(chr, range(0x3000))) + "\ud800 \udfff \U0001f600\uffff"
     value = {"b": [1, 1 << 60, 0, -5, True, False], "a": every, "A": {"_": '"\\/'}}
-    assert page.evaluate(script, json.dumps(value)) == canonical_json(value)
+    assert page.evaluate(script, json.dumps(value)) == exact_json(value)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_hostile_recipes_are_refused_by_both_or_have_one_price(page: Page) -> No
 def _python(text: str) -> str:
     try:
         recipe = parse_exact_json(text.encode())
-        canonical_json(recipe)
+        exact_json(recipe)
         randomizer = from_recipe(recipe)
     except LapwingError:
         return "refused"

@@ -183,7 +183,7 @@ def _published(folder: Path, epsilon: Fraction, villages: list[int], sexes: list
     release.write_text(RELEASE.format(epsilon=float(epsilon), delta=float(DELTA)))
     bundle = new_folder(folder) / "bundle"
     with Publication.open(release, analyst=ATTACKER) as publication:
-        publication.dataset.tell = lambda _: None
+        publication.dataset.curator.notify = lambda _: None
         publication.run(bundle, everything=True)
     found: list[int] = pq.read_table(bundle / "rows.parquet")["village"].to_pylist()
     return found

@@ -93,7 +93,7 @@ def write_world(
 def opened(policy: Path) -> Iterator[Dataset]:
     """Open the data of a policy for the attacker."""
     with open_dataset(policy, analyst=ATTACKER) as dataset:
-        dataset.tell = lambda _: None  # no remarks about a temporary ledger
+        dataset.curator.notify = lambda _: None  # no remarks about a temporary ledger
         yield dataset
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ import numpy as np
 from lapwing.audit.case import AuditCase, Family, Stage
 from lapwing.audit.stages.replay import replay_stage
 from lapwing.audit.training_runs import AddedUnit, Fit, LabelledRows, composed_as, neighbour_pairs
+from lapwing.canonical_json import canonical_json
 from lapwing.learn.payer import Payer
 from lapwing.learn.validators import (
     AccuracyValidator,
@@ -48,7 +48,7 @@ def validating_fit(validator: Validator) -> Fit:
             )
             judged = asdict(validator.judge(released, attempt=1))
             judged["verdict"] = judged["verdict"].value
-            return released.to_bytes() + json.dumps(judged, sort_keys=True).encode()
+            return released.to_bytes() + canonical_json(judged, spaces=True).encode()
 
         payer.pay(validator.loss, work, mechanism=validator.mechanism, parameters=validator.parameters)
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.losses import Loss, ParallelComposition, Relation, SequentialComposition
 from lapwing.errors import BadParameter, InProgress
 from lapwing.learn.features import Features
@@ -147,7 +148,7 @@ class StatisticWork(AttemptWork):
         if judged.verdict is not ValidationVerdict.ACCEPT:
             return stored_attempt(released, judged)
         told = self._statistic.to_json(self.validator, released, judged)
-        return stored_attempt(released, judged, json.dumps(told, sort_keys=True).encode())
+        return stored_attempt(released, judged, canonical_json(told, spaces=True).encode())
 
 
 def attempt_work(
@@ -182,7 +183,7 @@ def stored_attempt(
         "calibration": None if calibration is None else calibration.decode(),
         "features": None if features is None else features.to_json(),
     }
-    return json.dumps(said, sort_keys=True, allow_nan=False).encode()
+    return canonical_json(said, spaces=True).encode()
 
 
 MECHANISM = "pipeline attempt"
@@ -309,7 +310,7 @@ class AttemptRunner:
             relation=Relation.ADD_REMOVE,
             mechanism=MECHANISM,
             parameters={**facts, "trainer": pipeline.trainer.kind, **work.parameters},
-            request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
+            request=canonical_json({**facts, "version": version}, spaces=True).encode(),
         )
         charged = ChargedRead(
             gate=self.gate, spending=spending, key=self._key(tried), version=version,

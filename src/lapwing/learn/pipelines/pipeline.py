@@ -36,7 +36,6 @@ blocks = [1, 64]
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +51,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, PlainValidator
 
+from lapwing.canonical_json import canonical_json
 from lapwing.config.file_table import (
     TEXT_AT_MOST,
     ColumnName,
@@ -288,7 +288,7 @@ class Pipeline:
             "most_blocks": schedule.most_blocks,
         }
         there = {name: value for name, value in said.items() if value}
-        return hashlib.sha256(json.dumps(there, sort_keys=True, default=str).encode()).hexdigest()
+        return hashlib.sha256(canonical_json(there, spaces=True, other=str).encode()).hexdigest()
 
 
 MOST_LEVELS = 1000

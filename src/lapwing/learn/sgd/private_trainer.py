@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import Number, whole
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.payer import Payer, require_add_remove
@@ -44,7 +45,7 @@ def module_to_bytes(module: nn.Module) -> bytes:
     trained, header = _trained(module)
     numbers = [value.detach().cpu().numpy().astype(_KINDS[value.dtype]) for value in trained]
     body = b"".join(array.tobytes() for array in numbers)
-    return _MAGIC + json.dumps(header, separators=(",", ":")).encode() + b"\n" + body
+    return _MAGIC + canonical_json(header).encode() + b"\n" + body
 
 
 def _trained(module: nn.Module) -> tuple[list[nn.Parameter], list[list[Any]]]:
@@ -82,7 +83,7 @@ class Checkpoint:
         """Write the file completely or not at all."""
         found = {
             "step": self.step,
-            "run": json.dumps(self.run, sort_keys=True),
+            "run": canonical_json(self.run, spaces=True),
             "model": torch.frombuffer(bytearray(self.model), dtype=torch.uint8),
             "optimizer": self.optimizer,
         }

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import Number, exact, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter, ClassNotSeen, KeyReused, MissingExtra
@@ -313,7 +314,7 @@ class Trainer(PickledWithoutPayer, BaseEstimator, ABC):  # type: ignore[misc]
 
 def _stored(model: ModelNumbers) -> bytes:
     """Return the canonical text of a model: Python writes floats so that they are read back exactly."""
-    return json.dumps(model, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+    return canonical_json(model).encode()
 
 
 def _never() -> bytes:

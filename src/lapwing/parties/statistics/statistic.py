@@ -8,7 +8,6 @@ several stages, all with the same blocks, and each stage depends on the opened s
 from __future__ import annotations
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import positive, set_fields, whole
 from lapwing.core.gaussian import SummedGaussian
 from lapwing.core.laplace import SummedLaplace
@@ -230,7 +230,7 @@ class VectorStatistic(Statistic):
     @property
     def meaning(self) -> str:
         """A digest of the spec."""
-        return hashlib.sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(canonical_json(self.spec, spaces=True).encode()).hexdigest()
 
     @property
     def blocks(self) -> tuple[CellBlock, ...]:

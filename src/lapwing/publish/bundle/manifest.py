@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from fractions import Fraction
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from lapwing.canonical_json import canonical_json
 from lapwing.config.values import kind_of
 from lapwing.core.exact import float_up
 from lapwing.errors import BadParameter, Unavailable
@@ -40,7 +41,7 @@ _FIELDS = {
 def signed_message(manifest: Mapping[str, Any]) -> bytes:
     """Return the bytes that the ledger signs: a digest of everything but the signature."""
     said = {name: value for name, value in manifest.items() if name != "signature"}
-    return _SIGNED + sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).digest()
+    return _SIGNED + sha256(canonical_json(said).encode()).digest()
 
 
 def privacy_numbers(privacy: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,6 +108,10 @@ def _new_folder(folder: Path, *, keep: bool = True) -> Iterator[Path]:
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def _refuse(_: str) -> NoReturn:
+    raise ValueError
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a bundle. Raises BadParameter if there is none, or it is not of its form."""
     path = folder / MANIFEST
@@ -114,7 +119,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise BadParameter("folder", f"{folder} is no bundle: it has no {MANIFEST}")
     text = path.read_bytes()
     try:
-        manifest = json.loads(text)
+        manifest = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise BadParameter("folder", f"{path} is not JSON") from None
     if not isinstance(manifest, dict) or manifest.get("form") not in (FORM, OLD_FORM):

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.canonical_json import canonical_json
 from lapwing.core.exact import sqrt_up
 from lapwing.errors import BadParameter
 from lapwing.ledger import ChargedRead, Gate, Release
@@ -336,7 +337,7 @@ def census_answer(census: BoundCensus, rho: Fraction, rows: row_questions.Privat
             for name, nodes, level in zip(census.spine.levels, census.spine.nodes, levels, strict=True)
         ],
     }
-    return json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
+    return canonical_json(said).encode()
 
 
 def spine_digest(spine: Spine, empty: NDArray[np.bool_]) -> str:

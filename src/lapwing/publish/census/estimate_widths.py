@@ -17,6 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from lapwing.core.exact import halve
 from lapwing.publish.census.least_squares import Floats, Query, SpineEstimate
 
 CONFIDENCE = 0.95
@@ -40,10 +41,7 @@ def deviations_that_hold(least_sigma: float, confidence: float = CONFIDENCE) -> 
     if least_sigma < _LEAST_SIGMA or not 0.5 <= confidence <= 1 - 1e-6:
         return widest
     sigma = min(least_sigma, _MOST_SIGMA)
-    low, high = 0.0, widest
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _inside(middle, sigma) - _MARGIN >= confidence else (middle, high)
+    _, high = halve(lambda width: _inside(width, sigma) - _MARGIN >= confidence, 0.0, widest, times=30)
     return min(math.ceil(high * _DIGITS) / _DIGITS, widest)
 
 

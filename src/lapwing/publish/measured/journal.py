@@ -22,6 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from lapwing.canonical_json import canonical_json
 from lapwing.errors import BadParameter, InProgress, Unavailable
 
 FORM = "lapwing synthesis 1"
@@ -107,7 +108,7 @@ class Journal:
         )
 
     def _append(self, record: dict[str, Any]) -> None:
-        line = json.dumps(record, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+        line = canonical_json(record).encode() + b"\n"
         try:
             descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with open(descriptor, "ab", buffering=0) as file:

@@ -20,6 +20,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lapwing.core.exact import halve
 from lapwing.sql.pricing.noise_widths import (
     TINY,
     Floats,
@@ -150,13 +151,13 @@ def _whole_widths(noises: NoiseFamily, each: float) -> Floats:
     beyond = np.append(np.cumsum(law[::-1])[::-1], 0.0)  # P[X >= k]
     share = np.linspace(0.0, 1.0, _KNOTS)[:, None]
     share = np.minimum(share, 1 - share)
-    low, high = np.zeros(_KNOTS), np.full(_KNOTS, float(far))
-    for _ in range(40):
-        t = (low + high) / 2
+
+    def is_wide(t: Floats) -> NDArray[np.bool_]:
         least = np.floor((t[:, None] + share * k) / (1 - share)).astype(np.int64) + 1  # X, at Y = k
         tail = 2 * (law * beyond[np.clip(least + far, 0, 2 * far + 1)]).sum(axis=1)
-        kept = tail <= missed
-        low, high = np.where(kept, low, t), np.where(kept, t, high)
+        return np.asarray(tail <= missed)
+
+    _, high = halve(is_wide, np.zeros(_KNOTS), np.full(_KNOTS, float(far)), times=40)
     padded = np.pad(high + 0.02, 1, mode="edge")
     return np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:])
 

@@ -30,6 +30,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from lapwing.core.exact import halve
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.sql.pricing.noise_shares import BudgetShares
@@ -166,9 +167,8 @@ def width_of_sum(count: int, miss: Fraction, *, is_gaussian: bool) -> float:
     k = np.arange(count)
     logs = np.array([math.lgamma(n + 1) for n in range(2 * count)])
     fewer = np.cumsum(np.exp(logs[count - 1 + k] - logs[count - 1] - logs[k] - (count + k) * math.log(2)))
-    low, high = 0.0, 4 * count - 2 * math.log(beyond)
-    for _ in range(60):
-        t = (low + high) / 2
-        tail = 2 * float(np.exp(k * math.log(t) - t - logs[k]) @ fewer[::-1])
-        low, high = (t, high) if tail > beyond else (low, t)
-    return high
+
+    def is_wide(t: float) -> bool:
+        return not 2 * float(np.exp(k * math.log(t) - t - logs[k]) @ fewer[::-1]) > beyond
+
+    return halve(is_wide, 0.0, 4 * count - 2 * math.log(beyond), times=60)[1]

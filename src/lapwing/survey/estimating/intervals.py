@@ -31,7 +31,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.core.exact import Number
+from lapwing.core.exact import Number, least_where
 from lapwing.core.spread import checked_confidence
 from lapwing.survey.randomizers import FrequencyOracle
 
@@ -80,11 +80,7 @@ def upper_tail(n: int, p: float, first: int) -> float:
 
 def least_count(n: int, p: float, risk: float) -> int:
     """Return the least c with P[Binomial(n, p) >= c] <= risk."""
-    low, high = math.floor(n * p), n + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if upper_tail(n, p, middle) <= risk else (middle, high)
-    return high
+    return least_where(lambda count: upper_tail(n, p, count) <= risk, math.floor(n * p), n + 1)
 
 
 def _near(k: Floats, n: int, risk: float) -> Floats:

@@ -54,7 +54,7 @@ def as_boxes() -> tuple[str, int]:
         width = (WIDTH - GAP * (len(layer) - 1)) // len(layer)
         for place, name in enumerate(layer):
             x = LEFT + place * (width + GAP)
-            text = f"{name}: {summary(name)}" if len(layer) == 1 else name
+            text = f"{name}: {summary(name)}".replace("`", "") if len(layer) == 1 else name
             rows.append(
                 f'<rect x="{x}" y="{y}" width="{width}" height="{HEIGHT}" rx="6" class="built"/>'
                 f'<text x="{x + width // 2}" y="{y + 22}">{escape(text)}</text>'

@@ -74,6 +74,12 @@ def why_bad_name(text: str) -> str | None:
     return None
 
 
+def similar_name(text: str) -> str:
+    """Return a name like the text, of the letters, digits and _ that names have; "" if nothing is left."""
+    plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_]+", "_", plain).strip("_")[:50]
+
+
 def repeated_names(names: Iterable[str]) -> list[tuple[str, str]]:
     """Return names that SQL cannot tell from an earlier one, with that one: case does not count."""
     first: dict[str, str] = {}

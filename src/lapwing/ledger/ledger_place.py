@@ -61,9 +61,10 @@ class LedgerPlace:
     def require_unused(self) -> None:
         """Raise BadParameter if a ledger, or a part of one, exists there."""
         database = [] if is_postgres(self.database) else [Path(self.database)]
-        for path in (self.keys, self.curator, *database):
+        for path in (*database, self.keys, self.curator):
             if path.exists():
-                raise BadParameter("ledger", f"{path} exists: a ledger is never replaced")
+                now = ". Open it with Ledger.open(…)" if path in database else ""
+                raise BadParameter("ledger", f"{path} exists: a ledger is never replaced{now}")
         if self.anchor.exists():
             raise BadParameter("ledger", f"{self.anchor.where} knows a ledger: it is never replaced")
 

@@ -299,7 +299,9 @@ class PostgresStore(Store):
                 elif link.run("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
                     raise Unavailable(f"there is no ledger at {self.where}")
         except psycopg.errors.DuplicateSchema:
-            raise BadParameter("ledger", f"{self.where} exists: a ledger is never replaced") from None
+            raise BadParameter(
+                "ledger", f"{self.where} exists: a ledger is never replaced. Open it with Ledger.open(…)"
+            ) from None
         except psycopg.Error as error:
             raise self._error(error) from None
 

@@ -231,7 +231,9 @@ def test_a_source_that_cannot_be_read_is_told_without_its_data(source: str, expe
         ("postgresql://h/d#clinic.visits", "visits"),
         ("spark:lake.visits", "visits"),
         ("spark:s3a://lake/visits/*.parquet", "visits"),
-        ("ß.csv", "rows"),
+        ("ß.csv", "ss"),
+        ("Käufe 2026.csv", "Kaufe_2026"),
+        ("注文.csv", "rows"),
     ],
 )
 def test_a_table_is_called_like_its_source(source: str, expected: str) -> None:

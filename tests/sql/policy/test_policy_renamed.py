@@ -20,6 +20,7 @@ from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.question.bind import bind
 from lapwing.sql.question.meaning import query_digests
 from lapwing.sql.question.preliminary_questions import policy_with_searched_column
+from lapwing.sql.question.refusal import Refused
 from lapwing.sql.question.scope import Catalog
 from lapwing.sql.reading.open_sources import read_public_tables
 from lapwing.sql.reading.prepare import prepare
@@ -147,6 +148,13 @@ def test_a_policy_file_names_them_and_questions_use_the_alias(sales: Path) -> No
         assert len(dataset.ask(sql, epsilon=1)) == 2
 
 
+@pytest.mark.parametrize(("there", "here"), [("Discount %", "discount"), ("customer ID", "customer")])
+def test_a_question_with_a_name_of_the_source_is_told_the_alias(sales: Path, there: str, here: str) -> None:
+    policy = load_policy(sales)
+    with pytest.raises(Refused, match=f'there is no column "{there}". The policy calls it "{here}"'):
+        bind(f'SELECT COUNT("{there}") AS n FROM sales', Catalog(policy, read_public_tables(policy)))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -155,6 +163,16 @@ def test_a_policy_file_names_them_and_questions_use_the_alias(sales: Path) -> No
         ('source = "discount %"', 'source = ""', "must be what the source calls the column"),
         ('source = "discount %"', "source = 3", "must be a text in quotes"),
         ('name = "customer", source', 'name = "customer id", source', "must name a column"),
+        (
+            '{ name = "customer", source = "Customer ID" }',
+            '"Customer ID"',
+            'Give it a name: unit = { name = "Customer_ID", source = "Customer ID" }',
+        ),
+        (
+            "columns.discount]",
+            'columns."Größe €"]',
+            'Choose a name for queries, and add source = "Größe €"',
+        ),
         ('name = "customer", source = "Customer ID"', 'source = "Customer ID"', 'name = "customer"'),
         ('source = "Customer ID"', 'through = "x"', "cannot stand beside name and source"),
         (

@@ -51,6 +51,7 @@ BAD: list[tuple[str, str, str]] = [  # text, construct, instead
     ("PRAGMA database_list", "only SELECT", "Write one SELECT"),
     ("EXPLAIN ANALYZE SELECT COUNT(*) FROM visits", "only SELECT", "Write one SELECT"),
     ("SELECT COUNT(*) FROM visits WHERE name = 'x", "cannot be read", "missing"),
+    ("SELECT AVG(alter) FROM visits", "cannot be read", 'column, write it in quotes: "alter"'),
     ("", "no query", "SELECT"),
     ("-- nothing", "cannot be read|several statements|no question", ""),
     ("SELECT COUNT(*) FROM visits UNION ALL SELECT 1", "UNION of several answers", "one query"),

@@ -93,7 +93,8 @@ def _checked(epsilon: Number | None, delta: Number | None) -> tuple[Fraction, Fr
     assert epsilon is not None
     assert delta is not None
     if not checked_delta(delta) > 0:
-        raise BadParameter("delta", "must be above 0: training adds Gaussian noise")
+        needs = "Only a budget that was opened with a δ, such as 1e-6, can pay for it"
+        raise BadParameter("delta", f"must be above 0: training adds Gaussian noise. {needs}")
     return checked_epsilon(epsilon), checked_delta(delta)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
@@ -20,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lapwing.config.toml_text import quoted
-from lapwing.config.values import RESERVED_PREFIX, did_you_mean, why_bad_name
+from lapwing.config.values import RESERVED_PREFIX, did_you_mean, similar_name, why_bad_name
 from lapwing.engines.csv_files import CsvForm, is_utf8, is_utf16, read_header, recode
 from lapwing.engines.engine import private_folder
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
@@ -68,7 +67,7 @@ def suggested_table_name(text: str) -> str:
         last = next((part for part in reversed(parts) if part.strip(".")), "")
         suffixes = [suffix for suffix in (*FORMS, *DUCKDB_FILES) if last.lower().endswith(suffix)]
         last = last[: -len(suffixes[0])] if suffixes else last
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", last).strip("_")[:50] or "rows"
+    name = similar_name(last) or "rows"
     return f"t_{name}" if name[0].isdigit() or name.lower().startswith(RESERVED_PREFIX) else name
 
 
@@ -320,9 +319,7 @@ def _names(columns: list[str]) -> dict[str, str]:
 
 def _like(name: str, number: int, taken: set[str]) -> str:
     """Return a similar name that SQL accepts and that no other column has."""
-    letters = unicodedata.normalize("NFKD", name.lower().replace("ß", "ss"))
-    letters = letters.encode("ascii", "ignore").decode()
-    near = re.sub(r"[^a-z0-9]+", "_", letters).strip("_")[:50] or f"column_{number}"
+    near = similar_name(name.lower()) or f"column_{number}"
     near = f"c_{near}" if why_bad_name(near) else near
     names = chain([near], (f"{near}_{again}" for again in count(2)))
     return next(name for name in names if name not in taken)

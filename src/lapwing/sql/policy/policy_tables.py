@@ -17,7 +17,14 @@ from pydantic import AfterValidator, Field, PlainValidator
 
 from lapwing.config.file_table import ColumnName, FileTable, Flag, Text, exact_number, fits, needed, one_of
 from lapwing.config.toml_text import quoted
-from lapwing.config.values import checked_choice, kind_of, quoted_choices, repeated_names, why_bad_name
+from lapwing.config.values import (
+    checked_choice,
+    kind_of,
+    quoted_choices,
+    repeated_names,
+    similar_name,
+    why_bad_name,
+)
 from lapwing.core.values import Grid
 from lapwing.engines.csv_files import DEFAULT_CSV, ENCODINGS, SEPARATORS, CsvForm
 from lapwing.engines.dialect import TEXT_BYTES
@@ -415,7 +422,9 @@ class DataTable(FileTable):
         elif not found.strip():
             self.wrong("unit", f"is empty. Write {WHICH_UNIT}")
         elif why := why_bad_name(found):
-            self.wrong("unit", f"must name a column. A name {why}")
+            name = similar_name(found) or "person"
+            renamed = f"unit = {{ name = {quoted(name)}, source = {quoted(found, at_most=80)} }}"
+            self.wrong("unit", f"must name a column. A name {why}. Give it a name: {renamed}")
         else:
             return UnitBy(found)
         return None
@@ -434,7 +443,7 @@ class DataTable(FileTable):
 
     def _columns(self, unit: UnitBy | None) -> tuple[dict[str, Column], tuple[str, ...]]:
         """Return the declared columns, and the names of the hidden ones."""
-        check_names(self.columns)
+        check_names(self.columns, renamed=True)
         columns, hidden = {}, []
         own = unit is not None and not unit.through
         of_unit = {unit.column.lower(), unit.in_source.lower()} - {""} if unit and own else set()
@@ -453,10 +462,14 @@ class DataTable(FileTable):
         return columns, tuple(hidden)
 
 
-def check_names(tables: Mapping[str, FileTable]) -> None:
-    """Note names that a table or column cannot have, and names that SQL cannot tell apart."""
+def check_names(tables: Mapping[str, FileTable], *, renamed: bool = False) -> None:
+    """Note names that a table or column cannot have, and names that SQL cannot tell apart.
+
+    With `renamed` the source may know them under other names.
+    """
     for name, table in tables.items():
         if why := why_bad_name(name):
-            table.note(f"is not a valid name. A name {why}")
+            advice = f". Choose a name for queries, and add source = {quoted(name, at_most=80)}"
+            table.note(f"is not a valid name. A name {why}{advice if renamed else ''}")
     for name, before in repeated_names(tables):
         tables[name].note(f"is {quoted(before, at_most=80)} again: SQL ignores case")

@@ -210,7 +210,7 @@ def _statistic(
 
 def not_one_given() -> BadParameter:
     """Return the error for a question with neither a price nor an accuracy, or with both."""
-    return BadParameter("epsilon", "or within must be given, and not both")
+    return BadParameter("epsilon", "must be given, or else within, and not both")
 
 
 def declared_size(policy: CheckedPolicy, question: BoundQuery) -> int | None:

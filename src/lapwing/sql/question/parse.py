@@ -140,6 +140,9 @@ def _misread(error: SqlglotError) -> Refused:
     line, column = details[0].get("line"), details[0].get("col")
     place = (int(line), int(column)) if line and column else None
     instead = "Look for a missing comma, quote or bracket near it"
+    word = str(details[0].get("highlight", ""))
+    if word.isidentifier() and word.upper() in Dialect.get_or_raise("duckdb").tokenizer_class.KEYWORDS:
+        instead += f'. If {word} is the name of a column, write it in quotes: "{word}"'
     return Refused("this cannot be read as SQL", instead, place)
 
 

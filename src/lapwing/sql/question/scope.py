@@ -27,6 +27,7 @@ class FromItem:
     alias: str
     columns: dict[str, Expression]
     undeclared: frozenset[str] = frozenset()  # columns that exist in the source but are not declared
+    renamed: Mapping[str, str] = field(default_factory=dict)  # the names of columns by those in the source
 
 
 @dataclass(slots=True)
@@ -66,7 +67,11 @@ class Scope:
             why = f"{_shown(column.name)} is not declared in the policy"
             raise refused(column, why, "Ask the curator to declare its bounds or values")
         columns = sorted({known for source in sources for known in source.columns})
-        raise refused(column, f"there is no column {_shown(column.name)}", _hint(name, columns, most=20))
+        hint = _hint(name, columns, most=20)
+        for source in sources:
+            if name in source.renamed:
+                hint = f'The policy calls it "{source.renamed[name]}"'
+        raise refused(column, f"there is no column {_shown(column.name)}", hint)
 
 
 def _hint(name: str, known: Sequence[str], most: int | None = None) -> str:
@@ -126,8 +131,11 @@ class Catalog:
             holder = self.policy.tables[table.unit.through].unit if table.unit.through else table.unit
             assert holder is not None
             names[holder.column.lower()] = Reference(UNIT, Person())
+        renamed = {column.in_source.lower(): column.name for column in table.columns.values()}
+        if table.unit is not None and table.unit.source:
+            renamed[table.unit.source.lower()] = table.unit.column
         hidden = self.undeclared.get(table.name, frozenset())
-        return FromItem(alias, names, frozenset(name.lower() for name in hidden) - set(names))
+        return FromItem(alias, names, frozenset(name.lower() for name in hidden) - set(names), renamed)
 
     def public_scan(self, table: CheckedTable) -> PublicScan:
         """Return the scan of all columns of a public table."""

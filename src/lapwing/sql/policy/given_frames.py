@@ -224,7 +224,7 @@ def _not_storable(table: str) -> BadParameter:
 
 def _checked_version(version: str | None) -> str:
     if version is None:
-        raise BadParameter("version", f"is needed with tables. {HOW_VERSION}")
+        raise BadParameter("version", f"is needed for rows of a data frame. {HOW_VERSION}")
     if not isinstance(version, str) or not version.strip() or not version.isprintable():
         raise BadParameter("version", f"must be a printable text. {HOW_VERSION}")
     if len(version) > VERSION_AT_MOST:

@@ -11,11 +11,16 @@ from pathlib import Path
 
 import lapwing
 from lapwing.engines.engine import EngineFailed, TimedOut
-from lapwing.errors import AllHeld, BadParameter, LapwingError
+from lapwing.errors import AllHeld, BadParameter, LapwingError, Unavailable
+from lapwing.ledger.postgres_store import _EntriesInUse
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 # An engine's failure never says its cause, which may depend on one row: not in its code either.
-SAME_CODE = {TimedOut: EngineFailed}
+# That others charge is told as any other unavailability.
+SAME_CODE: dict[type[LapwingError], type[LapwingError]] = {
+    TimedOut: EngineFailed,
+    _EntriesInUse: Unavailable,
+}
 
 
 def _all_below(kind: type[LapwingError]) -> Iterator[type[LapwingError]]:

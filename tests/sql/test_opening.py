@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -181,10 +182,13 @@ with lapwing.open(made(rows()), version="1", analyst="ann") as dataset:
     except lapwing.OverBudget:
         print("over")
 """
+    paths = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     with lapwing.open(made(rows()), version="1", analyst="ann"):  # while it is open here
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=spent, capture_output=True, text=True, check=False
-        )
+            [sys.executable, "-c", code],
+            cwd=spent, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        )  # fmt: skip
     assert done.stdout.split() == ["True", "over"], done.stderr
 
 

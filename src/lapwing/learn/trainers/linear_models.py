@@ -213,7 +213,7 @@ class LinearRegression(RegressorMixin, FeatureTrainer, MomentsTrainer):  # type:
 
     @property
     def coef_(self) -> Floats:
-        """What one more of each feature adds, in the units of the target and of the columns.
+        """The change of the target for one more of each feature, in the units of the target and of the columns.
 
         There is one number for each of `coef_names_`. It holds within the bounds of the target, and for
         rows that `radius` does not shorten.
@@ -389,7 +389,7 @@ class LogisticRegression(ScoredClassifier, FeatureTrainer):
 
     @property
     def coef_(self) -> Floats:
-        """What one more of each feature adds to each score, in the units of the columns.
+        """The change of each score for one more of each feature, in the units of the columns.
 
         There is one column for each of `coef_names_`. It holds for rows within `radius` of the centre.
         Others are moved towards the centre first: the sign is the same, and the effect smaller.

@@ -37,7 +37,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLeft:
-    """What is left of a budget for life, in the block where it is least.
+    """The rest of a budget for life, in the block where it is least.
 
     Args:
         epsilon: The largest ε that one more answer without δ may cost. Several answers may cost more

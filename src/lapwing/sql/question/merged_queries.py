@@ -92,7 +92,7 @@ def _inner(query: exp.Select, clauses: set[str]) -> exp.Select | None:
 
 @dataclass(slots=True)
 class _Columns:
-    """What the columns of a sub-query stand for."""
+    """The expressions that the columns of a sub-query stand for."""
 
     alias: str
     named: dict[str, exp.Expr] = field(default_factory=dict)

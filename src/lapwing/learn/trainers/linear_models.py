@@ -213,7 +213,7 @@ class LinearRegression(RegressorMixin, FeatureTrainer, MomentsTrainer):  # type:
 
     @property
     def coef_(self) -> Floats:
-        """The change of the target for one more of each feature, in the units of the target and of the columns.
+        """The change of the target for one more of each feature, in the units of both.
 
         There is one number for each of `coef_names_`. It holds within the bounds of the target, and for
         rows that `radius` does not shorten.

@@ -1,0 +1,1 @@
+"""A client of a Lapwing server. It needs httpx alone."""

@@ -1,0 +1,1 @@
+"""People: accounts, roles, passwords, sessions, tokens, and OpenID Connect."""

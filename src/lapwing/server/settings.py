@@ -20,7 +20,7 @@ from pydantic import Field, PlainValidator
 from lapwing.config.file_table import FileTable, Number, Text, fits, needed, read_table
 from lapwing.config.toml_text import read_toml
 from lapwing.config.values import kind_of
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, Unavailable
 from lapwing.storage.private_file import read_key_file
 from lapwing.web.connections import is_loopback
 
@@ -219,8 +219,8 @@ class LimitsTable(FileTable):
 class OpenIdTable(FileTable):
     """The table [open_id]."""
 
-    issuer: Text = needed('issuer = "https://accounts.example.org"')
-    client_id: Text = needed('client_id = "lapwing"')
+    issuer: Text | None = needed('issuer = "https://accounts.example.org"')
+    client_id: Text | None = needed('client_id = "lapwing"')
     client_secret_file: Text | None = None
     name: Text | None = None
 
@@ -235,14 +235,16 @@ class OpenIdTable(FileTable):
             return None
         secret = ""
         if self.client_secret_file is not None:
-            path = folder / self.client_secret_file
-            read = self.attempt(
-                lambda: read_key_file(path, "client_secret_file").decode("utf-8", "replace"),
-                "client_secret_file",
-            )
-            secret = (read or "").strip()
+            secret = self._secret(folder / self.client_secret_file)
         name = self.name or "Sign in with your organisation"
         return OpenIdSettings(self.issuer, self.client_id, secret, name)
+
+    def _secret(self, path: Path) -> str:
+        try:
+            return read_key_file(path, "client_secret_file").decode("utf-8", "replace").strip()
+        except (BadParameter, Unavailable) as error:
+            self.wrong("client_secret_file", str(error).removeprefix("client_secret_file: "))
+            return ""
 
 
 class ServerFile(FileTable):

@@ -56,7 +56,7 @@ PEOPLE = (
         hash BLOB PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, ends INTEGER NOT NULL,
         is_used INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
 )
-# Each step makes the tables of one version from those before it. Append a step; a released one never changes.
+# A step makes the tables of one version from those before it. Append one; a released one never changes.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (PEOPLE,)
 
 
@@ -96,7 +96,7 @@ class ServerState:
 
     @contextmanager
     def transaction(self) -> Iterator[RunStatement]:
-        """Begin a transaction. It commits durably at the end of the block, or is rolled back if that raises."""
+        """Begin a transaction. It commits durably at the end of the block, unless that raises."""
         with self._writing_turn, sqlite_errors(_CALLED), sqlite_transaction(self._writing) as run:
             yield run
 

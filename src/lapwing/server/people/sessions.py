@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 
 from lapwing.server.people.accounts import roles_by_data
-from lapwing.server.people.person import NotSignedIn, Person
 from lapwing.server.people.credentials import hash_of, new_id, new_secret
+from lapwing.server.people.person import NotSignedIn, Person
 from lapwing.server.state import ServerState
 
 IDLE_SECONDS = 30 * 60

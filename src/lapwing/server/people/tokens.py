@@ -25,8 +25,8 @@ from lapwing.config.values import checked_label
 from lapwing.core.exact import positive
 from lapwing.errors import BadParameter, KeyReused, LapwingError
 from lapwing.server.people.accounts import roles_by_data
-from lapwing.server.people.person import NotFound, NotSignedIn, Person
 from lapwing.server.people.credentials import hash_of, new_id, new_secret
+from lapwing.server.people.person import NotFound, NotSignedIn, Person
 from lapwing.server.state import ServerState
 
 PREFIX = "lapwing_"  # so that programs which look for lost secrets recognise it

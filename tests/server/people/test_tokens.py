@@ -40,7 +40,7 @@ def test_a_token_stands_for_its_account_within_its_scope(people: People, ann: Pe
     )
     assert secret.startswith(PREFIX)
     assert secret not in repr(token)
-    assert (token.label, token.data, token.left) == ("nightly", {"visits"}, Fraction(1, 2))
+    assert (token.label, token.data, token.left) == ("nightly", frozenset({"visits"}), Fraction(1, 2))
     person = people.tokens.find(secret)
     assert person is not None
     assert (person.name, person.credential, person.credential_id) == ("ann", "token", token.id)

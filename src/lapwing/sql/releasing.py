@@ -225,8 +225,8 @@ class ReleaseSession:
         except KeyReused:  # asked at another price, or in other words, since we looked
             raise InProgress from None
         except WorkEnded:
-            found = charged.find()
-            position = found.receipt.position if found else 0
+            status = charged.find()
+            position = status.receipt.position if status else 0
             self._require_few_failures(position)
             raise Held(position) from None
         self._require_few_failures(done.receipt.position)  # others may have failed meanwhile
@@ -239,8 +239,10 @@ class ReleaseSession:
         if can_combine(question) and not plan.sampling:
             return self._combined(plan, answer, readable, (plan.shares, noisy[0]))
         beside = [
-            self._answer(replace(plan, shares=shares), one.noisy, one.receipt, is_replay=True)
-            for shares, one in readable
+            self._answer(
+                replace(plan, shares=shares), earlier_answer.noisy, earlier_answer.receipt, is_replay=True
+            )
+            for shares, earlier_answer in readable
         ]
         return replace(answer, earlier=tuple(beside))
 
@@ -259,7 +261,7 @@ class ReleaseSession:
         """Return an answer with the narrowest intervals that all releases give, if they can be combined."""
         if len(readable) + len(newest) < 2 or plan.sampling or not can_combine(plan.question):
             return answer
-        releases = [*((shares, one.noisy[0]) for shares, one in readable), *newest]
+        releases = [*((shares, earlier_answer.noisy[0]) for shares, earlier_answer in readable), *newest]
         rows = combine_releases(releases, answer.rows, plan.confidence)
         return replace(answer, rows=rows, of=len(releases))
 
@@ -273,7 +275,7 @@ class ReleaseSession:
             earlier = [*look.find(request)[0], *look.of_other_ranks(others)]
         except (InProgress, Held):
             return False
-        return any(one.request.price == request.price for one in earlier)
+        return any(stored.request.price == request.price for stored in earlier)
 
     def left(self) -> BudgetLeft:
         """Return what is left of the budget, and of the analyst's quota if there is one."""

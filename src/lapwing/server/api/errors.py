@@ -2,10 +2,10 @@
 
 `{"error": {"code": …, "message": …, "asked"?, "left"?, "what_now"?, …}}`
 
-Claim    a refusal says nothing that the person may not know: no place of a file, and the same bytes for what
-         another person has as for what never was.
-Because  the texts of 401, 403 and 404 are fixed; errors of the ledger, the engine and the machine have a fixed
-         text, too; and the folder of the server is cut out of all others.
+Claim    a refusal says nothing that the person may not know: no place of a file, and the same bytes for
+         what another person has as for what never was.
+Because  the texts of 401, 403 and 404 are fixed; errors of the ledger, the engine and the machine have a
+         fixed text, too; and the folder of the server is cut out of all others.
 Test     tests/server/api/test_errors.py
 """
 
@@ -44,7 +44,9 @@ _FIXED = {
     421: ("bad-host", "this name is not served here"),
     429: (TOO_MANY, "these are too many requests: wait a moment"),
 }
-_UNAVAILABLE = "the data or the ledger cannot be used now. A charge whose outcome is unknown counts as spent"
+_UNAVAILABLE = (
+    "the data or the ledger cannot be used now. A charge whose outcome is unknown counts as spent"
+)
 _BROKEN = "the ledger or the machine here is not as it must be: the steward must look"
 _RETRY_SECONDS = {InProgress: "1", Unavailable: "5"}
 JSON = "application/json"
@@ -101,7 +103,9 @@ def _without(place: str, value: Any) -> Any:
         return value.replace(f"{place}/", "") if place else value
     if isinstance(value, list):
         return [_without(place, part) for part in value]
-    return {name: _without(place, part) for name, part in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: _without(place, part) for name, part in value.items()} if isinstance(value, dict) else value
+    )
 
 
 def error_reply(error: Exception, *, place: str = "") -> Response:

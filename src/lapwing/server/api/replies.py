@@ -1,4 +1,4 @@
-"""Plans, answers, budgets and records as plain values for replies. Every ε and δ in them is decimal text."""
+"""Plans, answers, budgets and records as plain values. Every ε and δ in replies is decimal text."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ def answer_bytes(stored: StoredAnswer, form: str) -> bytes:
 
 def _cell(value: Any) -> Any:
     """Return a cell of CSV that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    return (
+        f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+    )
 
 
 def summary_json(one: AnswerSummary) -> dict[str, Any]:

@@ -62,9 +62,7 @@ class Plans:
         tokens: The tokens, on which prices are booked.
     """
 
-    def __init__(
-        self, sets: ServedDataSets, file: PlanFile, answers: Answers, tokens: Tokens
-    ) -> None:
+    def __init__(self, sets: ServedDataSets, file: PlanFile, answers: Answers, tokens: Tokens) -> None:
         self._sets, self._file, self._answers, self._tokens = sets, file, answers, tokens
         self._kept: OrderedDict[str, StoredPlan] = OrderedDict()
         self._keeping = threading.Lock()
@@ -148,7 +146,10 @@ class Plans:
         if row.receipt:
             return self._answers.at(person, row.data, row.receipt)
         stored = self._planned(person, row)
-        with self._questions.alone((row.data, stored.plan.request.sql), patience), self._booked(person, stored):
+        with (
+            self._questions.alone((row.data, stored.plan.request.sql), patience),
+            self._booked(person, stored),
+        ):
             answer = self._waited_for(person, row, stored, time.monotonic() + patience)
         assert answer.receipt is not None, "only dry runs have none"
         self._file.note_receipt(row.id, answer.receipt.position)

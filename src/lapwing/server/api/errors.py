@@ -29,7 +29,9 @@ from lapwing.errors import (
     WorkEnded,
     fields_of,
 )
+from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
+from lapwing.server.people.tokens import TokenSpent
 
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = "not-signed-in", "not-allowed", "not-found"
 BAD_REQUEST, TOO_LARGE, TOO_MANY = "bad-request", "too-large", "too-many"
@@ -69,10 +71,11 @@ def status_of(error: Exception) -> int:
 
 
 def _status_of_ours(error: LapwingError) -> int:
-    own = getattr(error, "status", None)  # such as TokenSpent: 403
-    if isinstance(own, int):
-        return own
     match error:
+        case TokenSpent():
+            return 403
+        case TooManyRequests():
+            return 429
         case Held() | InProgress() | KeyReused() | WorkEnded():
             return 409
         case BadParameter() | BadValue() | OverBudget():
@@ -114,6 +117,8 @@ def error_reply(error: Exception, *, place: str = "") -> Response:
     headers = dict(getattr(error, "headers", None) or {})
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(error.retry_after)
     for kind, seconds in _RETRY_SECONDS.items():
         if isinstance(error, kind) or (status == 503 and kind is Unavailable):
             headers["Retry-After"] = seconds

@@ -24,6 +24,7 @@ from lapwing.cli.attack import attack
 from lapwing.cli.console import Commands, print_findings, print_json, tell
 from lapwing.cli.explain import explain
 from lapwing.cli.schema import schema
+from lapwing.cli.serve import serve
 from lapwing.cli.show import OWN_NUMBERS, show
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered, fields_of
@@ -107,6 +108,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = 
         query.truncated,
         query.clear_hold,
     ),
+    "Servers": (serve,),
     "Survey owners and respondents": (("survey", survey.app),),
     "Parties": (("party", party.app),),
     "Publishers": (("publish", publish.app),),

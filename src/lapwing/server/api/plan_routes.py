@@ -24,7 +24,14 @@ _QUESTION = {
 }
 _COST = {"epsilon": "0.2", "delta": "0"}
 _PLAN = {"id": "0" * 32, "data": "visits", "sql": _QUESTION["sql"], "cost": _COST, "is_stored": False}
-_COLUMN = {"name": "visits", "values": [2152], "low": [2077], "high": [2227], "note": "", "rank_error": None}
+_COLUMN = {
+    "name": "visits",
+    "values": [2152],
+    "low": [2077],
+    "high": [2227],
+    "note": "",
+    "rank_error": None,
+}
 _ANSWER = {
     "id": "visits.5",
     "data": "visits",

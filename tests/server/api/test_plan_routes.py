@@ -65,7 +65,8 @@ def test_a_stored_answer_comes_as_json_csv_and_arrow(door: Door) -> None:
 def test_what_is_no_number_of_ours_is_refused_and_nothing_is_charged(door: Door) -> None:
     ann = door.ann()
     for field in ("epsilon", "within", "delta", "confidence"):
-        for value in ("NaN", "1e999", "-1", 0.5, 1, True, [], {}, "1,5"):
+        values: tuple[object, ...] = ("NaN", "1e999", "-1", 0.5, 1, True, [], {}, "1,5")
+        for value in values:
             body = {
                 "data": "visits",
                 "sql": COUNT,

@@ -30,8 +30,8 @@ def test_every_reply_of_a_release_waits_for_its_slot(
         ends.append((now[0] + seconds) % float(SLOT))
 
     now = [1000.03]
-    monkeypatch.setattr(route.time, "time", lambda: now[0])
-    monkeypatch.setattr(route.asyncio, "sleep", sleep)
+    monkeypatch.setattr("lapwing.server.api.route.time.time", lambda: now[0])
+    monkeypatch.setattr("lapwing.server.api.route.asyncio.sleep", sleep)
     ann = door.ann()
     plan, dear = door.plan(ann), door.plan(ann, epsilon="99")
     assert ends == []  # planning reads nothing

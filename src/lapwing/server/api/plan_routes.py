@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +19,7 @@ from lapwing.server.api.replies import (
 from lapwing.server.api.route import ANALYST, RECEIPT, ApiRoute, Call, json_reply
 from lapwing.server.data.question_form import QuestionForm
 
-_QUESTION = {
+_QUESTION: dict[str, Any] = {
     "data": "visits",
     "sql": "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward",
     "epsilon": "0.2",

@@ -32,9 +32,13 @@ def serve(
     behind_tls_proxy: Annotated[
         bool, Option("--behind-tls-proxy", help="A proxy with TLS is in front, and nobody else gets here.")
     ] = False,
+    log: Annotated[
+        Path | None, Option(help="Append a line for each request to this file; else to standard error.")
+    ] = None,
 ) -> None:
     """Serve the data sets of a folder: an HTTP API and a web console, for people with accounts."""
     from lapwing.server.app import create_app
+    from lapwing.server.logs import LineLog
     from lapwing.server.services import Services
     from lapwing.server.settings import read_settings
     from lapwing.web.serving import require_encrypted
@@ -51,7 +55,7 @@ def serve(
 
     with closing(services), suppress(KeyboardInterrupt):
         run(
-            create_app(services),
+            create_app(services, write=LineLog(log).write),
             host=host,
             port=port,
             certificate=tls_cert,

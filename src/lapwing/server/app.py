@@ -21,6 +21,7 @@ try:
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
 except ImportError:
     raise MissingExtra("server", "Serving data") from None
 from lapwing.server import web
@@ -30,13 +31,19 @@ from lapwing.server.api.open_api import description
 from lapwing.server.api.route import ApiRoute
 from lapwing.server.data.question_form import bad_field
 from lapwing.server.guards import Guards
+from lapwing.server.logs import RequestLog, WriteLine
+from lapwing.server.metrics import Counts, Readiness, healthz, metrics, readyz
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
 from lapwing.server.services import Services
 from lapwing.web.replies import SecureReplies, cookie_name, json_route
 
 ROUTES: tuple[ApiRoute, ...] = (*data_routes.ROUTES, *plan_routes.ROUTES)
 DESCRIPTION = "/v1/openapi.json"
-OPEN_ROUTES = (DESCRIPTION,)  # which anybody may ask: they say nothing about people or data
+OPEN_ROUTES = (
+    DESCRIPTION,
+    "/healthz",
+    "/readyz",
+)  # which anybody may ask: they say nothing about people or data
 # Telemetry would tell others the time, the address and the failures of every request. No environment
 # variable may turn it on.
 _NO_TELEMETRY: Any = dict.fromkeys(
@@ -45,8 +52,13 @@ _NO_TELEMETRY: Any = dict.fromkeys(
 _HANDLED = (HTTPException, RequestValidationError, NotSignedIn, NotAllowed, NotFound, LapwingError)
 
 
-def create_app(services: Services) -> FastAPI:
-    """Return the web application of open services, which it closes at its end."""
+def create_app(services: Services, *, write: WriteLine | None = None) -> FastAPI:
+    """Return the web application of open services, which it closes at its end.
+
+    Args:
+        services: The services.
+        write: Writes a line of the log. None: nothing is logged.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -62,12 +74,18 @@ def create_app(services: Services) -> FastAPI:
         telemetry=_NO_TELEMETRY,
     )
     app.state.services = services
+    app.state.readiness, app.state.counts = Readiness(services.sets), Counts()
     app.router.routes.extend(route.route for route in ROUTES)
     app.include_router(web.router)
     app.router.routes.append(json_route(DESCRIPTION, description(app, ROUTES)))
+    app.router.routes.append(Route("/healthz", healthz, methods=["GET"]))
+    app.router.routes.append(Route("/readyz", readyz, methods=["GET"]))
+    app.router.routes.append(Route("/metrics", metrics, methods=["GET"]))
     for kind in _HANDLED:
         app.add_exception_handler(kind, _refuse)
     app.add_middleware(Guards, settings=services.settings, people=services.people)
+    slot = float(services.slot)
+    app.add_middleware(RequestLog, write=write or (lambda _: None), counts=app.state.counts, slot=slot)
     has_tls = services.settings.is_encrypted
     cookies = [cookie_name(name, has_tls=has_tls) for name in web.COOKIES]
     app.add_middleware(SecureReplies, has_tls=has_tls, cookies=cookies)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from lapwing.server.data.answers import Answers
+from lapwing.server.data.budget_notices import BudgetNotices, sender
 from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
@@ -60,6 +61,7 @@ class Services:
                 data.warm()
             people, answers = People.of(state), Answers(sets)
             plans = Plans(sets, file, answers, people.tokens)
+            plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
             return cls(settings, state, people, sets, plans, answers, Records(sets), opened.pop_all())
 
     @property

@@ -192,10 +192,10 @@ class Fix:
 
     title: str
     detail: str
-    sql: str
-    lines: tuple[DiffLine, ...]
+    field: str  # "use_sql" or "use_epsilon"
+    value: str
+    lines: tuple[DiffLine, ...] = ()
     price: Price | None = None
-    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,6 +177,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+document.addEventListener("change", async (event) => {
+  const { into } = event.target.dataset;
+  if (into && event.target.files[0]) byId(into).value = await event.target.files[0].text();
+});
+
 // Progress of long work: asked for again every few seconds while the page is looked at
 
 function following(place) {

@@ -203,8 +203,8 @@ def print_error(code: str, message: str, exit_code: int, fields: dict[str, Any] 
 
 def fields_of(error: LapwingError) -> dict[str, Any]:
     """Return the public fields of an error as plain values. A field of another kind is left out."""
-    found = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("_")}
-    return {name: value for name, value in found.items() if value is not NotImplemented}
+    values = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("_")}
+    return {name: value for name, value in values.items() if value is not NotImplemented}
 
 
 def _plain(value: Any) -> Any:

@@ -182,6 +182,18 @@ def require_room(ledger: Ledger, spending: Spending) -> None:
         raise error
 
 
+def how_many_more(ledger: Ledger, spending: Spending) -> int:
+    """Return how many charges of this price would fit now, one after another. Charges nothing."""
+    found = []
+    for target in spending.targets:
+        root = ledger.account(target.account)
+        ledger.forget_blocks(root)
+        for account, block in ledger.look_at(root, target.blocks):
+            charge = Charge(account.terms.orders, spending.costs(account))
+            found.append(account.terms.how_many(charge, block.taken(account.terms)) if block.is_open else 0)
+    return min(found, default=0)
+
+
 def refusal(
     ledger: Ledger, targets: Sequence[Target], loss: Loss, costs: Callable[[Account], Costs]
 ) -> OverBudget | None:
@@ -205,8 +217,8 @@ def refusal(
     largest = _largest(lambda epsilon: all(group.fits_pure(epsilon).all() for group in groups))
     # Of those that do not fit, one that would be the first to refuse a smaller request.
     account, block = min(
-        (found for group in groups if (found := group.first_refusing(costs(group.account), largest))),
-        key=lambda found: found[0],
+        (refusing for group in groups if (refusing := group.first_refusing(costs(group.account), largest))),
+        key=lambda refusing: refusing[0],
     )[1:]
     asked = tuple(map(max, account.terms.price(loss).costs, costs(account)))
     error = account.terms.refusal(block.taken(account.terms), Charge(account.terms.orders, asked))
@@ -239,8 +251,8 @@ class _AccountBlocks:
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
         pair, orders = within[:, EPSILON] & within[:, DELTA], within[:, FIRST_ORDER:]
-        one: NDArray[np.bool_] = pair | orders.any(axis=1)
-        return self.is_open & within[:, DELTA0] & one
+        admits: NDArray[np.bool_] = pair | orders.any(axis=1)
+        return self.is_open & within[:, DELTA0] & admits
 
     def fits_pure(self, units: int) -> NDArray[np.bool_]:
         """Return whether each block admits a pure ε, given in ledger units."""
@@ -259,9 +271,9 @@ class _AccountBlocks:
         return int(not tight.any()), self.account, self.blocks[chosen]
 
 
-def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
+def _by_account(pairs: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
     by_account: dict[int, _AccountBlocks] = {}
-    for account, block in found:
+    for account, block in pairs:
         by_account.setdefault(account.number, _AccountBlocks(account)).blocks.append(block)
     return list(by_account.values())
 

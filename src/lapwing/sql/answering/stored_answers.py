@@ -26,16 +26,16 @@ def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> byte
     """Return the stored bytes of an answer."""
     groupings = [
         {
-            "groups": one.groups,
-            "keys": one.keys,
-            "parts": [_packed(part) for part in one.parts],
+            "groups": grouping.groups,
+            "keys": grouping.keys,
+            "parts": [_packed(part) for part in grouping.parts],
             "codes": [
                 [want.spectrum, want.function, fraction, _packed(codes)]
-                for want, codes in one.codes.items()
+                for want, codes in grouping.codes.items()
                 for fraction in [None if want.fraction is None else str(want.fraction)]
             ],
         }
-        for one in noisy
+        for grouping in noisy
     ]
     content = {"format": ANSWER_FORMAT, "asked": asked.to_json(), "groupings": groupings}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
@@ -43,20 +43,20 @@ def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> byte
 
 def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]]:
     """Read the stored bytes of an answer."""
-    found = json.loads(content)
+    stored = json.loads(content)
     noisy = [
         NoisyGrouping(
-            tuple(_unpacked(part) for part in one["parts"]),
+            tuple(_unpacked(part) for part in grouping["parts"]),
             {
                 WantedCode(spectrum, function, fraction and Fraction(fraction)): _unpacked(codes)
-                for spectrum, function, fraction, codes in one["codes"]
+                for spectrum, function, fraction, codes in grouping["codes"]
             },
-            None if one["keys"] is None else [tuple(key) for key in one["keys"]],
-            one["groups"],
+            None if grouping["keys"] is None else [tuple(key) for key in grouping["keys"]],
+            grouping["groups"],
         )
-        for one in found["groupings"]
+        for grouping in stored["groupings"]
     ]
-    return QueryRequest.from_json(found["asked"]), noisy
+    return QueryRequest.from_json(stored["asked"]), noisy
 
 
 def stored_question(content: bytes) -> str | None:
@@ -66,8 +66,8 @@ def stored_question(content: bytes) -> str | None:
     if begin < 0:
         return None
     try:
-        found, _ = json.JSONDecoder().raw_decode(text, begin + len(_ASKED))
-        return str(found["sql"])
+        asked, _ = json.JSONDecoder().raw_decode(text, begin + len(_ASKED))
+        return str(asked["sql"])
     except (ValueError, KeyError, TypeError):
         return None
 

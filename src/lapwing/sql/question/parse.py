@@ -63,10 +63,10 @@ def parse(question: Any) -> exp.Query:
         raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")
     if _UNSHOWN.search(sql):
         raise Refused("the query has a character that cannot be shown", "Leave it out")
-    found = _trees(sql)
-    if len(found) != 1:
+    trees = _trees(sql)
+    if len(trees) != 1:
         raise Refused("there are several statements", "Ask one SELECT at a time")
-    [tree] = found
+    [tree] = trees
     while isinstance(tree, exp.Subquery):
         allow_only(tree, "this")
         tree = tree.this

@@ -8,6 +8,8 @@ Test     tests/server/console/test_pages.py
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,8 +24,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from lapwing.errors import BadParameter, Held, InProgress, LapwingError, Unavailable
+from lapwing.errors import BadParameter, LapwingError
 from lapwing.ledger.accounts import Unit
+from lapwing.server.api.errors import status_of
+from lapwing.server.api.route import until_next
 from lapwing.server.console.frame import (
     DataAtHand,
     DataLink,
@@ -37,6 +41,8 @@ from lapwing.server.console.frame import (
 from lapwing.server.console.parts import Gauge
 from lapwing.server.console.rendering import Pages
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Person, Role
+from lapwing.server.web import person_of
+from lapwing.sql import policy_ledger
 from lapwing.sql.pricing.cost import BudgetLeft
 
 GUIDE_COOKIE = "lapwing-guide"
@@ -155,9 +161,7 @@ def data_left(served: Any) -> BudgetLeft:
     policy, curator = served.curator.policy, served.curator
     if not curator.has_ledger:
         return BudgetLeft(policy.epsilon, policy.epsilon, Fraction(0))
-    from lapwing.sql.policy_ledger import budget_left  # noqa: PLC0415
-
-    found: BudgetLeft = budget_left(curator.ledger, policy, None)
+    found: BudgetLeft = policy_ledger.budget_left(curator.ledger, policy, None)
     return found
 
 
@@ -174,8 +178,6 @@ def pages_of(request: Request) -> Pages:
 
 def desk_of(request: Request) -> Desk:
     """Return the desk of a signed-in person. Raises NotSignedIn for others."""
-    from lapwing.server.web import person_of  # noqa: PLC0415
-
     return Desk(request, request.app.state.services, pages_of(request), person_of(request))
 
 
@@ -242,29 +244,6 @@ def error_page(request: Request, status: int, *, more: str = "", code: str = "")
     return pages_of(request).reply("error.html", status, view=view, more=more, code=code)
 
 
-def status_of(error: Exception) -> int:
-    """Return the HTTP status of an error."""
-    match error:
-        case NotSignedIn():
-            return 401
-        case NotFound():
-            return 404
-        case NotAllowed():
-            return 403
-        case HTTPException(status_code=status):
-            return status
-        case Held() | InProgress():
-            return 409
-        case Unavailable():
-            return 503
-        case LapwingError(code="too-many"):
-            return 429
-        case LapwingError(code="token-spent"):
-            return 403
-        case _:
-            return 422
-
-
 def reply_to(request: Request, error: Exception) -> Response:
     """Return the page for an error of a page. Whoever is not signed in is asked to, and comes back."""
     status = status_of(error)
@@ -298,11 +277,15 @@ class PageRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler, with all errors that people can meet made into pages."""
         handle = super().get_route_handler()
+        spends = self.path.endswith("/release")
 
         async def shown(request: Request) -> Response:
             try:
                 return await handle(request)
             except (NotSignedIn, NotFound, NotAllowed, LapwingError, HTTPException) as error:
                 return reply_to(request, error)
+            finally:
+                if spends:  # answers and errors leave on the public grid of time
+                    await asyncio.sleep(until_next(float(request.app.state.services.slot), time.time()))
 
         return shown

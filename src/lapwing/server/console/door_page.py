@@ -12,7 +12,11 @@ from starlette.responses import Response
 
 from lapwing.errors import LapwingError
 from lapwing.server.console.desk import GUIDE_COOKIE, PageRoute, Posted, pages_of, see_other
+from lapwing.server.people.links import LinkKind
 from lapwing.server.people.person import NotFound, NotSignedIn
+from lapwing.server.web import begin_session, person_of
+from lapwing.server.web import sign_in as begin
+from lapwing.server.web import sign_out as end
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -38,8 +42,6 @@ def _form(request: Request, *, wanted: str, wrong: str = "", name: str = "", sta
 @router.get("/sign-in")
 def sign_in_page(request: Request, next: str = "/") -> Response:  # noqa: A002 (the word in the address)
     """Show the form to sign in. Whoever is signed in goes on."""
-    from lapwing.server.web import person_of  # noqa: PLC0415
-
     wanted = local_address(next)
     with suppress(NotSignedIn):
         person_of(request)
@@ -50,8 +52,6 @@ def sign_in_page(request: Request, next: str = "/") -> Response:  # noqa: A002 (
 @router.post("/sign-in")
 def sign_in(request: Request, posted: Posted) -> Response:
     """Sign in with a password, and go to the wanted page."""
-    from lapwing.server.web import sign_in as begin  # noqa: PLC0415
-
     wanted, name = local_address(posted.get("next", "/")), posted.get("name", "").strip()
     try:
         change: Any = begin(request, name, posted.get("password", ""))
@@ -69,8 +69,6 @@ def sign_in(request: Request, posted: Posted) -> Response:
 @router.post("/sign-out")
 def sign_out(request: Request) -> Response:
     """End the session of this browser."""
-    from lapwing.server.web import sign_out as end  # noqa: PLC0415
-
     reply: Response = see_other("/sign-in")
     with suppress(NotSignedIn):
         reply = end(request).into(reply)
@@ -81,8 +79,6 @@ def sign_out(request: Request) -> Response:
 @router.get("/password")
 def password_page(request: Request, key: str = "") -> Response:
     """Show the form that sets a password, with a link from a steward."""
-    from lapwing.server.people.links import LinkKind  # noqa: PLC0415
-
     name = request.app.state.services.people.links.name_of(key, LinkKind.PASSWORD)
     return pages_of(request).reply("password.html", key=key, name=name, wrong="")
 
@@ -90,9 +86,6 @@ def password_page(request: Request, key: str = "") -> Response:
 @router.post("/password")
 def set_password(request: Request, posted: Posted) -> Response:
     """Set a password with a link, once, and sign in."""
-    from lapwing.server.people.links import LinkKind  # noqa: PLC0415
-    from lapwing.server.web import begin_session  # noqa: PLC0415
-
     people, key = request.app.state.services.people, posted.get("key", "")
     name = people.links.name_of(key, LinkKind.PASSWORD)
     wrong = "" if posted.get("password") == posted.get("again") else "The two passwords differ."

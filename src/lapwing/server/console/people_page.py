@@ -22,6 +22,7 @@ from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted, PostedM
 from lapwing.server.console.frame import ROLE_WORDS, role_words
 from lapwing.server.console.parts import Gauge
 from lapwing.server.console.words import day_text, price_text
+from lapwing.server.people import managing
 from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -108,20 +109,13 @@ def people(desk: AtDesk) -> Response:
 
 
 def _people_page(desk: Desk, *, wrong: str = "", made: str = "", link: str = "", typed: dict[str, str] | None = None, status: int = 200) -> Response:
-    from lapwing.server.people.managing import READERS, manages, reads  # noqa: PLC0415
-
     person, people_services = desk.person, desk.services.people
-    if not any(person.can(data, *READERS) for data in person.roles):
-        raise NotAllowed("people")
     lines = []
-    for account in people_services.accounts.all():
-        is_managed = manages(person, account)
-        if not (is_managed or any(reads(person, data) for data in account.roles)):
-            continue
+    for account in managing.seen_accounts(person, people_services):
+        is_managed = managing.manages(person, account)
+        shown = managing.account_json(person, account)["roles"]
         roles = tuple(
-            ("all data" if data == EVERYWHERE else data, role_words(given))
-            for data, given in sorted(account.roles.items())
-            if reads(person, data) or account.name == person.name
+            ("all data" if data == EVERYWHERE else data, role_words(account.roles[data])) for data in shown
         )
         lines.append(
             PersonLine(
@@ -149,14 +143,12 @@ def _quota(desk: Desk, name: str) -> Gauge | None:
 @router.post("/people")
 def add_person(desk: AtDesk, posted: PostedMany) -> Response:
     """Make an account. Its link is shown once: its owner sets the password with it."""
-    from lapwing.server.people.managing import require_steward, roles_named  # noqa: PLC0415
-
     fields = dict(posted)
     data, name = fields.get("data", ""), fields.get("name", "").strip()
     _require_session(desk)
-    require_steward(desk.person, data)
+    managing.require_steward(desk.person, data)
     try:
-        roles = roles_named([value for key, value in posted if key == "role"])
+        roles = managing.roles_named([value for key, value in posted if key == "role"])
         made = desk.services.people.accounts.make(name, shown_name=fields.get("shown_name", "").strip(), by=desk.person.name)
     except LapwingError as error:
         return _people_page(desk, wrong=str(error), typed=fields, status=422)
@@ -181,13 +173,11 @@ def person(desk: AtDesk, name: str) -> Response:
 
 
 def _person_page(desk: Desk, name: str, *, link: str = "", wrong: str = "", status: int = 200) -> Response:
-    from lapwing.server.people.managing import account_seen_by, manages  # noqa: PLC0415
-
-    account = account_seen_by(desk.person, desk.services.people, name)
+    account = managing.seen_account(desk.person, desk.services.people, name)
     forms = [(data, role_boxes(account.roles.get(data, frozenset()))) for data in _kept(desk)]
     return desk.page(
         "person.html", account.name, current="People", status=status, account=account, forms=forms, link=link, wrong=wrong,
-        signs_in=signs_in_words(account), is_managed=manages(desk.person, account) and not account.is_disabled,
+        signs_in=signs_in_words(account), is_managed=managing.manages(desk.person, account) and not account.is_disabled,
         is_me=account.name == desk.person.name,
     )  # fmt: skip
 
@@ -195,12 +185,10 @@ def _person_page(desk: Desk, name: str, *, link: str = "", wrong: str = "", stat
 @router.post("/people/{name}/roles")
 def set_roles(desk: AtDesk, name: str, posted: PostedMany) -> Response:
     """Set the roles of a person for one data set."""
-    from lapwing.server.people.managing import require_steward, roles_named  # noqa: PLC0415
-
     data = dict(posted).get("data", "")
     _require_session(desk)
-    require_steward(desk.person, data)
-    roles = roles_named([value for key, value in posted if key == "role"])
+    managing.require_steward(desk.person, data)
+    roles = managing.roles_named([value for key, value in posted if key == "role"])
     desk.services.people.accounts.set_roles(name, data, roles)
     return see_other("/people")
 
@@ -208,10 +196,8 @@ def set_roles(desk: AtDesk, name: str, posted: PostedMany) -> Response:
 @router.post("/people/{name}/link")
 def new_link(desk: AtDesk, name: str) -> Response:
     """Make a link with which the account's owner sets a new password."""
-    from lapwing.server.people.managing import account_managed_by  # noqa: PLC0415
-
     _require_session(desk)
-    account = account_managed_by(desk.person, desk.services.people, name)
+    account = managing.managed_account(desk.person, desk.services.people, name)
     if account.is_disabled:
         raise NotFound(name)
     return _person_page(desk, name, link=_password_link(desk, desk.services.people.links.make_password(name)))
@@ -220,10 +206,8 @@ def new_link(desk: AtDesk, name: str) -> Response:
 @router.post("/people/{name}/end")
 def end_person(desk: AtDesk, name: str) -> Response:
     """End an account: its sessions and tokens end at once."""
-    from lapwing.server.people.managing import account_managed_by  # noqa: PLC0415
-
     _require_session(desk)
-    desk.services.people.accounts.disable(account_managed_by(desk.person, desk.services.people, name).name)
+    desk.services.people.accounts.disable(managing.managed_account(desk.person, desk.services.people, name).name)
     return see_other("/people")
 
 
@@ -291,12 +275,10 @@ def _plain(error: LapwingError) -> str:
 @router.post("/tokens/{token_id}/revoke")
 def revoke_token(desk: AtDesk, token_id: str) -> Response:
     """End a token now: one's own, or of an account that the person manages."""
-    from lapwing.server.people.managing import manages  # noqa: PLC0415
-
     _require_session(desk)
     services = desk.services.people
     token = services.tokens.known(token_id)
-    if token.name != desk.person.name and not manages(desk.person, services.accounts.known(token.name)):
+    if token.name != desk.person.name and not managing.manages(desk.person, services.accounts.known(token.name)):
         raise NotFound(token_id)
     services.tokens.revoke(token_id)
     return see_other("/tokens")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -16,7 +15,9 @@ from lapwing.server.data.plans import Plans
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.people.people import People
 from lapwing.server.people.person import EVERYWHERE, Person, Role
+from lapwing.server.state import ServerState
 
 POLICY = """
 [dataset]
@@ -74,21 +75,6 @@ def asked(sql: str = COUNT, epsilon: str = "0.5", **more: object) -> QuestionFor
 
 
 @dataclass
-class Booked:
-    """Tokens that may spend anything, and what was booked on them."""
-
-    open: dict[str, Fraction] = field(default_factory=dict)
-
-    def book(self, token_id: str, key: str, epsilon: Fraction) -> None:
-        assert token_id
-        self.open[key] = epsilon
-
-    def cancel_booking(self, token_id: str, key: str) -> None:
-        assert token_id
-        self.open.pop(key, None)
-
-
-@dataclass
 class Served:
     """The data services of one worker process."""
 
@@ -96,7 +82,7 @@ class Served:
     plans: Plans
     answers: Answers
     records: Records
-    tokens: Booked
+    people: People
 
     def released(
         self, who: Person = ANN, question: QuestionForm | None = None, data: str = "visits"
@@ -113,11 +99,12 @@ class Served:
 @contextmanager
 def served(folder: Path) -> Iterator[Served]:
     """Open the data services of a folder, as a worker does."""
-    sets, tokens = ServedDataSets.open(folder), Booked()
-    file = PlanFile(folder / ".lapwing-server" / NAME)
+    sets, state = ServedDataSets.open(folder), ServerState.open(folder / ".lapwing-server")
+    file, people = PlanFile(folder / ".lapwing-server" / NAME), People.of(state)
     answers = Answers(sets)
     try:
-        yield Served(sets, Plans(sets, file, answers, tokens), answers, Records(sets), tokens)
+        yield Served(sets, Plans(sets, file, answers, people.tokens), answers, Records(sets), people)
     finally:
         file.close()
         sets.close()
+        state.close()

@@ -119,8 +119,8 @@ def ask_price(desk: AtDesk, data: str, posted: Posted) -> Response:
 def price(desk: AtDesk, data: str, posted: Posted) -> Response:
     """Return the parts of the page that follow the price, while somebody writes."""
     served = desk.services.sets.require(desk.person, data, Role.ANALYST)
-    view, status = _priced(desk, served, posted)
-    reply = HTMLResponse(desk.pages.html("ask_fragment.html", ask=view), status)
+    view, _ = _priced(desk, served, posted)  # a refusal is content here, as a price is
+    reply = HTMLResponse(desk.pages.html("ask_fragment.html", ask=view))
     return desk.at_step(reply, "p") if view.plan else reply
 
 

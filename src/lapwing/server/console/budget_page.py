@@ -117,7 +117,7 @@ def budget(desk: AtDesk, data: str) -> Response:
         people_words="Quotas may add up to more than the budget: whoever asks first, spends first." if sees_all and people else "",
         odds=(f"The whole budget of {data}, {total}, promises this:", *found.odds),
         fits=tuple(fits),
-        chart=f"/d/{data}/budget/chart" if served.curator.has_ledger else "",
+        chart=f"/d/{data}/budget/chart" if served.curator.has_ledger and found.blocks else "",
         chart_words="What counts as spent in the block where least is left. Many small answers together can cost less than their sum.",
         may_report=sees_all,
         commands=(("A report that you can sign:", f"lapwing report {policy_file}"),) if sees_all else (),
@@ -129,9 +129,10 @@ def budget(desk: AtDesk, data: str) -> Response:
 def chart(desk: AtDesk, data: str, theme: str) -> Response:
     """Draw what counted as spent over time."""
     served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST, Role.OFFICER)
-    if theme not in charts.THEMES or not served.curator.has_ledger:
+    label = account_label(served.curator.policy)
+    if theme not in charts.THEMES or not served.curator.has_ledger or not served.curator.ledger.blocks(label):
         raise NotFound(theme)
-    history = BudgetHistory.of(served.curator.ledger, account_label(served.curator.policy))
+    history = BudgetHistory.of(served.curator.ledger, label)
     steps, cap, ends = spent_steps(history, datetime.now(UTC))
     picture = charts.spending_chart(
         steps, cap, charts.THEMES[theme], title=f"What counts as spent of {data}", begin=ends[0], end=ends[1]

@@ -44,6 +44,7 @@ from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Pers
 from lapwing.server.web import person_of
 from lapwing.sql import policy_ledger
 from lapwing.sql.pricing.cost import BudgetLeft
+from lapwing.web.replies import cookie_header
 
 GUIDE_COOKIE = "lapwing-guide"
 GUIDE_STEPS = (
@@ -153,7 +154,12 @@ class Desk:
 
 def set_guide(reply: Response, done: str) -> None:
     """Remember the steps of the first run that are done. It is no secret, and ends with the browser."""
-    reply.set_cookie(GUIDE_COOKIE, done[:8], httponly=True, samesite="strict", path="/")
+    reply.headers.append("set-cookie", cookie_header(GUIDE_COOKIE, done[:8], has_tls=False))
+
+
+def end_guide(reply: Response) -> None:
+    """Forget the first run."""
+    reply.headers.append("set-cookie", cookie_header(GUIDE_COOKIE, "", has_tls=False, seconds=0))
 
 
 def data_left(served: Any) -> BudgetLeft:

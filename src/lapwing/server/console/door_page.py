@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lapwing.errors import LapwingError
-from lapwing.server.console.desk import GUIDE_COOKIE, PageRoute, Posted, pages_of, see_other
+from lapwing.server.console.desk import end_guide, PageRoute, Posted, pages_of, see_other
 from lapwing.server.people.links import LinkKind
 from lapwing.server.people.person import NotFound, NotSignedIn
 from lapwing.server.web import begin_session, person_of
@@ -72,7 +72,7 @@ def sign_out(request: Request) -> Response:
     reply: Response = see_other("/sign-in")
     with suppress(NotSignedIn):
         reply = end(request).into(reply)
-    reply.delete_cookie(GUIDE_COOKIE, path="/", httponly=True, samesite="strict")
+    end_guide(reply)
     return reply
 
 

@@ -15,7 +15,7 @@ from lapwing.errors import LapwingError
 from lapwing.ledger.request_log import HELD, FAILED, LoggedRequest
 from lapwing.server.console import answer_view, asking
 from lapwing.server.console.chooser import error_words
-from lapwing.server.console.desk import GUIDE_COOKIE, AtDesk, Desk, PageRoute, see_other, set_guide, unit_words
+from lapwing.server.console.desk import AtDesk, Desk, PageRoute, end_guide, see_other, set_guide, unit_words
 from lapwing.server.console.parts import FREE, Gauge, Price, SparkBar
 from lapwing.server.console.records_view import EntryView, price_words, request_view
 from lapwing.server.console.schema_view import examples_for
@@ -292,5 +292,5 @@ def welcome(desk: AtDesk) -> Response:
 def skip_guide(desk: AtDesk) -> Response:
     """End the guide of a first run."""
     reply = see_other("/")
-    reply.delete_cookie(GUIDE_COOKIE, path="/", httponly=True, samesite="strict")
+    end_guide(reply)
     return reply

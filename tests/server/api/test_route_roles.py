@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from lapwing.server.api.route import ApiRoute
 from lapwing.server.app import OPEN_ROUTES, ROUTES
+from lapwing.server.console.console import ROUTERS
 from lapwing.server.people.person import Role
 from lapwing.server.web import router
 from support.served import COUNT, Door
@@ -25,6 +26,14 @@ BODIES = {
 PEOPLE = {
     (method, route.path)
     for route in router.routes
+    if isinstance(route, Route)
+    for method in route.methods or ()
+}
+# Pages ask the same services as the API does. Who sees which page: tests/server/console.
+PAGES = {
+    (method, route.path)
+    for pages in ROUTERS
+    for route in pages.routes
     if isinstance(route, Route)
     for method in route.methods or ()
 }
@@ -45,7 +54,8 @@ def _rows(routes: list[BaseRoute]) -> set[tuple[str, str]]:
 def test_every_route_has_a_row(door: Door) -> None:
     table = {(route.method, route.path) for route in ROUTES}
     opened = {("GET", path) for path in (*OPEN_ROUTES, "/metrics")}  # see test_metrics.py
-    assert _rows(door.app.router.routes) - PEOPLE == table | opened
+    assert _rows(door.app.router.routes) - PEOPLE - PAGES == table | opened
+    assert not table & (PEOPLE | PAGES)
     assert len(table) == len(ROUTES)
 
 

@@ -12,6 +12,7 @@ from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.jobs.job_queue import Jobs
 from lapwing.server.people.people import People
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
@@ -29,6 +30,7 @@ class Services:
         plans: The plans, and their releases.
         answers: The stored answers.
         records: What was asked and charged.
+        jobs: Long work.
     """
 
     settings: ServerSettings
@@ -38,6 +40,7 @@ class Services:
     plans: Plans
     answers: Answers
     records: Records
+    jobs: Jobs
     _closing: ExitStack = field(repr=False, compare=False)
 
     @classmethod
@@ -62,7 +65,9 @@ class Services:
             people, answers = People.of(state), Answers(sets)
             plans = Plans(sets, file, answers, people.tokens)
             plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
-            return cls(settings, state, people, sets, plans, answers, Records(sets), opened.pop_all())
+            jobs = Jobs(settings, state, sets)
+            opened.callback(jobs.close)
+            return cls(settings, state, people, sets, plans, answers, Records(sets), jobs, opened.pop_all())
 
     @property
     def slot(self) -> Fraction:

@@ -60,12 +60,12 @@ WORK = (
     # Thresholds of budgets of which somebody was told.
     """CREATE TABLE notices (
         account TEXT NOT NULL, percent INTEGER NOT NULL, PRIMARY KEY (account, percent)) WITHOUT ROWID""",
-    # Long work: `kind` and `settings` say what, `state` how far; `owner` is the process that runs it.
+    # Long work: `kind` and `settings` say what, `state` and `step` how far; `begins` counts its processes.
     """CREATE TABLE jobs (
         id TEXT PRIMARY KEY, person TEXT NOT NULL, data TEXT NOT NULL, kind TEXT NOT NULL,
-        settings TEXT NOT NULL, state TEXT NOT NULL, steps TEXT NOT NULL DEFAULT '[]',
-        step INTEGER NOT NULL DEFAULT 0, result TEXT NOT NULL DEFAULT '', made REAL NOT NULL,
-        ended REAL NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '') WITHOUT ROWID""",
+        settings TEXT NOT NULL, state TEXT NOT NULL, step INTEGER NOT NULL DEFAULT 0,
+        begins INTEGER NOT NULL DEFAULT 0, result TEXT NOT NULL DEFAULT '', made REAL NOT NULL,
+        ended REAL NOT NULL DEFAULT 0) WITHOUT ROWID""",
     "CREATE INDEX jobs_of ON jobs (person, made)",
 )
 # A step makes the tables of one version from those before it. Append one; a released one never changes.

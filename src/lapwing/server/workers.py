@@ -106,7 +106,7 @@ def _follow(
 def _start(how: ServedHow, bound: socket.socket) -> _Worker:
     told, tells = _SPAWN.Pipe(duplex=False)
     watches, alive = _SPAWN.Pipe(duplex=False)
-    process = _SPAWN.Process(target=work, args=(how, bound, tells, watches), daemon=True)
+    process = _SPAWN.Process(target=work, args=(how, bound, tells, watches))
     process.start()
     tells.close()
     watches.close()

@@ -78,7 +78,7 @@ class Plans:
         """
         served = self._sets.require(person, data, Role.ANALYST)
         plan = served.session(person).plan(question.sql, **question.options)
-        known = served.curator.current_data()
+        known = served.registered()
         row = self._file.add(
             person=person.name,
             data=served.name,

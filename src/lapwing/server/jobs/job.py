@@ -51,10 +51,14 @@ class JobForm(CheckedForm):
 
     data: str = Field(min_length=1, max_length=100, description="The name of the data set.")
     kind: JobKind = Field(strict=False, description="prepare, publish, train or audit.")
-    file: str = Field("", max_length=100, description="To publish or train: the file, such as rows.toml.")
-    again: bool = Field(False, description="To prepare: count a new version of files nobody wrote to.")
-    sql: str = Field("", max_length=LONGEST_SQL, description="To audit: the question.")
-    epsilon: PositiveText = Field("1", description="To audit: the ε that the question claims.")
+    file: str = Field(
+        default="", max_length=100, description="To publish or train: the file, such as rows.toml."
+    )
+    again: bool = Field(
+        default=False, description="To prepare: count a new version of files nobody wrote to."
+    )
+    sql: str = Field(default="", max_length=LONGEST_SQL, description="To audit: the question.")
+    epsilon: PositiveText = Field(default="1", description="To audit: the ε that the question claims.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from lapwing.sql.answering import html_view, preliminary_answers
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.curator import Curator
 from lapwing.sql.fitting import RowEstimator, fit
-from lapwing.sql.planning import plan_question, plan_truncation
+from lapwing.sql.planning import plan_in_words, plan_question, plan_truncation
 from lapwing.sql.policy import policy_in_code
 from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing.cost import BudgetLeft
@@ -88,9 +88,9 @@ class Dataset:
         *,
         epsilon: Number | None = None,
         within: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number | None = None,
         delta: Number | None = None,
-        noise: str = "auto",
+        noise: str | None = None,
         rows: int | None = None,
         n: int | None = None,
         sampling: bool = False,
@@ -98,16 +98,17 @@ class Dataset:
     ) -> SessionPlan:
         """Plan a question: what it would give and cost. Nothing is charged or read.
 
-        Give either `epsilon` (the price) or `within` (the accuracy).
+        Give either `epsilon` (the price) or `within` (the accuracy). SQL may hold the options itself:
+        `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM visits`.
 
         Args:
             question: SQL, or an object that can be turned into SQL.
             epsilon: The price in ε.
             within: The largest half-width of every interval, in the unit of its column. ε follows: the
                 least that reaches it, together with what was released before.
-            confidence: The probability with which each interval holds.
+            confidence: The probability with which each interval holds. None: 0.95.
             delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
-            noise: "auto", "laplace" or "gaussian".
+            noise: "auto", "laplace" or "gaussian". None: "auto".
             rows: A lower contribution bound: the most rows of a person to use. None: the policy's.
             n: A public or released number of rows, for the errors of averages. None: not known.
             sampling: Include the error of a sample of rows in the intervals.
@@ -123,10 +124,9 @@ class Dataset:
         Example:
             >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
         """
-        text, bound = self.curator.bind(question, rows, where_first=where_first)
-        return plan_question(
-            self.session, bound, text, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
-            noise=noise, rows=rows, n=n, sampling=sampling,
+        return plan_in_words(
+            self.session, question, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
+            noise=noise, rows=rows, n=n, sampling=sampling, where_first=where_first,
         )  # fmt: skip
 
     def ask(
@@ -135,9 +135,9 @@ class Dataset:
         *,
         epsilon: Number | None = None,
         within: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number | None = None,
         delta: Number | None = None,
-        noise: str = "auto",
+        noise: str | None = None,
         rows: int | None = None,
         n: int | None = None,
         sampling: bool = False,
@@ -150,9 +150,9 @@ class Dataset:
             question: SQL, or an object that can be turned into SQL.
             epsilon: The price in ε.
             within: The largest half-width of every interval. ε follows, as in `plan`.
-            confidence: The probability with which each interval holds.
+            confidence: The probability with which each interval holds. None: 0.95.
             delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
-            noise: "auto", "laplace" or "gaussian".
+            noise: "auto", "laplace" or "gaussian". None: "auto".
             rows: A lower contribution bound. None: the policy's.
             n: A public or released number of rows, for the errors of averages. None: not known.
             sampling: Include the error of a sample of rows in the intervals.
@@ -180,9 +180,9 @@ class Dataset:
         *,
         within: Number,
         first: Number = "0.05",
-        confidence: Number = "0.95",
+        confidence: Number | None = None,
         delta: Number | None = None,
-        noise: str = "auto",
+        noise: str | None = None,
         rows: int | None = None,
         sampling: bool = False,
         where_first: bool = False,
@@ -193,9 +193,9 @@ class Dataset:
             question: SQL, or an object that can be turned into SQL.
             within: The largest half-width of every interval, in the unit of its column.
             first: The price of the first stage, in ε. It is charged now.
-            confidence: The probability with which each interval holds.
+            confidence: The probability with which each interval holds. None: 0.95.
             delta: The price in δ of each stage, where it is needed. None: the policy's `delta_per_query`.
-            noise: The noise of the question: "auto", "laplace" or "gaussian".
+            noise: The noise of the question: "auto", "laplace" or "gaussian". None: "auto".
             rows: A lower contribution bound. None: the policy's.
             sampling: Include the error of a sample of rows in the intervals of the question.
             where_first: Choose a person's rows among those that WHERE keeps.
@@ -212,8 +212,8 @@ class Dataset:
         text, bound = self.curator.bind(question, rows, where_first=where_first)
         counted = plan_question(
             self.session, preliminary_questions.sizes_question(bound),
-            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first, confidence=confidence,
-            delta=delta, rows=rows,
+            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first,
+            confidence="0.95" if confidence is None else confidence, delta=delta, rows=rows,
         ).release()  # fmt: skip
         plan = self.plan(
             question, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,

@@ -8,6 +8,7 @@ Test     tests/sql/pricing/test_plan.py, tests/sql/test_planning_truncation.py
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from lapwing.config.values import checked_count
 from lapwing.core.budget import EPSILON_UNIT
@@ -23,10 +24,22 @@ from lapwing.sql.pricing.plan import (
 from lapwing.sql.pricing.request import QueryRequest
 from lapwing.sql.question import analysis, truncation_questions
 from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.priced_text import priced_text
 from lapwing.sql.question.refusal import Refused
 from lapwing.sql.releasing import ReleaseSession, SessionPlan
 
 _STEP = Fraction(5, 4)  # from one ε that is tried to the next
+
+
+def plan_in_words(session: ReleaseSession, question: Any, **given: Any) -> SessionPlan:
+    """Plan a question in words, whose SQL may hold options. `given` are those of `Dataset.plan`."""
+    text = priced_text(question)
+    options = text.with_given(given)
+    where_first, rows = options.pop("where_first", False), options.get("rows")
+    name, bound = session.curator.bind(text.question, rows, where_first=where_first)
+    text.require_meant(session.curator.policy, bound)
+    options = {key: value for key, value in options.items() if value is not None}
+    return plan_question(session, bound, name, **{"noise": "auto", **options})
 
 
 def plan_question(

@@ -182,6 +182,26 @@ def require_room(ledger: Ledger, spending: Spending) -> None:
         raise error
 
 
+def how_many_fit(ledger: Ledger, targets: Sequence[Target], loss: Loss) -> int:
+    """Return how many charges of a loss would fit now, one after another. Charges nothing.
+
+    Claim    as many are admitted if nobody else spends meanwhile, and one more is refused.
+    Because  each block is asked with its own terms and sums, by the filter that decides a charge; a charge
+             is admitted if all blocks admit it.
+    Test     tests/sql/test_next_prices.py
+    """
+    most = 10**18  # what a loss of nothing gives, too
+    for target in targets:
+        root = ledger.account(target.account)
+        ledger.forget_blocks(root)
+        for account, block in ledger.look_at(root, target.blocks):
+            terms = account.terms
+            charge = Charge(terms.orders, account.costs(loss))
+            fit = terms.how_many(charge, block.taken(terms)) if block.is_open else 0
+            most = min(most, fit)
+    return most
+
+
 def refusal(
     ledger: Ledger, targets: Sequence[Target], loss: Loss, costs: Callable[[Account], Costs]
 ) -> OverBudget | None:

@@ -8,6 +8,7 @@ Test     tests/sql/test_dataset.py, tests/sql/pricing/test_plan.py, tests/sql/te
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any, Self, TypeVar
 
@@ -17,6 +18,7 @@ from lapwing.errors import LapwingError
 from lapwing.ledger import Ledger
 from lapwing.sql.answering import html_view, preliminary_answers
 from lapwing.sql.answering.answers import Answer
+from lapwing.sql.batches import BatchPlan, plan_batch
 from lapwing.sql.curator import Curator
 from lapwing.sql.fitting import RowEstimator, fit
 from lapwing.sql.planning import plan_in_words, plan_question, plan_truncation
@@ -173,6 +175,39 @@ class Dataset:
             rows=rows, n=n, sampling=sampling, where_first=where_first,
         )  # fmt: skip
         return plan.release(fresh=fresh)
+
+    def batch(
+        self,
+        questions: Iterable[Any],
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        weights: Sequence[Number] | None = None,
+    ) -> BatchPlan:
+        """Plan several questions as one release: one price, one charge, all answers or none.
+
+        All questions are fixed before any answer. Each has its own price and options, or `epsilon` is
+        divided among them.
+
+        Args:
+            questions: SQL (its OPTIONS may be in it), or pairs of SQL and options of `plan` by name.
+            epsilon: The price in ε of all questions. None: each question has its own.
+            delta: The price in δ of all questions. None: of each, the policy's `delta_per_query`.
+            weights: The shares of the questions in `epsilon` and `delta`. None: all the same.
+
+        Returns:
+            The plan of the batch. Print it, or release it.
+
+        Raises:
+            LapwingError: As `plan` does, about the first question that cannot be planned.
+
+        Example:
+            >>> count, average = "SELECT COUNT(*) FROM visits", "SELECT AVG(stay) FROM visits"
+            >>> dataset.batch([(count, {"epsilon": "0.02"}), (average, {"epsilon": "0.03"})]).cost.epsilon
+            0.05
+            >>> answers = dataset.batch([count, average], epsilon="0.05", weights=[2, 3]).release()
+        """
+        return plan_batch(self.session, questions, epsilon=epsilon, delta=delta, weights=weights)
 
     def two_stage(
         self,

@@ -42,6 +42,7 @@ def priced(options: str, rest: str = "COUNT(*) AS n FROM visits") -> str:
 )  # fmt: skip
 def test_options_are_read_and_the_plain_select_is_left(sql: str, options: dict[str, Any]) -> None:
     found = priced_text(sql)
+    assert found is not None
     assert found.options == options
     assert "DIFFERENTIAL" not in found.question.upper()
     assert len(found.question) == len(sql)
@@ -60,8 +61,7 @@ def test_options_are_read_and_the_plain_select_is_left(sql: str, options: dict[s
     ],
 )
 def test_texts_names_and_comments_are_no_clause(sql: str) -> None:
-    assert priced_text(sql).options == {}
-    assert priced_text(sql).question == sql
+    assert priced_text(sql) is None
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,17 @@ def test_only_plan_and_ask_read_the_clause(opened: Open) -> None:
     with pytest.raises(Refused, match="`plan` and `ask` only") as refused:
         opened().two_stage(priced("confidence = 0.9"), within=50)
     assert refused.value.place == (1, 8)
+
+
+def test_a_clause_can_be_written_into_other_sql() -> None:
+    """With the same options, but for those that are changed."""
+    sql = priced(
+        "epsilon = '1/3', noise = gaussian, where_first = TRUE, rows = 2, privacy_unit_column = who"
+    )
+    found = priced_text(sql)
+    assert found is not None
+    other = found.priced("WITH t AS (SELECT stay FROM visits) SELECT SUM(stay) FROM t", epsilon="0.5", n=9)
+    again = priced_text(other)
+    assert again is not None
+    assert again.options == {**found.options, "epsilon": "0.5"}
+    assert again.unit_column == "who"

@@ -74,7 +74,7 @@ def parse(question: Any) -> exp.Query:
     return merged(tree) if _is_ibis(question) else tree
 
 
-def words_of(sql: str) -> Sequence[Token]:
+def words_of(sql: str) -> list[Token]:
     """Return the words of a text of limited size. Raises Refused for what cannot be read or shown."""
     return _reading(lambda dialect: _words(dialect, sql))
 
@@ -133,7 +133,7 @@ def _trees(sql: str) -> list[Any]:
     return _reading(read)
 
 
-def _words(dialect: Dialect, sql: str) -> Sequence[Token]:
+def _words(dialect: Dialect, sql: str) -> list[Token]:
     if len(sql) > LONGEST:
         raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")
     if _UNSHOWN.search(sql):

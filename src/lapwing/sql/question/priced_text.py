@@ -12,6 +12,7 @@ Test     tests/sql/question/test_priced_text.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from lapwing.config.values import shortened_list
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.question.bound_query import BoundQuery
-from lapwing.sql.question.parse import CLAUSE, clauses_in, place_of, sql_text, words_of
+from lapwing.sql.question.parse import CLAUSE, clauses_in, place_of, words_of
 from lapwing.sql.question.refusal import Refused, SqlPosition
 from lapwing.sql.question.relation import scans_of
 
@@ -49,26 +50,37 @@ class PricedText:
     """A question without its clause, and what the clause says.
 
     Args:
-        question: The question; plain SQL, if it had a clause.
+        question: The plain SQL.
         options: The options of `Dataset.plan` that the clause has.
         most_rows: The most rows of a person that may count in the query; None if the clause says nothing.
         unit_column: The column that the clause names as the privacy unit; None if it names none.
     """
 
-    question: Any
+    question: str
     options: Mapping[str, Any]
     most_rows: int | None = None
     unit_column: str | None = None
 
     def with_given(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of the clause and of the call together. None and False are not given.
+        """Return the options of the clause and of the call together. False is not given.
 
         Raises BadParameter for an option in both.
         """
-        present = {name: value for name, value in given.items() if value is not None and value is not False}
-        if both := [name for name in self.options if name in present]:
+        if both := [name for name in self.options if given.get(name, False) is not False]:
             raise BadParameter(both[0], "stands in the SQL (OPTIONS) and beside it: give it in one place")
         return {**given, **self.options}
+
+    def priced(self, sql: str, **changed: Any) -> str:
+        """Return other SQL with the options of this clause; as it is, if there was none."""
+        options = {**self.options, **{name: changed[name] for name in changed if name in self.options}}
+        if self.unit_column is not None:
+            options[UNIT_COLUMN] = self.unit_column
+        if not options:
+            return sql
+        words = words_of(sql)
+        at = words[_outermost(words) or 0].end + 1
+        listed = ", ".join(f"{name} = {_written(value)}" for name, value in options.items())
+        return f"{sql[:at]} WITH {CLAUSE} OPTIONS({listed}){sql[at:]}"
 
     def require_meant(self, policy: CheckedPolicy, query: BoundQuery) -> None:
         """Refuse a clause whose words about rows and units are not true of the bound query."""
@@ -94,23 +106,23 @@ class PricedText:
             )
 
 
-def priced_text(question: Any) -> PricedText:
-    """Return a question without its `WITH DIFFERENTIAL_PRIVACY` clause, and the options in it.
+def priced_text(question: Any) -> PricedText | None:
+    """Return a question without its `WITH DIFFERENTIAL_PRIVACY` clause, and its options; None without one.
 
     Args:
-        question: SQL, or a question of another form, which has no clause.
+        question: SQL, or a question of another form, which has none.
 
     Raises:
         Refused: If a clause follows another SELECT than that of the whole query, or an option is not known
             or has no value of its form.
     """
     if not isinstance(question, str) or CLAUSE.lower() not in question.lower():
-        return PricedText(question, {})
-    sql = sql_text(question)
+        return None
+    sql = question
     words = words_of(sql)
     found = clauses_in(words)
     if not found:  # it is a text or a name
-        return PricedText(question, {})
+        return None
     first = _outermost(words)
     for at in found:
         if at != first:
@@ -203,6 +215,14 @@ def _value(name: str, words: Sequence[Token], place: SqlPosition | None) -> Any:
         UNIT_COLUMN: "the name of a column",
     }
     raise Refused(f"the value of {name} has another form", f"Write {wanted[name]}", place)
+
+
+def _written(value: Any) -> str:
+    text = str(value).upper() if isinstance(value, bool) else str(value)
+    is_plain = isinstance(value, bool | int) or bool(
+        re.fullmatch(r"\d*\.?\d+(e-?\d+)?|[a-z_][a-z_0-9]*", text)
+    )
+    return text if is_plain else "'{}'".format(text.replace("'", "''"))
 
 
 def _kind(words: Sequence[Token], at: int) -> TokenType | None:

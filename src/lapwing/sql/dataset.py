@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any, Self, TypeVar
 
+import pyarrow as pa
+
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
 from lapwing.errors import LapwingError
@@ -28,6 +30,7 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question import preliminary_questions
 from lapwing.sql.question.built_question import BuiltQuestion, question_of_only_table
 from lapwing.sql.question.terms import Term
+from lapwing.sql.reading.generated_rows import example_rows
 from lapwing.sql.releasing import ReleaseSession, SessionPlan
 
 E = TypeVar("E", bound=RowEstimator)
@@ -351,6 +354,28 @@ class Dataset:
         """
         fit(self, estimator, question, label=label, epsilon=epsilon, delta=delta, fresh=fresh)
         return estimator
+
+    def example_rows(self, table: str, rows: int = 100) -> pa.Table:
+        """Return generated rows of a table, so that code can be written before anything is spent.
+
+        They come from the policy alone: declared columns with declared values, the same each time, without
+        missing values and without the unit. They mean nothing.
+
+        Args:
+            table: A table of the policy that declares columns.
+            rows: How many rows, at most 100,000.
+
+        Returns:
+            An Arrow table.
+
+        Raises:
+            BadParameter: If the table declares no column, or `rows` is not in range.
+
+        Example:
+            >>> dataset.example_rows("visits", 3).num_rows
+            3
+        """
+        return example_rows(self.policy, table, rows)
 
     def left(self) -> BudgetLeft:
         """Return what is left of the budget, and of the analyst's quota if there is one.

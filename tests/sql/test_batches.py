@@ -312,6 +312,19 @@ def test_a_batch_never_charges_more_than_its_plan_says(opened: Open, tmp_path: P
     assert dataset.batch([COUNT, SUM], epsilon=1).cost.epsilon == 1
 
 
+def test_a_batch_of_an_earlier_version_is_only_repeated(opened: Open, tmp_path: Path) -> None:
+    """So whoever fixes the version before a release may repeat it after a lost connection."""
+    dataset = opened()
+    batch = dataset.batch([COUNT, SUM], epsilon=1)
+    first = batch.release(version=dataset.version())
+    write_visits(tmp_path, range(300, 400), "visits_new")
+    dataset.prepare()
+    assert numbers(batch.release(version=1)) == numbers(first)
+    with pytest.raises(BadParameter, check=named("plan")):
+        dataset.batch([MEDIAN], epsilon=1).release(version=1)
+    assert charges(dataset) == 1
+
+
 def test_a_batch_is_shown_and_tried_for_nothing(opened: Open) -> None:
     dataset = opened()
     batch = dataset.batch([COUNT, COUNT, WARDS], epsilon="0.3")

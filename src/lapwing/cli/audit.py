@@ -124,22 +124,22 @@ def show_report(report: AuditReport) -> None:
 
     rows = [
         (
-            one.case.name if not place else "",
+            case_result.case.name if not place else "",
             result.stage.value,
             Text(outcome_of(result), style="" if result.holds else "bold"),
             shown_epsilon(result.claimed),
             shown_epsilon(result.measured),
             shown_epsilon(result.could_show),
         )
-        for one in report.cases
-        for place, result in enumerate(one.stages)
+        for case_result in report.cases
+        for place, result in enumerate(case_result.stages)
     ]
     with console.page() as out:
         heads = ("claim", "stage", "result", "claimed ε", "found ε", "would have shown")
         out.table(*heads, right=(3, 4, 5), rows=rows)
-        for one in report.violations:
-            out.heading(f"Violation: {one.case.name}")
-            out.pairs(*witness_rows(one))
+        for case_result in report.violations:
+            out.heading(f"Violation: {case_result.case.name}")
+            out.pairs(*witness_rows(case_result))
         if len(report.cases) == 1:
             if report.cases[0].case.reason:
                 out.print(Text(f"  Note: {report.cases[0].case.reason}.", style="dim"))
@@ -174,12 +174,15 @@ def _named(name: str) -> list[AuditCase]:
     if by_name:
         return by_name
     titles = {
-        case.name: {getattr(one, "__name__", str(one)).casefold() for one in case.covers} for case in known
+        case.name: {getattr(mechanism, "__name__", str(mechanism)).casefold() for mechanism in case.covers}
+        for case in known
     }
     covering = [case for case in known if wanted in titles[case.name]]
     if covering:
         return covering
-    names = [case.name for case in known] + sorted({one for found in titles.values() for one in found})
+    names = [case.name for case in known] + sorted(
+        {title for several in titles.values() for title in several}
+    )
     near = get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise BadParameter(
@@ -237,7 +240,7 @@ def mechanism(
         if epsilon is None:
             raise BadParameter("epsilon", "give the ε that the function claims: --epsilon 1")
         with console.os_errors_told():
-            found = [case_of_function(name, epsilon, delta, pairs=data, memory=memory << 20)]
+            chosen = [case_of_function(name, epsilon, delta, pairs=data, memory=memory << 20)]
         command = f"lapwing audit mechanism {quote(name)} --epsilon {epsilon} --delta {delta}"
         if data is not None:
             command += f" --data {quote(str(data))}"
@@ -247,8 +250,8 @@ def mechanism(
                 "epsilon",
                 "and --delta and --data are for functions of your own: claims of Lapwing have theirs",
             )
-        found, command = _named(name), None
-    _run(found, command, options)
+        chosen, command = _named(name), None
+    _run(chosen, command, options)
 
 
 @app.command("all")
@@ -275,9 +278,9 @@ def query(
 
     sql = read_sql(sql, file)
     with console.os_errors_told():
-        found = case_of_query(policy, sql, epsilon=epsilon)
+        case = case_of_query(policy, sql, epsilon=epsilon)
     command = f"lapwing audit query {quote(str(policy))} {quote(sql)} --epsilon {epsilon}"
-    _run([found], command, options)
+    _run([case], command, options)
 
 
 def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
@@ -286,9 +289,9 @@ def _audit_of_file(name: str, module: str, builder: str, text: str) -> None:
     @app.command(name, help=text)
     def audit_file(path: AuditedFile, *, options: AuditOptions) -> None:
         with console.os_errors_told():
-            found = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
+            built = getattr(import_module(f"lapwing.audit.{module}"), builder)(path)
         command = f"lapwing audit {name} {quote(str(path))}"
-        _run(found if isinstance(found, list) else [found], command, options)
+        _run(built if isinstance(built, list) else [built], command, options)
 
 
 _audit_of_file(

@@ -43,16 +43,16 @@ def budget(
     place = files.of(where)
     with console.opened_ledger(place) as ledger:
         wanted = _account_of(ledger, place) if account is None else account
-        found = overview(ledger, wanted)
+        shown = overview(ledger, wanted)
         if plot is not None:
-            console.write_plot(plot, _drawn(ledger, found, wanted), quiet=True)
+            console.write_plot(plot, _drawn(ledger, shown, wanted), quiet=True)
     if form.as_json:
-        console.print_json(overview_json(found))
+        console.print_json(overview_json(shown))
     elif form.as_csv:
-        _write_blocks(overview_json(found))
+        _write_blocks(overview_json(shown))
     else:
-        show_budget(found)
-        if place.file and account is None and found.not_shown:
+        show_budget(shown)
+        if place.file and account is None and shown.not_shown:
             print(f"\nOnly the account of {place.file} is shown. For all: lapwing budget {place.where}")
         if plot is not None:
             print(f"\nThe picture is in {plot}")
@@ -80,21 +80,21 @@ BLOCK = (
 )  # fmt: skip
 
 
-def _write_blocks(found: dict[str, Any]) -> None:
+def _write_blocks(shown: dict[str, Any]) -> None:
     writer = console.CsvWriter(BLOCK)
-    for account in found["accounts"]:
+    for account in shown["accounts"]:
         for block in account["blocks"]:
             writer.write([account["account"], *(block[name] for name in BLOCK[1:])])
 
 
-def _drawn(ledger: Ledger, found: LedgerOverview, wanted: str | None) -> Figure:
+def _drawn(ledger: Ledger, overview: LedgerOverview, wanted: str | None) -> Figure:
     from lapwing.ledger.budget_history import BudgetHistory
     from lapwing.plots.spending import spending
 
-    if wanted is None and len(found.families) != 1:
+    if wanted is None and len(overview.families) != 1:
         raise BadParameter("plot", "shows one account: name it with --account")
     with console.working("drawing"):
-        return spending(BudgetHistory.of(ledger, found.families[0].label))
+        return spending(BudgetHistory.of(ledger, overview.families[0].label))
 
 
 REQUESTS_SHOWN = 20
@@ -123,16 +123,16 @@ def history(
     from lapwing.sql.answering.stored_answers import stored_question
 
     place = files.of(where)
-    totals, found = PrincipalTotals(), []
+    totals, requests = PrincipalTotals(), []
     writer = _Writer(TOTAL if by else REQUEST, as_json=form.as_json) if form.is_for_programs else None
 
-    def tell(one: LoggedRequest) -> None:
+    def tell(request: LoggedRequest) -> None:
         if by:
-            totals.add(one)
+            totals.add(request)
         elif writer is not None:
-            writer.write(_request(one))
+            writer.write(_request(request))
         else:
-            found.append(one)
+            requests.append(request)
 
     most = last if last is not None or writer or by else REQUESTS_SHOWN
     with console.opened_ledger(place) as ledger, console.working("reading the history") as watch:
@@ -146,27 +146,27 @@ def history(
     elif by:
         show_totals(totals.totals)
     else:
-        show_requests(found)
+        show_requests(requests)
 
 
-def _request(one: LoggedRequest) -> Sequence[Any]:
-    line, price = one.line, one.price
+def _request(request: LoggedRequest) -> Sequence[Any]:
+    line, price = request.line, request.price
     return (
-        line.number, line.time, line.principal, one.state, one.question, line.what, price.words,
+        line.number, line.time, line.principal, request.state, request.question, line.what, price.words,
         *_numbers(price), list(line.accounts),
     )  # fmt: skip
 
 
-def _total(one: PrincipalTotal) -> Sequence[Any]:
-    return (one.principal, one.requests, one.answered, one.failed, *_numbers(one), one.others)
+def _total(total: PrincipalTotal) -> Sequence[Any]:
+    return (total.principal, total.requests, total.answered, total.failed, *_numbers(total), total.others)
 
 
 def _numbers(price: PriceInWords | PrincipalTotal) -> list[float | None]:
     """Return ε, δ and ρ, rounded up. None stays None."""
     from lapwing.core.exact import float_up
 
-    found = (price.epsilon, price.delta, price.rho)
-    return [None if value is None else float_up(value) for value in found]
+    values = (price.epsilon, price.delta, price.rho)
+    return [None if value is None else float_up(value) for value in values]
 
 
 class _Writer:
@@ -183,7 +183,7 @@ class _Writer:
             text = json.dumps(
                 dict(zip(self._names, values, strict=True)), ensure_ascii=False, allow_nan=False
             )
-            shown = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+            shown = "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
             print(f"{',' if self._rows else '['}\n  {shown}", end="")
         else:
             self._csv.write(values)
@@ -201,19 +201,21 @@ SUMS_MEAN = (
 )
 
 
-def show_requests(found: Sequence[LoggedRequest]) -> None:
+def show_requests(requests: Sequence[LoggedRequest]) -> None:
     """Show the newest requests, oldest first."""
     with console.page() as out:
-        if not found:
+        if not requests:
             out.print("Nothing was asked yet.")
             return
         shown = console.table("receipt", "time (UTC)\nwho", "question\nprice, what came of it", right=(0,))
         shown.columns[1].max_width = 20
-        for one in found:
-            line = one.line
+        for request in requests:
+            line = request.line
             when = f"{line.time[:16].replace('T', ' ')}\n{console.printable(line.principal)}"
             shown.add_row(
-                str(line.number), when, f"{console.printable(one.what)}\n{one.price.words}, {one.state}"
+                str(line.number),
+                when,
+                f"{console.printable(request.what)}\n{request.price.words}, {request.state}",
             )
         out.print(shown)
 
@@ -226,19 +228,19 @@ def show_totals(totals: Sequence[PrincipalTotal]) -> None:
         if not totals:
             out.print("Nothing was asked yet.")
             return
-        has_rho, has_others = any(one.rho for one in totals), any(one.others for one in totals)
+        has_rho, has_others = any(total.rho for total in totals), any(total.others for total in totals)
         columns = ["analyst", "asked", "answered", "failed", "Σ ε", "Σ δ"]
         columns += ["Σ ρ"] * has_rho + ["at other\nprices"] * has_others
         shown = console.table(*columns, right=range(1, 8))
-        for one in totals:
+        for total in totals:
             cells = [
-                console.printable(one.principal),
-                f"{one.requests:,}",
-                f"{one.answered:,}",
-                f"{one.failed:,}",
+                console.printable(total.principal),
+                f"{total.requests:,}",
+                f"{total.answered:,}",
+                f"{total.failed:,}",
             ]
-            cells += [short_up(one.epsilon), short_up(one.delta)]
-            cells += [short_up(one.rho)] * has_rho + [f"{one.others:,}"] * has_others
+            cells += [short_up(total.epsilon), short_up(total.delta)]
+            cells += [short_up(total.rho)] * has_rho + [f"{total.others:,}"] * has_others
             shown.add_row(*cells)
         out.print(shown)
         out.points(SUMS_MEAN)
@@ -267,17 +269,17 @@ def show_account(ledger: Ledger, label: str) -> None:
             _promise(out, family)
 
 
-def show_budget(found: LedgerOverview) -> None:
+def show_budget(overview: LedgerOverview) -> None:
     """Show all accounts: their promise, their blocks, and exceptions."""
     with console.page() as out:
-        if not found.families:
+        if not overview.families:
             out.print("This ledger has no accounts yet.")
-        for family in found.families:
+        for family in overview.families:
             _promise(out, family)
             _blocks(out, family)
-        if found.families:
+        if overview.families:
             out.points(LEFT_MEANS, DELTA_MEANS)
-        _exceptions(out, found)
+        _exceptions(out, overview)
 
 
 def _promise(out: console.Page, family: FamilyOverview) -> None:
@@ -377,8 +379,8 @@ def _which(family: FamilyOverview, block: BlockRemainder) -> str:
     return "the first" if not place else f"raise {place}"
 
 
-def _exceptions(out: console.Page, found: LedgerOverview) -> None:
-    several = [data for data in found.data_sets if len(data.accounts) > 1]
+def _exceptions(out: console.Page, overview: LedgerOverview) -> None:
+    several = [data for data in overview.data_sets if len(data.accounts) > 1]
     lines = [
         f'Data "{data.label}" is about people of several accounts, and charged to all of them: '
         f"{', '.join(data.accounts)}."
@@ -387,20 +389,20 @@ def _exceptions(out: console.Page, found: LedgerOverview) -> None:
     lines += [
         f'"{family.label}" is a part of "{family.part_of}": every charge to it is one to that account '
         "too, so nothing adds. A next question can spend the least that is left in both."
-        for family in found.families
+        for family in overview.families
         if family.part_of
     ]
-    unused = [f'"{family.label}"' for family in found.families if not (family.is_used or family.part_of)]
-    if unused and len(found.families) > 1:
+    unused = [f'"{family.label}"' for family in overview.families if not (family.is_used or family.part_of)]
+    if unused and len(overview.families) > 1:
         lines.append(f"Nothing was ever charged to {', '.join(unused)}: so far nothing adds.")
-    if sum(family.adds for family in found.families) + len(found.not_shown) > 1:
-        lines.append(_losses_add(found))
+    if sum(family.adds for family in overview.families) + len(overview.not_shown) > 1:
+        lines.append(_losses_add(overview))
     if lines:
         out.heading("Whoever is in several accounts")
         out.points(*lines)
-    changed = [line for line in found.declared if line.kind == "policy"]
+    changed = [line for line in overview.declared if line.kind == "policy"]
     for title, some in (
-        ("Signed by the curator", [line for line in found.declared if line not in changed]),
+        ("Signed by the curator", [line for line in overview.declared if line not in changed]),
         ("Changed after a check", changed),
     ):
         if some:
@@ -408,11 +410,11 @@ def _exceptions(out: console.Page, found: LedgerOverview) -> None:
             out.points(*(f"Entry {line.number}, {line.time[:10]}: {_about(line)}." for line in some))
 
 
-def _losses_add(found: LedgerOverview) -> str:
+def _losses_add(overview: LedgerOverview) -> str:
     text = "Losses add: whoever is in several accounts loses up to the sum of what each of them promises"
-    if found.not_shown:
-        return f"{text}. Not shown here: {', '.join(found.not_shown)}."
-    adding = [family for family in found.families if family.adds]
+    if overview.not_shown:
+        return f"{text}. Not shown here: {', '.join(overview.not_shown)}."
+    adding = [family for family in overview.families if family.adds]
     if len({family.relation for family in adding}) > 1:
         return (
             f"{text}. Neighbours differ in them in several ways, so there is no one sum: replacing a "

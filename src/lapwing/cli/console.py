@@ -141,16 +141,18 @@ def _without_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the command with single options in place of groups."""
     own = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
-        one.name: one.annotation for one in own.parameters.values() if is_dataclass(one.annotation)
+        parameter.name: parameter.annotation
+        for parameter in own.parameters.values()
+        if is_dataclass(parameter.annotation)
     }
     options = []
-    for one in own.parameters.values():
-        option = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        if one.name not in groups:
+    for parameter in own.parameters.values():
+        option = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        if parameter.name not in groups:
             options.append(option)
             continue
-        given = groups[one.name]() if one.default is one.empty else one.default
-        for name, hint in get_type_hints(one.annotation, include_extras=True).items():
+        given = groups[parameter.name]() if parameter.default is parameter.empty else parameter.default
+        for name, hint in get_type_hints(parameter.annotation, include_extras=True).items():
             options.append(option.replace(name=name, annotation=hint, default=getattr(given, name)))
 
     @wraps(command)
@@ -160,7 +162,7 @@ def _without_groups(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(**given)
 
     vars(run)["__signature__"] = own.replace(parameters=options)
-    run.__annotations__ = {one.name: one.annotation for one in options}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in options}
     return run
 
 
@@ -245,7 +247,10 @@ def working(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def printable(text: str) -> str:
     """Return another person's text on one line, without control characters that steer a terminal."""
-    letters = (" " if one in "\n\t" else one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    letters = (
+        " " if letter in "\n\t" else letter if letter.isprintable() else f"\\u{ord(letter):04x}"
+        for letter in text
+    )
     return "".join(letters)
 
 
@@ -279,12 +284,12 @@ def print_findings(head: str, findings: Iterable[str], advice: str = "") -> None
         print(f"  {advice}", file=sys.stderr)
 
 
-def print_result(found: R, show: Callable[[R], None], *, as_json: bool) -> None:
+def print_result(result: R, show: Callable[[R], None], *, as_json: bool) -> None:
     """Print the result of a command: as JSON, or as `show` shows it."""
     if as_json:
-        print_json(found.to_json())
+        print_json(result.to_json())
     else:
-        show(found)
+        show(result)
 
 
 def print_json(value: Any) -> None:
@@ -338,14 +343,14 @@ def os_errors_told() -> Iterator[None]:
 
 
 @contextmanager
-def opened_ledger(found: NamedLedger) -> Iterator[Ledger]:
+def opened_ledger(place: NamedLedger) -> Iterator[Ledger]:
     """Open a ledger, checked against its entries and anchors."""
     from lapwing.ledger import Ledger
 
     with os_errors_told():
-        found.require()
+        place.require()
         with working("checking the ledger"):
-            ledger = Ledger.open(found.where, keys=found.keys, anchor=found.anchor, registry=found.registry)
+            ledger = Ledger.open(place.where, keys=place.keys, anchor=place.anchor, registry=place.registry)
         with ledger:
             yield ledger
 

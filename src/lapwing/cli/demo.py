@@ -153,12 +153,12 @@ def _survey(folder: Path, number: int) -> Survey:
 
 def _estimated(survey: Survey) -> list[str]:
     reports = survey.simulate({"pill": np.repeat([0, 1], [TRULY_A, PEOPLE - TRULY_A])})
-    found = survey.estimate(reports).answers[0].tables[0].estimates[0]
-    assert found.respondents is not None
-    low, high, epsilon = found.respondents.low, found.respondents.high, survey.design.epsilon
+    estimate = survey.estimate(reports).answers[0].tables[0].estimates[0]
+    assert estimate.respondents is not None
+    low, high, epsilon = estimate.respondents.low, estimate.respondents.high, survey.design.epsilon
     return [
         f"{PEOPLE:,} reports (invented people, real coins): {np.sum(reports[:, 1] == 0):,} say A.",
-        f"The estimate, 2 · mean - 1/2, is {found.value:.1%} ({low:.1%} to {high:.1%}); the truth is "
+        f"The estimate, 2 · mean - 1/2, is {estimate.value:.1%} ({low:.1%} to {high:.1%}); the truth is "
         f"{TRULY_A / PEOPLE:.0%}.",
         f"Each report costs its respondent ln 3 = {float(epsilon):.4f}; if a shuffler hides it among "
         f"{PEOPLE:,} honest ones, {float(shuffled_epsilon(epsilon, PEOPLE, '1e-6')):.4f} (δ 1e-6).",
@@ -234,14 +234,14 @@ def tell_publish() -> None:
 def _published(bundle: PublishedBundle, rows: int | None, findings: Sequence[str]) -> list[str]:
     privacy = bundle.manifest["privacy"]
     if bundle.is_census:
-        found = bundle.count({"life": "old"}, level="district", area="district 2")
+        estimate = bundle.count({"life": "old"}, level="district", area="district 2")
         what, counted = "census", "people of 65 or more in district 2"
     else:
-        found, what, counted = bundle.count({"work": "retired"}), "rows", "retired people"
+        estimate, what, counted = bundle.count({"work": "retired"}), "rows", "retired people"
     verdict = "; ".join(findings) or "nothing differs"
     return [
-        f"{what}: {rows:,} invented rows at ε {privacy['epsilon']}; {counted}: {found.value:,.0f} "
-        f"({found.low:,.0f} to {found.high:,.0f}).",
+        f"{what}: {rows:,} invented rows at ε {privacy['epsilon']}; {counted}: {estimate.value:,.0f} "
+        f"({estimate.low:,.0f} to {estimate.high:,.0f}).",
         f"Verified by a stranger, with the ledger's public key alone: {verdict}.",
     ]
 
@@ -313,14 +313,14 @@ HELD, PLANTED = "Laplace", "noise x 0.8"
 
 def tell_audit() -> None:
     """Audit one mechanism of Lapwing, and one that is broken on purpose."""
-    [claim] = [one for one in mechanism_cases() if one.name == HELD]
-    [bug] = [one for one in planted.planted_bugs() if one.name == PLANTED]
+    [claim] = [case for case in mechanism_cases() if case.name == HELD]
+    [bug] = [planted_bug for planted_bug in planted.planted_bugs() if planted_bug.name == PLANTED]
     result = audit_run.run_case(claim, QUICK, audit_run.EXACT_STAGES)
     [caught] = run_self_check([bug], QUICK).bugs
     exact = result.stages[-1]
     verdict = "no violation found" if result.witness is None and not result.unable else "VIOLATION"
     outcome = "caught" if caught.is_caught else "NOT CAUGHT"
-    found = (
+    finding = (
         f"the true ε is at least {caught.measured:.2f}" if caught.measured is not None else "it is caught"
     )
     with console.page() as out:
@@ -329,6 +329,6 @@ def tell_audit() -> None:
             f"{claim.name} noise, claimed ε {float(claim.epsilon):g}: {verdict} in {exact.checks} "
             f"comparisons of exact probabilities. The largest true ε is {exact.measured:.4f}.",
             f"Broken on purpose ({bug.wrong}), claimed ε {caught.claimed:g}: {outcome} by the "
-            f"{caught.stage.value} stage, {found}.",
+            f"{caught.stage.value} stage, {finding}.",
         )
         out.indented("Try `lapwing audit all --quick`, and `lapwing attack all`.")

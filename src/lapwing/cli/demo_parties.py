@@ -51,9 +51,11 @@ def tell_party() -> None:
 def _signed(wish: Path, keys: list[MemberKeys], policy: Path) -> Consortium:
     file = read_draft(wish)
     with open_dataset(policy, analyst="the demo") as data:
-        consortium = found_consortium(file, [one.card for one in keys], statistic_of(file.statistic, data))
-    for one in keys:
-        consortium = consortium.signed(one)
+        consortium = found_consortium(
+            file, [member.card for member in keys], statistic_of(file.statistic, data)
+        )
+    for member in keys:
+        consortium = consortium.signed(member)
     return consortium
 
 
@@ -64,8 +66,8 @@ def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> l
     """
     results: list[Future[RunResult]] = [Future() for _ in keys]
     try:
-        for one, result in zip(keys, results, strict=True):
-            Thread(target=_take_part, args=(consortium, one, folder, result), daemon=True).start()
+        for member, result in zip(keys, results, strict=True):
+            Thread(target=_take_part, args=(consortium, member, folder, result), daemon=True).start()
         return [result.result() for result in results]
     except KeyboardInterrupt:
         rmtree(folder, ignore_errors=True)
@@ -87,7 +89,7 @@ def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: F
 def _show_joint(consortium: Consortium, results: list[RunResult], checked: VerifiedTranscript) -> None:
     plan, answer = consortium.plan, results[0].answer
     headings, cells = answer.table()
-    same = all(one.answer.to_json() == answer.to_json() for one in results)
+    same = all(result.answer.to_json() == answer.to_json() for result in results)
     with console.page() as out:
         out.heading("Three hospitals count together, and none sees another's rows")
         out.indented(f"{answer.title}  (invented, in three files, of three owners)")

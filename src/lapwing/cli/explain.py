@@ -46,8 +46,8 @@ def _show(out: console.Page, it: Explanation) -> None:
     from lapwing.core.exact import short
 
     out.title(f"ε {short(it.epsilon)}, δ {short(it.delta)}, {it.n:,} people")
-    for found in it.warnings:
-        out.warning(f"Warning: {found}")
+    for warning in it.warnings:
+        out.warning(f"Warning: {warning}")
 
     out.heading("What one answer can change")
     out.indented(*(f"{moved.odds[0].upper()}{moved.odds[1:]}." for moved in it.beliefs), it.delta_means)

@@ -87,21 +87,21 @@ def status(
     from lapwing.learn import Stream
 
     with console.os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
-        found = stream.status(pipeline=pipeline)
-    console.print_result(found, _show_status, as_json=as_json)
+        stream_status = stream.status(pipeline=pipeline)
+    console.print_result(stream_status, _show_status, as_json=as_json)
 
 
-def _show_status(found: StreamStatus) -> None:
+def _show_status(status: StreamStatus) -> None:
     from lapwing.core.exact import short_down
     from lapwing.learn.stream_blocks import blocks_text
 
-    version = "nothing was taken in yet" if found.version is None else f"version {found.version}"
-    grid = Table(title=f"{found.name}: {version}; {found.sharing}")
+    version = "nothing was taken in yet" if status.version is None else f"version {status.version}"
+    grid = Table(title=f"{status.name}: {version}; {status.sharing}")
     grid.add_column("block")
     for name in ("ε left", "of", "unlocked"):
         grid.add_column(name, justify="right")
     grid.add_column("")
-    shown = [block for block in found.blocks if block.has_arrived or not block.is_untouched]
+    shown = [block for block in status.blocks if block.has_arrived or not block.is_untouched]
     for block in shown[-BLOCKS_SHOWN:]:
         grid.add_row(
             block.label,
@@ -113,16 +113,16 @@ def _show_status(found: StreamStatus) -> None:
     if shown:
         Console(soft_wrap=True).print(grid)
     else:
-        print(f"{found.name}: {version}; {found.sharing}")
-    waiting = len(found.blocks) - len(shown)
+        print(f"{status.name}: {version}; {status.sharing}")
+    waiting = len(status.blocks) - len(shown)
     print(
-        f"{blocks_text(len(found.usable))} can be learned from, {_are(len(found.retired))} retired, "
+        f"{blocks_text(len(status.usable))} can be learned from, {_are(len(status.retired))} retired, "
         f"{_are(waiting)} declared and {'has' if waiting == 1 else 'have'} no data yet."
     )
     if len(shown) > BLOCKS_SHOWN:
         print(f"Shown are the newest {BLOCKS_SHOWN} of {len(shown)}; all of them with --json.")
-    if found.several:
-        print(found.several)
+    if status.several:
+        print(status.several)
 
 
 def _are(count: int) -> str:
@@ -279,7 +279,7 @@ def show_outcome(outcome: TrainingOutcome, card: dict[str, Any], files: dict[str
         if card["attempts"]:
             out.print(_attempts(card))
         out.print(Text(f"{end.upper()}: {outcome.words}", style=_ENDS[end]))
-        if outcome.end.is_verdict and all(one.is_replay for one in outcome.attempts):
+        if outcome.end.is_verdict and all(attempt.is_replay for attempt in outcome.attempts):
             out.indented("It was decided before: nothing was spent now. --new-run begins another run.")
         if "statistic" in card:
             out.points(*statistic_lines(card["statistic"], card["statistic"]["error_at_most"]))
@@ -296,8 +296,8 @@ def show_outcome(outcome: TrainingOutcome, card: dict[str, Any], files: dict[str
 
 def _attempts(card: dict[str, Any]) -> Table:
     grid = console.table("attempt", "blocks", "ε", "verdict", "shown", right=(0, 1, 2))
-    for one in card["attempts"]:
-        verdict = Text(one["verdict"], style=_STYLES[one["verdict"]])
-        used = str(len(one["blocks"])), f"{one['epsilon']:.6g}"
-        grid.add_row(str(one["attempt"]), *used, verdict, one["words"])
+    for attempt in card["attempts"]:
+        verdict = Text(attempt["verdict"], style=_STYLES[attempt["verdict"]])
+        used = str(len(attempt["blocks"])), f"{attempt['epsilon']:.6g}"
+        grid.add_row(str(attempt["attempt"]), *used, verdict, attempt["words"])
     return grid

@@ -53,17 +53,17 @@ def init(
     from lapwing.ledger.ledger_place import LedgerPlace, without_password
 
     with console.os_errors_told():
-        found = files.of(where)
-        place = LedgerPlace.of(found.where, keys=found.keys, anchor=found.anchor, registry=found.registry)
+        named = files.of(where)
+        place = LedgerPlace.of(named.where, keys=named.keys, anchor=named.anchor, registry=named.registry)
         _require_room(place, curator or place.curator)
         with Ledger.create(
-            found.where,
+            named.where,
             curator=curator,
-            keys=found.keys,
-            anchor=found.anchor,
-            registry=found.registry,
+            keys=named.keys,
+            anchor=named.anchor,
+            registry=named.registry,
         ) as ledger:
-            _show_new(without_password(found.where), place, curator or place.curator, ledger)
+            _show_new(without_password(named.where), place, curator or place.curator, ledger)
 
 
 def _require_room(place: LedgerPlace, curator: Path) -> None:
@@ -195,7 +195,7 @@ def verify(
         place = files.of(file)
         if place.file:
             place.require()
-        found: VerifiedFile = verify(
+        verified: VerifiedFile = verify(
             place.where,
             key=key,
             keys=place.keys,
@@ -204,13 +204,13 @@ def verify(
             working=console.working,
         )
     if as_json:
-        console.print_json(found.to_json())
-        if found.findings:
+        console.print_json(verified.to_json())
+        if verified.findings:
             raise Exit(1)
-    elif found.findings:
-        raise Tampered(found.findings)
+    elif verified.findings:
+        raise Tampered(verified.findings)
     else:
-        show_verified_file(found)
+        show_verified_file(verified)
 
 
 @app.command()
@@ -255,15 +255,15 @@ def recover(where: console.Where, curator: CuratorFile, files: console.LedgerFil
     from lapwing.ledger import recovery
 
     with console.os_errors_told():
-        found = files.of(where)
-        found.require()
+        place = files.of(where)
+        place.require()
         with console.working("checking the ledger"):
             closed = recovery.recover(
-                found.where,
+                place.where,
                 curator=curator_key(curator),
-                keys=found.keys,
-                anchor=found.anchor,
-                registry=found.registry,
+                keys=place.keys,
+                anchor=place.anchor,
+                registry=place.registry,
             )
     if closed:
         many = "1 block is" if closed == 1 else f"{closed:,} blocks are"
@@ -279,15 +279,15 @@ def register(where: console.Where, curator: CuratorFile, files: console.LedgerFi
     from lapwing.ledger import recovery
 
     with console.os_errors_told():
-        found = files.of(where)
-        found.require()
+        place = files.of(where)
+        place.require()
         with console.working("checking the ledger"):
             registry = recovery.register_anew(
-                found.where,
+                place.where,
                 curator=curator_key(curator),
-                keys=found.keys,
-                anchor=found.anchor,
-                registry=found.registry,
+                keys=place.keys,
+                anchor=place.anchor,
+                registry=place.registry,
             )
     print(f"The registry {registry.where} knows the ledger now, as every statement will say.")
     print("It does not know the people yet: run `lapwing prepare` for each of its policies before asking.")
@@ -354,29 +354,31 @@ def _lines(*texts: str) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def show_verified_file(found: VerifiedFile) -> None:
+def show_verified_file(verified: VerifiedFile) -> None:
     """Show the result of a check that found nothing wrong."""
     from lapwing.ledger.ledger_place import without_password
 
     with console.page() as out:
-        out.title(f"{without_password(found.where)}: nothing differs")
-        rows = [("ledger", found.ledger), ("public key", found.key)]
-        if found.kind == "proof":
-            rows += [("entry", ""), *((f"  {name}", value) for name, value in (found.entry or {}).items())]
+        out.title(f"{without_password(verified.where)}: nothing differs")
+        rows = [("ledger", verified.ledger), ("public key", verified.key)]
+        if verified.kind == "proof":
+            rows += [
+                ("entry", ""),
+                *((f"  {name}", value) for name, value in (verified.entry or {}).items()),
+            ]
         else:
-            rows.append(("entries", f"{found.entries:,}, replayed by a second accountant"))
-            rows.append(("prices", f"{found.prices_checked:,} compared with a second opinion"))
-            if found.prices_unchecked:
-                rows.append(
-                    ("", f"{found.prices_unchecked:,} have none here: the ledger's own price was believed")
-                )
-        rows += [("anchor", where) for where in found.anchors]
-        if found.head is not None:
-            rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
-            rows.append(("root", found.head.root.hex()))
+            rows.append(("entries", f"{verified.entries:,}, replayed by a second accountant"))
+            rows.append(("prices", f"{verified.prices_checked:,} compared with a second opinion"))
+            if verified.prices_unchecked:
+                unchecked = f"{verified.prices_unchecked:,} have none here"
+                rows.append(("", f"{unchecked}: the ledger's own price was believed"))
+        rows += [("anchor", where) for where in verified.anchors]
+        if verified.head is not None:
+            rows.append(("seal", f"number {verified.head.number}, over {verified.head.size:,} entries"))
+            rows.append(("root", verified.head.root.hex()))
         out.pairs(*rows)
-        if not found.key_was_given and found.kind != "ledger":
+        if not verified.key_was_given and verified.kind != "ledger":
             out.warning(console.NO_KEY)
-        if found.promises:
+        if verified.promises:
             out.heading("What it promises")
-            out.indented(*found.promises)
+            out.indented(*verified.promises)

@@ -82,8 +82,8 @@ def plan(
     with console.os_errors_told(), open_statistic(draft.statistic, policy, tell=console.tell) as (_, bound):
         made, why = plan_for(draft, members, bound), bound.why_not_local
         if as_json:
-            found = {"name": draft.name, "statistic": bound.spec}
-            console.print_json({**found, **made.to_json(why_not_local=why)})
+            about = {"name": draft.name, "statistic": bound.spec}
+            console.print_json({**about, **made.to_json(why_not_local=why)})
         else:
             show_party.show_plan(made, draft.name, bound.title, why_not_local=why)
 
@@ -167,14 +167,14 @@ def verify(
     console.require_file(transcript, "transcript")
     try:
         with console.os_errors_told():
-            found = verify_transcript(transcript)
+            verified = verify_transcript(transcript)
     except Tampered as error:
         console.print_findings(f"{transcript} does not verify:", error.found)
         raise Exit(1) from None
     if as_json:
-        console.print_json(show_party.verified_json(found))
+        console.print_json(show_party.verified_json(verified))
     else:
-        show_party.show_verified(found, transcript)
+        show_party.show_verified(verified, transcript)
 
 
 @app.command()
@@ -303,7 +303,7 @@ def simulate(
     )
     numbers = [100 + 37 * k % 90 for k in range(members)] if counts is None else _whole_numbers(counts)
     names = [NAMES[k] if members <= len(NAMES) else f"member-{k + 1}" for k in range(members)]
-    done = simulated(needs, numbers, names, lose=dict(_member_and_round(one) for one in lose or ()))
+    done = simulated(needs, numbers, names, lose=dict(_member_and_round(lost) for lost in lose or ()))
     console.print_result(done, show_party.show_simulation, as_json=as_json)
 
 
@@ -338,15 +338,15 @@ def compare(
     console.check_plot(plot)
     sizes, members = (QUICK_SIZES, QUICK_MEMBERS) if quick else (SIZES, MEMBERS)
     with console.working("measuring") as report:
-        found = compared(epsilon, repetitions=repetitions, sizes=sizes, members=members, tell=report)
-    show_party.show_comparison(found)
+        errors = compared(epsilon, repetitions=repetitions, sizes=sizes, members=members, tell=report)
+    show_party.show_comparison(errors)
     with console.os_errors_told():
         if out is not None:
-            out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+            out.write_text(json.dumps(errors.to_json(), indent=1) + "\n", encoding="utf-8")
     if plot is not None:
         from lapwing.plots.accuracy import parties
 
-        console.write_plot(plot, parties(found))
+        console.write_plot(plot, parties(errors))
 
 
 @app.command()

@@ -44,9 +44,9 @@ def example(folder: console.ExampleFolder = Path(".")) -> None:
 def _opened(path: Path, analyst: str | None, threads: int | None = None) -> Iterator[Publication]:
     from lapwing.publish import Publication
 
-    with console.os_errors_told(), Publication.open(path, analyst=analyst, threads=threads) as found:
-        found.dataset.curator.notify = console.tell
-        yield found
+    with console.os_errors_told(), Publication.open(path, analyst=analyst, threads=threads) as publication:
+        publication.dataset.curator.notify = console.tell
+        yield publication
 
 
 @app.command()
@@ -60,8 +60,8 @@ def plan(
 ) -> None:
     """Show what a release would publish, cost and be off by. It is free and reads no private row."""
     console.check_plot(plot)
-    with _opened(release, analyst) as found:
-        made = found.plan(everything=everything)
+    with _opened(release, analyst) as publication:
+        made = publication.plan(everything=everything)
     console.print_result(made, show_plan, as_json=as_json)
     if plot is not None:
         from lapwing.plots.accuracy import release_error
@@ -135,8 +135,8 @@ def run(
     """Charge, measure, and write the bundle. A synthesis that was interrupted goes on if run again."""
     from lapwing.publish.bundle.manifest import privacy_numbers
 
-    with _opened(release, analyst, threads) as found, _watched(quiet=as_json) as progress:
-        manifest = found.run(out, everything=everything, progress=progress)
+    with _opened(release, analyst, threads) as publication, _watched(quiet=as_json) as progress:
+        manifest = publication.run(out, everything=everything, progress=progress)
     privacy = manifest["privacy"]
     if as_json:
         told = {name: manifest[name] for name in ("name", "method", "ledger", "key", "charge", "answer")}
@@ -191,32 +191,32 @@ def verify(
     from lapwing.publish import verify_bundle
 
     with console.os_errors_told():
-        found = verify_bundle(folder, key=key)
+        bundle = verify_bundle(folder, key=key)
     if as_json:
-        console.print_json(found.to_json())
-    elif found.findings:
+        console.print_json(bundle.to_json())
+    elif bundle.findings:
         advice = "Do not use it. Ask the publisher for the original."
-        console.print_findings(f"{folder} is not what was released:", found.findings, advice)
+        console.print_findings(f"{folder} is not what was released:", bundle.findings, advice)
     else:
-        show_verified_bundle(found)
-    if found.findings:
+        show_verified_bundle(bundle)
+    if bundle.findings:
         raise Exit(1)
-    if not found.key_was_given:
+    if not bundle.key_was_given:
         raise Exit(NO_KEY_GIVEN)
 
 
-def show_verified_bundle(found: BundleReport) -> None:
+def show_verified_bundle(bundle: BundleReport) -> None:
     """Show a bundle in which nothing is wrong."""
-    privacy, rows = dict(found.privacy), "" if found.rows is None else f", {found.rows:,} rows"
+    privacy, rows = dict(bundle.privacy), "" if bundle.rows is None else f", {bundle.rows:,} rows"
     with console.page() as out:
-        out.title(f"{found.folder}: nothing differs")
+        out.title(f"{bundle.folder}: nothing differs")
         loss = f"ε {privacy['epsilon']} at δ {_delta(privacy)}, derived again from the stated noise"
         out.pairs(
-            ("release", f"{found.name} ({found.method}){rows}"),
+            ("release", f"{bundle.name} ({bundle.method}){rows}"),
             ("protected", _protected(privacy["unit"], privacy["rows_per_unit"])),
             ("loss", loss),
-            ("charged to", f"ledger {found.ledger}"),
-            ("public key", found.key),
+            ("charged to", f"ledger {bundle.ledger}"),
+            ("public key", bundle.key),
         )
-        if not found.key_was_given:
+        if not bundle.key_was_given:
             out.warning(console.NO_KEY)

@@ -70,9 +70,9 @@ def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None
     """Open the data set of a policy for an analyst."""
     from lapwing.sql.opening import open as open_dataset
 
-    with console.os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
-        found.curator.notify = console.tell
-        yield found
+    with console.os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as dataset:
+        dataset.curator.notify = console.tell
+        yield dataset
 
 
 def plan(
@@ -86,8 +86,8 @@ def plan(
 ) -> None:
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
     sql = sql_text.read_sql(sql, file)
-    with opened_dataset(policy, analyst) as found:
-        console.print_result(found.plan(sql, **asdict(question)), show_plan, as_json=as_json)
+    with opened_dataset(policy, analyst) as dataset:
+        console.print_result(dataset.plan(sql, **asdict(question)), show_plan, as_json=as_json)
 
 
 def ask(
@@ -116,19 +116,19 @@ def ask(
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
     console.check_plot(plot)
     sql = sql_text.read_sql(sql, file)
-    with opened_dataset(policy, analyst, threads) as found:
+    with opened_dataset(policy, analyst, threads) as dataset:
         if two_stage:
             if question.within is None or question.epsilon is not None:
                 raise BadParameter("two-stage", "needs --within alone: with --epsilon the price is known")
             if dry_run or question.n is not None:
                 raise BadParameter("two-stage", "buys a count: leave out --dry-run and --n, or --two-stage")
-            made, first = found.two_stage(
+            made, first = dataset.two_stage(
                 sql, within=question.within, confidence=question.confidence, delta=question.delta,
                 noise=question.noise, rows=question.rows, sampling=sampling,
                 where_first=question.where_first,
             )  # fmt: skip
         else:
-            made, first = found.plan(sql, **asdict(question), sampling=sampling), None
+            made, first = dataset.plan(sql, **asdict(question), sampling=sampling), None
         answer = made.dry_run() if dry_run else made.release(fresh=fresh)
         _show_answers(answer, first, form, plot=plot)
 
@@ -154,9 +154,9 @@ def _write_answer(answer: Answer, first: Answer | None) -> None:
     """Write an answer as CSV. The sentences about it, and a count that was bought first, go to stderr."""
     from lapwing.sql.answering.answers import column_notes
 
-    found = answer.to_arrow()
-    writer = console.CsvWriter(found.column_names)
-    for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
+    rows = answer.to_arrow()
+    writer = console.CsvWriter(rows.column_names)
+    for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
         writer.write(row)
     for line in [] if first is None else str(first).splitlines():
         console.tell(line)
@@ -181,16 +181,16 @@ def prepare(
     threads: console.Threads = None,
 ) -> None:
     """Register the source as it is now and store every row's rank once: then answers are fast."""
-    with opened_dataset(policy, "curator", threads) as found, console.working("preparing") as report:
-        is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
-        name, version = found.policy.name, found.version()
-        _tell_not_utf8(found.policy)
+    with opened_dataset(policy, "curator", threads) as dataset, console.working("preparing") as report:
+        is_new = dataset.prepare(lambda share: report(round(1000 * share), 1000), again=again)
+        name, version = dataset.policy.name, dataset.version()
+        _tell_not_utf8(dataset.policy)
     if not is_new:
         print(f"{name} is prepared. Nobody has written to its files since version {version}: it stays, and")
         print("stored answers with it. To count a new version all the same: --again.")
         return
     print(f"{name} is prepared: version {version}. The source was not changed.")
-    if not found.curator.has_files:
+    if not dataset.curator.has_files:
         print("Whether its rows changed cannot be seen from outside: each time is a new version.")
 
 
@@ -209,14 +209,14 @@ def bounds(
     table, _, name = column.partition(".")
     if not table or not name:
         raise BadParameter("column", "must be TABLE.COLUMN, such as visits.cost")
-    with opened_dataset(policy, analyst) as found:
-        low, high, answer = found.search_bounds(table, name, epsilon=epsilon, step=step)
+    with opened_dataset(policy, analyst) as dataset:
+        low, high, answer = dataset.search_bounds(table, name, epsilon=epsilon, step=step)
         if as_json:
             told = answer.to_priced_json()
             kept = {name: told[name] for name in ("cost", "price", "left", "truncation")}
             console.print_json({"low": low, "high": high, **kept})
             return
-        known = found.policy.tables[table].columns.get(name)
+        known = dataset.policy.tables[table].columns.get(name)
         called = f"\nsource = {quoted(known.source)}" if known is not None and known.source else ""
         bounds = f"low = {low:g}\nhigh = {high:g}\nstep = {step}"
         print(f"[tables.{table}.columns.{name}]{called}\n{bounds}\n")
@@ -242,8 +242,8 @@ def truncated(
     form: console.OutputForm,
 ) -> None:
     """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
-    with opened_dataset(policy, analyst) as found:
-        answer = found.truncated(table, epsilon=epsilon, rows=rows, beyond=beyond)
+    with opened_dataset(policy, analyst) as dataset:
+        answer = dataset.truncated(table, epsilon=epsilon, rows=rows, beyond=beyond)
         _show_answers(answer, None, form)
 
 
@@ -252,8 +252,8 @@ def clear_hold(
     receipts: Annotated[list[int], Argument(help="Receipts of questions that failed.")],
 ) -> None:
     """Let questions that failed be asked again. The curator decides: why they failed may be private."""
-    with opened_dataset(policy, "curator") as found:
-        found.clear_hold(*receipts)
+    with opened_dataset(policy, "curator") as dataset:
+        dataset.clear_hold(*receipts)
     for receipt in receipts:
         print(f"The question of receipt {receipt} may be asked again. Its charge stays.")
 
@@ -266,7 +266,7 @@ def show_plan(plan: SessionPlan) -> None:
         out.title(f"Would cost {plan.cost}")
         if plan.why:
             out.indented(plan.why)
-        expected = {name: describe_spread(one) for name, one in plan.spread.items()}
+        expected = {name: describe_spread(spread) for name, spread in plan.spread.items()}
         shown = [(name, text) for name, text in expected.items() if text]
         if shown:
             out.heading(f"Expected error, with {float(plan.confidence):g} confidence each")
@@ -337,28 +337,28 @@ def check(
     from lapwing.sql.exact_check import check_exactly
 
     key = ledger.curator_key(curator)
-    with opened_dataset(policy, "curator") as found:
-        _show_exact(found.policy, check_exactly(found, key))
-        _tell_not_utf8(found.policy)
+    with opened_dataset(policy, "curator") as dataset:
+        _show_exact(dataset.policy, check_exactly(dataset, key))
+        _tell_not_utf8(dataset.policy)
 
 
-def _show_exact(policy: CheckedPolicy, found: list[TableCheck]) -> None:
+def _show_exact(policy: CheckedPolicy, checks: list[TableCheck]) -> None:
     from lapwing.sql.cell_check import possible_states
 
     with console.page() as out:
         out.warning(PRIVATE)
-        for one in found:
-            own = policy.tables[one.table]
-            out.heading(f"{one.table}: {one.rows:,} rows about {one.units:,} units")
+        for check in checks:
+            own = policy.tables[check.table]
+            out.heading(f"{check.table}: {check.rows:,} rows about {check.units:,} units")
             out.points(
-                f"{one.rows_without_id:,} rows have no id, and are dropped",
-                f"{one.units_beyond:,} units have more than {own.rows_per_unit} rows: "
-                f"{one.rows_beyond:,} rows do not count (truncation)",
+                f"{check.rows_without_id:,} rows have no id, and are dropped",
+                f"{check.units_beyond:,} units have more than {own.rows_per_unit} rows: "
+                f"{check.rows_beyond:,} rows do not count (truncation)",
             )
             shown = console.table("column", "cells", "count", right=(2,))
             for name, column in own.columns.items():
                 for n, state in enumerate(possible_states(column)):
-                    shown.add_row("" if n else name, state, f"{one.cells[name][state]:,}")
+                    shown.add_row("" if n else name, state, f"{check.cells[name][state]:,}")
             out.print(shown)
         out.indented("Unreadable and undeclared cells count as missing, clamped ones as the nearest bound.")
 
@@ -366,40 +366,42 @@ def _show_exact(policy: CheckedPolicy, found: list[TableCheck]) -> None:
 def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: bool) -> None:
     from lapwing.sql.cell_check import check_noisily
 
-    with opened_dataset(policy, analyst) as found:
-        made = check_noisily(found, epsilon)
+    with opened_dataset(policy, analyst) as dataset:
+        made = check_noisily(dataset, epsilon)
         if as_json:
-            told = [_to_json(found.policy, one) for one in made]
-            console.print_json({"tables": told, "left": str(found.left())})
+            told = [_to_json(dataset.policy, check) for check in made]
+            console.print_json({"tables": told, "left": str(dataset.left())})
         else:
-            _show_noisy(found.policy, made)
+            _show_noisy(dataset.policy, made)
 
 
 def _show_noisy(policy: CheckedPolicy, made: list[NoisyCheck]) -> None:
     from lapwing.sql.answering.answers import cell_text
 
     with console.page() as out:
-        for one in made:
-            out.heading(f"{one.table}: of each unit at most {policy.tables[one.table].rows_per_unit} rows")
-            for some in one.cells:
+        for check in made:
+            out.heading(
+                f"{check.table}: of each unit at most {policy.tables[check.table].rows_per_unit} rows"
+            )
+            for some in check.cells:
                 shown, before = console.table("column", "cells", "about", right=(2,)), ""
-                for name, state, row in some.listed(policy.tables[one.table]):
+                for name, state, row in some.listed(policy.tables[check.table]):
                     about = cell_text(some.answer.columns[-1], row)
                     shown.add_row("" if name == before else name, state, about)
                     before = name
                 out.print(shown)
                 out.indented(*some.answer.footer())
-            if one.beyond is not None:
-                show_rows(out, one.beyond)
-            if one.refused:
-                out.indented(f"The rest was not released: {one.refused}")
+            if check.beyond is not None:
+                show_rows(out, check.beyond)
+            if check.refused:
+                out.indented(f"The rest was not released: {check.refused}")
 
 
-def _to_json(policy: CheckedPolicy, one: NoisyCheck) -> dict[str, Any]:
-    answers = [some.answer.to_priced_json() for some in one.cells]
+def _to_json(policy: CheckedPolicy, check: NoisyCheck) -> dict[str, Any]:
+    answers = [some.answer.to_priced_json() for some in check.cells]
     counts = [answer.pop("columns")[-1] for answer in answers]
     return {
-        "table": one.table,
+        "table": check.table,
         "cells": [
             {
                 "column": name,
@@ -408,10 +410,10 @@ def _to_json(policy: CheckedPolicy, one: NoisyCheck) -> dict[str, Any]:
                 "low": numbers["low"][row],
                 "high": numbers["high"][row],
             }
-            for some, numbers in zip(one.cells, counts, strict=True)
-            for name, state, row in some.listed(policy.tables[one.table])
+            for some, numbers in zip(check.cells, counts, strict=True)
+            for name, state, row in some.listed(policy.tables[check.table])
         ],
         "answers": answers,
-        "units_with_more_rows": None if one.beyond is None else one.beyond.to_priced_json(),
-        "refused": one.refused or None,
+        "units_with_more_rows": None if check.beyond is None else check.beyond.to_priced_json(),
+        "refused": check.refused or None,
     }

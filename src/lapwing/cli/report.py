@@ -148,7 +148,7 @@ def verify(
         place = files.of(what)
         if place.file:
             place.require()
-        found = verify_anything(
+        verified = verify_anything(
             place.where,
             key=key,
             keys=place.keys,
@@ -157,42 +157,47 @@ def verify(
             working=console.working,
         )
     if as_json:
-        told = found.to_json()
+        told = verified.to_json()
         console.print_json(told if "kind" in told else {"kind": "bundle", **told})
-        if found.findings:
+        if verified.findings:
             raise Exit(1)
-        if isinstance(found, BundleReport) and not found.key_was_given:
+        if isinstance(verified, BundleReport) and not verified.key_was_given:
             raise Exit(publish.NO_KEY_GIVEN)
         return
-    if isinstance(found, VerifiedFile):
-        if found.findings:
-            raise Tampered(found.findings)
-        ledger.show_verified_file(found)
-    elif found.findings:
+    if isinstance(verified, VerifiedFile):
+        if verified.findings:
+            raise Tampered(verified.findings)
+        ledger.show_verified_file(verified)
+    elif verified.findings:
         advice = "Do not rely on it. Ask its writer for the original."
-        console.print_findings(f"{what} is not what was signed:", found.findings, advice)
+        console.print_findings(f"{what} is not what was signed:", verified.findings, advice)
         raise Exit(1)
-    elif isinstance(found, BundleReport):
-        publish.show_verified_bundle(found)
-        if not found.key_was_given:
+    elif isinstance(verified, BundleReport):
+        publish.show_verified_bundle(verified)
+        if not verified.key_was_given:
             raise Exit(publish.NO_KEY_GIVEN)
     else:
-        _show_report(found)
+        _show_report(verified)
 
 
-def _show_report(found: VerifiedReport) -> None:
+def _show_report(verified: VerifiedReport) -> None:
     with console.page() as out:
-        out.title(f"{found.where}: nothing differs")
-        about = f"of the {found.title}, {found.date}, by Lapwing {found.version}, as {found.form}"
+        out.title(f"{verified.where}: nothing differs")
+        about = (
+            f"of the {verified.title}, {verified.date}, by Lapwing {verified.version}, as {verified.form}"
+        )
         rows = [
             ("report", console.printable(about)),
-            ("ledger", console.printable(found.ledger)),
-            ("public key", found.key),
-            ("entries", f"{found.entries:,}, replayed by a second accountant; all numbers computed again"),
+            ("ledger", console.printable(verified.ledger)),
+            ("public key", verified.key),
+            (
+                "entries",
+                f"{verified.entries:,}, replayed by a second accountant; all numbers computed again",
+            ),
         ]
-        if found.head is not None:
-            rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
-            rows.append(("root", found.head.root.hex()))
+        if verified.head is not None:
+            rows.append(("seal", f"number {verified.head.number}, over {verified.head.size:,} entries"))
+            rows.append(("root", verified.head.root.hex()))
         out.pairs(*rows)
-        if not found.key_was_given:
+        if not verified.key_was_given:
             out.warning(console.NO_KEY)

@@ -35,36 +35,36 @@ def schema(
     from lapwing.sql.question.policy_schema import schema_json
 
     with console.os_errors_told():
-        found = schema_json(load_policy(policy))
+        described = schema_json(load_policy(policy))
     if only is not None:
-        names = [one["table"] for one in found["tables"]]
+        names = [entry["table"] for entry in described["tables"]]
         if only not in names:
             raise BadParameter("table", f"there is none called {only!r}. {did_you_mean(only, names)}")
-        found["tables"] = [one for one in found["tables"] if one["table"] == only]
+        described["tables"] = [entry for entry in described["tables"] if entry["table"] == only]
     if as_json:
-        console.print_json(found)
+        console.print_json(described)
     else:
-        show_schema(found)
+        show_schema(described)
 
 
-def show_schema(found: Mapping[str, Any]) -> None:
+def show_schema(described: Mapping[str, Any]) -> None:
     """Show a schema."""
-    budget = found["budget"]
+    budget = described["budget"]
     rows = [
-        ("protects", PROTECTED[found["protects"]]),
+        ("protects", PROTECTED[described["protects"]]),
         ("budget for life", f"ε {budget['epsilon']:g}, δ {_delta(budget['delta'])}"),
     ]
     if budget["delta"]:
         rows.append(("δ of a question", f"{_delta(budget['delta_per_query'])}, if its keys are selected"))
-    if found["has_quotas"]:
+    if described["has_quotas"]:
         rows.append(("quotas", "each analyst has a share of the budget"))
-    if found["blocks"] is not None:
-        rows.append(("blocks", _blocks(found["blocks"])))
+    if described["blocks"] is not None:
+        rows.append(("blocks", _blocks(described["blocks"])))
     with console.page() as out:
-        out.title(found["dataset"])
+        out.title(described["dataset"])
         out.pairs(*rows)
-        for one in found["tables"]:
-            _show_table(out, one)
+        for table in described["tables"]:
+            _show_table(out, table)
         out.heading("What may be asked")
         out.points(EVERY_COLUMN, NUMBERS, UNITS, ALL_KEYS, SELECTED_KEYS)
 
@@ -85,28 +85,28 @@ def _blocks(blocks: Mapping[str, Any]) -> str:
     return f"{blocks['count']:,} cohorts of units; in SQL: {blocks['column']}"
 
 
-def _show_table(out: console.Page, one: Mapping[str, Any]) -> None:
-    out.heading(f"{one['table']}, a {'public' if one['public'] else 'private'} table")
-    if one["public"]:
+def _show_table(out: console.Page, table: Mapping[str, Any]) -> None:
+    out.heading(f"{table['table']}, a {'public' if table['public'] else 'private'} table")
+    if table["public"]:
         out.indented("Its rows belong to nobody. Join it to a private table.")
     else:
-        many = one["rows_per_unit"]
-        unit = one["unit"] or "each row is its own"
-        through = f", through {one['unit_through']}" if one["unit_through"] else ""
+        many = table["rows_per_unit"]
+        unit = table["unit"] or "each row is its own"
+        through = f", through {table['unit_through']}" if table["unit_through"] else ""
         used = f"At most {many:,} row{'s' * (many != 1)} of each unit {'is' if many == 1 else 'are'} used."
         out.indented(f"Unit: {unit}{through}. {used}")
-    if one["rows"] is not None:
-        out.indented(f"It has {one['rows']:,} rows, a public number.")
-    if one["all_columns"]:
+    if table["rows"] is not None:
+        out.indented(f"It has {table['rows']:,} rows, a public number.")
+    if table["all_columns"]:
         out.indented("All of its columns may be used.")
-    if one["columns"]:
+    if table["columns"]:
         rows = [
             (column["column"], column["type"], _domain(column), _missing(column), _keys(column))
-            for column in one["columns"]
+            for column in table["columns"]
         ]
         out.table("column", "type", "bounds or values", "missing", "keys", rows=rows)
-    if one["hidden"]:
-        out.indented(f"Hidden, for nobody to use: {', '.join(one['hidden'])}.")
+    if table["hidden"]:
+        out.indented(f"Hidden, for nobody to use: {', '.join(table['hidden'])}.")
 
 
 def _domain(column: Mapping[str, Any]) -> str:

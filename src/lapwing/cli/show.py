@@ -108,7 +108,9 @@ def _require_nothing_else(
 def _list(every: Sequence[Chapter], *, as_json: bool) -> None:
     if as_json:
         topics = [(chapter.title, topic) for chapter in every for topic in chapter.topics]
-        told = ({"chapter": title, "topic": one.name, "question": one.question} for title, one in topics)
+        told = (
+            {"chapter": title, "topic": topic.name, "question": topic.question} for title, topic in topics
+        )
         console.print_json(list(told))
         return
     with console.page() as out:
@@ -131,14 +133,14 @@ def _show_one(
     if full and not topic.has_full_version:
         raise BadParameter("full", f"{topic.name} has no longer version")
     console.check_plot(plot)
-    one = _computed(topic, values, full=full)
+    computed = _computed(topic, values, full=full)
     if plot is not None:
-        console.write_plot(plot, one.shown.picture(), quiet=True)
+        console.write_plot(plot, computed.shown.picture(), quiet=True)
     if as_json:
-        console.print_json(to_json(topic, values, one.shown))
+        console.print_json(to_json(topic, values, computed.shown))
         return
     with console.page() as out:
-        _print(out, one)
+        _print(out, computed)
     if plot is not None:
         print(f"\nThe picture is in {plot}")
 
@@ -150,26 +152,26 @@ def _computed(topic: Topic, values: Mapping[str, Fraction], *, full: bool) -> Sh
         return ShownTopic(topic, values, topic.compute(values, full, progress))
 
 
-def _print(out: console.Page, one: ShownTopic) -> None:
+def _print(out: console.Page, computed: ShownTopic) -> None:
     from lapwing.show.booklet import given_options
     from lapwing.show.given_values import limits
     from lapwing.show.topic import argument_page
 
-    out.title(one.topic.question)
+    out.title(computed.topic.question)
     out.print()
-    out.indented(one.shown.headline)
+    out.indented(computed.shown.headline)
     out.print()
-    out.indented(*one.shown.sentences)
-    for numbers in one.shown.tables:
+    out.indented(*computed.shown.sentences)
+    for numbers in computed.shown.tables:
         out.heading(numbers.title)
         out.print(_table(numbers))
-    if one.topic.parameters:
+    if computed.topic.parameters:
         out.heading("Numbers that you can change")
-        options = zip(one.topic.parameters, given_options(one), strict=True)
+        options = zip(computed.topic.parameters, given_options(computed), strict=True)
         out.pairs(*((option, f"{known.meaning} ({limits(known)})") for known, option in options))
     out.print()
-    more = " The long version: --full." if one.topic.has_full_version else ""
-    why = f"Why it holds: {argument_page(one.topic)} of the source."
+    more = " The long version: --full." if computed.topic.has_full_version else ""
+    why = f"Why it holds: {argument_page(computed.topic)} of the source."
     out.indented(f"{why} The picture: --plot FILE.{more}")
 
 
@@ -199,18 +201,20 @@ def _show_all(every: Sequence[Chapter], texts: Mapping[str, str], out: Path | No
     values = values_of_all(topics, texts)
     if out is not None:
         _check_folder(out)
-    found, left_out = {}, []
+    shown, left_out = {}, []
     for topic in topics:
         try:
-            one = _computed(topic, values[topic.name], full=full and topic.has_full_version)
+            computed = _computed(topic, values[topic.name], full=full and topic.has_full_version)
         except (MissingExtra, BadParameter) as error:  # numbers of all topics may not fit together in one
             left_out.append(f"{topic.name} is left out: {error}")
             console.tell(left_out[-1])
             continue
-        found[topic.name] = one
-        console.tell(f"{len(found) + len(left_out)} of {len(topics)}: {topic.name}")
+        shown[topic.name] = computed
+        console.tell(f"{len(shown) + len(left_out)} of {len(topics)}: {topic.name}")
     if out is None:
-        console.print_json([to_json(one.topic, one.values, one.shown) for one in found.values()])
+        console.print_json(
+            [to_json(computed.topic, computed.values, computed.shown) for computed in shown.values()]
+        )
         return
     from lapwing.show.booklet import booklet
 
@@ -218,7 +222,7 @@ def _show_all(every: Sequence[Chapter], texts: Mapping[str, str], out: Path | No
     with console.os_errors_told():
         # Two commands at once: each leaves a whole page.
         replaced = path.with_name(f".{BOOKLET}.{os.getpid()}")
-        replaced.write_bytes(booklet(every, found, left_out))
+        replaced.write_bytes(booklet(every, shown, left_out))
         replaced.replace(path)
     print(f"The booklet is in {path}")
 

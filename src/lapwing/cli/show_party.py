@@ -52,7 +52,10 @@ def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> 
     with console.page() as out:
         _plan(out, plan, name, title)
         out.heading("Every protocol")
-        rows = [_alternative(one, plan.protocol) for one in plan.alternatives(why_not_local=why_not_local)]
+        rows = [
+            _alternative(alternative, plan.protocol)
+            for alternative in plan.alternatives(why_not_local=why_not_local)
+        ]
         heads = ("", "protocol", "error", "may fail later", "a member sends", "")
         out.table(*heads, right=(2, 3, 4), rows=rows)
 
@@ -101,23 +104,30 @@ def _plan(out: console.Page, plan: JointPlan, name: str, title: str) -> None:
 def _together(plan: JointPlan) -> str:
     from lapwing.parties.joint_plan import epsilon_by_coalition
 
-    found, planned = epsilon_by_coalition(plan), plan.requirements.coalition
-    if max(found.values()) <= plan.requirements.epsilon:
+    epsilons, planned = epsilon_by_coalition(plan), plan.requirements.coalition
+    if max(epsilons.values()) <= plan.requirements.epsilon:
         return "No more than planned, whichever members belong together."
     texts = [
         f"{size} of {plan.requirements.members}{' (planned)' if size == planned else ''}"
         f": ε {float(epsilon):.3g}"
-        for size, epsilon in found.items()
+        for size, epsilon in epsilons.items()
     ]
     return "; ".join(texts) + ". Members with one owner or one operator belong together."
 
 
-def _alternative(one: ProtocolAlternative, chosen: str) -> list[str]:
-    mark = "→" if one.letter == chosen else ""
-    name = f"{one.letter}  {one.name}"
-    if one.why_not or one.error is None or one.cost is None:
-        return [mark, name, "", "", "", one.why_not]
-    return [mark, name, f"× {one.error:.3g}", f"{one.survives}", bytes_text(one.cost.sent), ""]
+def _alternative(alternative: ProtocolAlternative, chosen: str) -> list[str]:
+    mark = "→" if alternative.letter == chosen else ""
+    name = f"{alternative.letter}  {alternative.name}"
+    if alternative.why_not or alternative.error is None or alternative.cost is None:
+        return [mark, name, "", "", "", alternative.why_not]
+    return [
+        mark,
+        name,
+        f"× {alternative.error:.3g}",
+        f"{alternative.survives}",
+        bytes_text(alternative.cost.sent),
+        "",
+    ]
 
 
 def show_invitation(consortium: Consortium, me: str, title: str) -> None:
@@ -177,45 +187,46 @@ def result_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-def verified_json(found: VerifiedTranscript) -> dict[str, Any]:
+def verified_json(verified: VerifiedTranscript) -> dict[str, Any]:
     """Return plain values, for JSON."""
     return {
-        "members": list(found.members),
-        "run": found.number,
-        "protocol": found.protocol,
-        "contributors": [list(names) for names in found.contributors],
-        "sums": [one.values.tolist() for one in found.opened],
-        "stopped": found.stopped,
-        "left": list(found.left),
-        "guarantee": found.guarantee,
-        "not_checked": list(found.not_checked),
+        "members": list(verified.members),
+        "run": verified.number,
+        "protocol": verified.protocol,
+        "contributors": [list(names) for names in verified.contributors],
+        "sums": [opening.values.tolist() for opening in verified.opened],
+        "stopped": verified.stopped,
+        "left": list(verified.left),
+        "guarantee": verified.guarantee,
+        "not_checked": list(verified.not_checked),
     }
 
 
-def show_verified(found: VerifiedTranscript, path: Path) -> None:
+def show_verified(verified: VerifiedTranscript, path: Path) -> None:
     """Show the result of checking a transcript."""
     with console.page() as out:
         out.title(f"{path} is in order")
         lines = [
-            f"Run {found.number} of {', '.join(found.members)}, all of whom signed the consortium. "
-            f"Protocol {found.protocol}.",
+            f"Run {verified.number} of {', '.join(verified.members)}, all of whom signed the consortium. "
+            f"Protocol {verified.protocol}.",
             "Every post is signed by its member, for this run and round, on exactly the rounds before it.",
         ]
-        for stage, (names, opened) in enumerate(zip(found.contributors, found.opened, strict=True), 1):
-            which = f"Sum {stage}" if len(found.opened) > 1 else "The sum"
+        for stage, (names, opened) in enumerate(
+            zip(verified.contributors, verified.opened, strict=True), 1
+        ):
+            which = f"Sum {stage}" if len(verified.opened) > 1 else "The sum"
             sums = ", ".join(f"{value:,}" for value in opened.values[:MOST_SUMS].tolist())
             more = f" … ({len(opened.values):,} numbers)" if len(opened.values) > MOST_SUMS else ""
             lines.append(f"{which} follows from the posts of {', '.join(names)}: {sums}{more}.")
-        if found.stopped is not None:
-            lines.append(
-                f'The writer of this file says that the run stopped: "{console.printable(found.stopped)}"'
-            )
-        lines += [console.printable(f"Left, and signed why: {one}.") for one in found.left]
+        if verified.stopped is not None:
+            stopped = console.printable(verified.stopped)
+            lines.append(f'The writer of this file says that the run stopped: "{stopped}"')
+        lines += [console.printable(f"Left, and signed why: {reason}.") for reason in verified.left]
         out.points(*lines)
         out.heading("Guarantee about everything that was seen")
-        out.indented(console.printable(found.guarantee))
+        out.indented(console.printable(verified.guarantee))
         out.heading("Facts that no transcript can show")
-        out.points(*found.not_checked)
+        out.points(*verified.not_checked)
 
 
 def show_simulation(done: Simulation) -> None:
@@ -266,13 +277,13 @@ def _lessons(done: Simulation) -> list[str]:
     ]
 
 
-def show_comparison(found: MeasuredErrors) -> None:
+def show_comparison(errors: MeasuredErrors) -> None:
     """Show the measured errors of all ways to count."""
     with console.page() as out:
-        head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
+        head = f"Root mean square error of a share at ε = {float(errors.epsilon):g}, in percentage points"
         out.title(head)
-        names = list(found.by_size)
-        sizes = sorted({n for points in found.by_size.values() for n, _ in points})
+        names = list(errors.by_size)
+        sizes = sorted({n for points in errors.by_size.values() for n, _ in points})
         titles = {
             "curator": "one curator", "shared": "3 members,\n1 may collude",
             "alone": "10 members,\n9 may collude", "everybody": "every person\na member",
@@ -280,14 +291,14 @@ def show_comparison(found: MeasuredErrors) -> None:
         }  # fmt: skip
         shown = console.table("people", *(titles[name] for name in names), right=range(len(names) + 1))
         for n in sizes:
-            shown.add_row(f"{n:,}", *(_percent(dict(found.by_size[name]).get(n)) for name in names))
+            shown.add_row(f"{n:,}", *(_percent(dict(errors.by_size[name]).get(n)) for name in names))
         out.print(shown)
-        out.heading(f"{found.people:,} people, divided among more and more members")
+        out.heading(f"{errors.people:,} people, divided among more and more members")
         divided = console.table(
             "members", "fewer than half may collude", "all but one may", right=(0, 1, 2)
         )
-        for m, error in found.by_members["shared"]:
-            divided.add_row(str(m), _percent(error), _percent(dict(found.by_members["alone"]).get(m)))
+        for m, error in errors.by_members["shared"]:
+            divided.add_row(str(m), _percent(error), _percent(dict(errors.by_members["alone"]).get(m)))
         out.print(divided)
 
 

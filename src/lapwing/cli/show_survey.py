@@ -82,12 +82,12 @@ def show_invented(people: Collection[SimulatedAnswers], n: int, where: str) -> N
         out.title(f"{n:,} invented respondents. Their reports are in {where}.")
         out.indented("The truth below is known only because it is invented.")
         shown = console.table("question", "answer", "truth", right=(2,))
-        for one in people:
-            for place, (label, value) in enumerate(one.truth()):
-                shown.add_row(one.question.name if not place else "", label, f"{value:.4f}")
+        for simulated in people:
+            for place, (label, value) in enumerate(simulated.truth()):
+                shown.add_row(simulated.question.name if not place else "", label, f"{value:.4f}")
         out.print(shown)
         out.heading("Drawn from")
-        out.points(*(f"{one.question.name}: {one.law}" for one in people))
+        out.points(*(f"{simulated.question.name}: {simulated.law}" for simulated in people))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +100,15 @@ class RespondentLoss:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; the shuffled ε with its assumptions."""
-        found: dict[str, Any] = {"local_epsilon": float(epsilon_text(self.local)), "shuffled": None}
+        values: dict[str, Any] = {"local_epsilon": float(epsilon_text(self.local)), "shuffled": None}
         if self.shuffled is not None:
-            found["shuffled"] = {
+            values["shuffled"] = {
                 "epsilon": float(epsilon_text(self.shuffled)),
                 "delta": float(DELTA),
                 "honest_reports": self.honest,
                 "assumes": ASSUMES,
             }
-        return found
+        return values
 
 
 def respondent_loss(made: Design, reports: int, *, with_credentials: bool) -> RespondentLoss:
@@ -122,20 +122,20 @@ def respondent_loss(made: Design, reports: int, *, with_credentials: bool) -> Re
     return RespondentLoss(made.epsilon, shuffled_epsilon(made.epsilon, honest, DELTA, known), honest)
 
 
-def show_estimates(made: Design, found: SurveyEstimates, privacy: RespondentLoss) -> None:
+def show_estimates(made: Design, estimates: SurveyEstimates, privacy: RespondentLoss) -> None:
     """Show every number with its intervals, and the privacy loss of a respondent."""
     with console.page() as out:
-        sure = f"{float(found.confidence):g}"
-        head = f"{made.survey.title}: {found.reports:,} reports, intervals with {sure} confidence each"
+        sure = f"{float(estimates.confidence):g}"
+        head = f"{made.survey.title}: {estimates.reports:,} reports, intervals with {sure} confidence each"
         out.title(head)
-        for answer in found.answers:
-            _answer(out, answer, with_lies=bool(found.liars))
-        for cross in found.crosses:
+        for answer in estimates.answers:
+            _answer(out, answer, with_lies=bool(estimates.liars))
+        for cross in estimates.crosses:
             _cross(out, cross)
         out.heading("What this cost a respondent")
         out.points(*_cost(privacy))
-        if found.liars:
-            share = f"{100 * float(found.liars):g} %"
+        if estimates.liars:
+            share = f"{100 * float(estimates.liars):g} %"
             means = "with the truth instead, it would lie between the estimate less the + and plus the -"
             out.points(f"Lies: how far {share} of respondents may have pushed a number; {means}.")
 
@@ -156,38 +156,38 @@ def _answer(out: console.Page, answer: QuestionEstimates, *, with_lies: bool) ->
         out.indented(answer.text)
     if not answer.tables:
         out.indented("Nobody was asked this yet.")
-    for found in answer.tables:
-        _table(out, found, with_lies=with_lies)
+    for table in answer.tables:
+        _table(out, table, with_lies=with_lies)
 
 
-def _table(out: console.Page, found: EstimateTable, *, with_lies: bool) -> None:
-    columns = [found.title, "estimate", "these respondents", "population", "nearest possible"]
+def _table(out: console.Page, table: EstimateTable, *, with_lies: bool) -> None:
+    columns = [table.title, "estimate", "these respondents", "population", "nearest possible"]
     shown = console.table(*columns, *(["lies"] if with_lies else []), right=range(1, 6))
-    for one in found.estimates[:MOST_ROWS]:
-        cells = [one.label, found.show(one.value), *_intervals(found, one)]
-        cells.append("" if one.fitted is None else found.show(one.fitted))
-        shown.add_row(*cells, *([_lies(found, one)] if with_lies else []))
+    for estimate in table.estimates[:MOST_ROWS]:
+        cells = [estimate.label, table.show(estimate.value), *_intervals(table, estimate)]
+        cells.append("" if estimate.fitted is None else table.show(estimate.fitted))
+        shown.add_row(*cells, *([_lies(table, estimate)] if with_lies else []))
     out.print(shown)
-    if len(found.estimates) > MOST_ROWS:
-        out.indented(f"… {len(found.estimates) - MOST_ROWS:,} more: use --json for all")
-    if found.note:
-        out.indented(found.note)
+    if len(table.estimates) > MOST_ROWS:
+        out.indented(f"… {len(table.estimates) - MOST_ROWS:,} more: use --json for all")
+    if table.note:
+        out.indented(table.note)
 
 
-def _intervals(found: EstimateTable, one: EstimatedValue) -> list[str]:
+def _intervals(table: EstimateTable, estimate: EstimatedValue) -> list[str]:
     return [
-        "" if bar is None else f"{found.show(bar.low)} … {found.show(bar.high)}"
-        for bar in (one.respondents, one.population)
+        "" if bar is None else f"{table.show(bar.low)} … {table.show(bar.high)}"
+        for bar in (estimate.respondents, estimate.population)
     ]
 
 
-def _lies(found: EstimateTable, one: EstimatedValue) -> str:
-    if one.adversarial_shift is None:
+def _lies(table: EstimateTable, estimate: EstimatedValue) -> str:
+    if estimate.adversarial_shift is None:
         return ""
-    down, up = one.adversarial_shift
-    if found.unit == "share":
+    down, up = estimate.adversarial_shift
+    if table.unit == "share":
         return f"-{100 * down:.1f} … +{100 * up:.1f} %"
-    return f"-{down:.3g} … +{up:.3g}" + (" days" if found.unit == "date" else "")
+    return f"-{down:.3g} … +{up:.3g}" + (" days" if table.unit == "date" else "")
 
 
 def _cross(out: console.Page, cross: CrossTable) -> None:
@@ -195,13 +195,13 @@ def _cross(out: console.Page, cross: CrossTable) -> None:
     shown = console.table(
         cross.rows_of, cross.columns_of, "estimate", "these respondents", "population", right=(2, 3, 4)
     )
-    for label, found in cross.lines:
-        for one in found.estimates:
-            shown.add_row(label, one.label, found.show(one.value), *_intervals(found, one))
+    for label, table in cross.lines:
+        for estimate in table.estimates:
+            shown.add_row(label, estimate.label, table.show(estimate.value), *_intervals(table, estimate))
     out.print(shown)
 
 
-def draw_estimates(made: Design, found: SurveyEstimates) -> Figure:
+def draw_estimates(made: Design, result: SurveyEstimates) -> Figure:
     """Draw one table of each question, over all reports or within groups."""
     from lapwing.plots.answers import EstimatePanel, estimates_picture
 
@@ -209,7 +209,7 @@ def draw_estimates(made: Design, found: SurveyEstimates) -> Figure:
         return None if interval is None else (interval.low, interval.high)
 
     panels = []
-    for answer in found.answers:
+    for answer in result.answers:
         if not answer.tables:
             continue
         first = max(answer.tables, key=_drawn)
@@ -217,19 +217,19 @@ def draw_estimates(made: Design, found: SurveyEstimates) -> Figure:
         panels.append(
             EstimatePanel(
                 f"{answer.question}{f', {answer.group}' if answer.group else ''}: {first.title}",
-                [one.label for one in estimates],
-                [one.value for one in estimates],
-                [bar(one.population) for one in estimates],
-                [bar(one.respondents) for one in estimates],
+                [estimate.label for estimate in estimates],
+                [estimate.value for estimate in estimates],
+                [bar(estimate.population) for estimate in estimates],
+                [bar(estimate.respondents) for estimate in estimates],
                 first.show,
                 from_zero=first.unit == "share",
             )
         )
-    title = f"{made.survey.title} ({found.reports:,} reports)"
-    return estimates_picture(panels, title=title, confidence=float(found.confidence))
+    title = f"{made.survey.title} ({result.reports:,} reports)"
+    return estimates_picture(panels, title=title, confidence=float(result.confidence))
 
 
-def _drawn(found: EstimateTable) -> tuple[bool, bool]:
+def _drawn(table: EstimateTable) -> tuple[bool, bool]:
     """Return a key that prefers a whole list of shares, else any table that is not only "no answer"."""
-    labels = [one.label for one in found.estimates]
-    return labels != [NO_ANSWER] and bool(labels), found.title in ("share", "words")
+    labels = [estimate.label for estimate in table.estimates]
+    return labels != [NO_ANSWER] and bool(labels), table.title in ("share", "words")

@@ -60,21 +60,21 @@ def check(file: SurveyFile, *, as_json: console.AsJson = False) -> None:
     from lapwing.survey.designing import epsilon_text
     from lapwing.survey.invitations import require_answerable
 
-    found = designed(file)
-    require_answerable(found)
-    shown = existing_fingerprint(found)
+    made = designed(file)
+    require_answerable(made)
+    shown = existing_fingerprint(made)
     if as_json:
-        told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
-        epsilon = float(epsilon_text(found.epsilon))  # in the document that devices get, it is a text
-        console.print_json({**told, "epsilon": epsilon, "survey": found.public()})
+        told = {"digest": made.digest, "fingerprint": shown, "warning": made.warning}
+        epsilon = float(epsilon_text(made.epsilon))  # in the document that devices get, it is a text
+        console.print_json({**told, "epsilon": epsilon, "survey": made.public()})
         return
-    count = len(found.parts)
-    asked = "all are asked" if found.asks_all else "each respondent is asked one at random"
+    count = len(made.parts)
+    asked = "all are asked" if made.asks_all else "each respondent is asked one at random"
     print(f"{file} is in order: {f'{count} questions, {asked}' if count > 1 else 'one question'}.")
-    print(f"A respondent loses at most ε {epsilon_text(found.epsilon)}. It ends {found.survey.stops}.")
-    if found.warning:
-        print(f"Warning: {found.warning}")
-    print(f"Digest {found.digest}")
+    print(f"A respondent loses at most ε {epsilon_text(made.epsilon)}. It ends {made.survey.stops}.")
+    if made.warning:
+        print(f"Warning: {made.warning}")
+    print(f"Digest {made.digest}")
     if shown is not None:
         print(f"The fingerprint of this survey and its key: {shown}")
 
@@ -119,9 +119,14 @@ def simulate(
     if out is None:
         forget_reports(target)  # invented ones of an earlier call
     people = simulate_answers(made.survey, n)
-    write_reports(target, made, made.simulate({name: one.answers for name, one in people.items()}))
+    write_reports(
+        target, made, made.simulate({name: simulated.answers for name, simulated in people.items()})
+    )
     if as_json:
-        questions = {name: {"law": one.law, "truth": dict(one.truth())} for name, one in people.items()}
+        questions = {
+            name: {"law": simulated.law, "truth": dict(simulated.truth())}
+            for name, simulated in people.items()
+        }
         console.print_json({"n": n, "reports": str(target), "questions": questions})
     else:
         show_invented(people.values(), n, str(target))
@@ -163,14 +168,14 @@ def estimate(
     made = designed(file)
     if reports is None:
         with console.os_errors_told():
-            found, with_credentials = stored_reports(made)
+            stored, with_credentials = stored_reports(made)
     else:
-        found, with_credentials = read_reports(reports, made), False
+        stored, with_credentials = read_reports(reports, made), False
     with console.working("estimating") as progress:
         result = estimated(
-            made, found, confidence=confidence, by=by, cross=pairs, liars=liars, progress=progress
+            made, stored, confidence=confidence, by=by, cross=pairs, liars=liars, progress=progress
         )
-    privacy = respondent_loss(made, len(found), with_credentials=with_credentials)
+    privacy = respondent_loss(made, len(stored), with_credentials=with_credentials)
     if as_json:
         console.print_json({**result.to_json(), "privacy": privacy.to_json()})
     else:
@@ -180,10 +185,10 @@ def estimate(
 
 
 def _pair(text: str) -> tuple[str, str]:
-    one, comma, other = text.partition(",")
-    if not comma or "," in other:
+    first, comma, second = text.partition(",")
+    if not comma or "," in second:
         raise BadParameter("cross", "must be two questions with a comma, such as place,content")
-    return one.strip(), other.strip()
+    return first.strip(), second.strip()
 
 
 @app.command()
@@ -221,7 +226,10 @@ def invite(
         with _output(out) as write:  # the file is made before anything is charged
             for batch in batches:
                 lines = [
-                    f"{one.person}\t{one.link(base)}" if one.person else one.link(base) for one in batch
+                    f"{invitation.person}\t{invitation.link(base)}"
+                    if invitation.person
+                    else invitation.link(base)
+                    for invitation in batch
                 ]
                 write("\n".join([*lines, ""]))
                 issued += len(batch)

@@ -143,10 +143,10 @@ def _public(survey: str, url: str) -> tuple[dict[str, Any], PublicKey | None]:
     if _is_link(survey):
         assert served is not None
         return served, key
-    found = _from_file(Path(survey))
-    if served is not None and served != found:
+    read = _from_file(Path(survey))
+    if served is not None and served != read:
         raise BadParameter("send", "leads to another survey than this file, or to an earlier form of it")
-    return found, key
+    return read, key
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -163,13 +163,13 @@ def _from_file(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             raw = file.read(LARGEST_SURVEY + 1)
     try:
-        found = parse_exact_json(raw)
+        value = parse_exact_json(raw)
     except BadValue as error:
         raise BadParameter("survey", f"{path}: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise BadParameter("survey", f"{path} must be a survey file (.toml) or a saved survey.json")
-    inner = found.get("survey", found)
-    return inner if isinstance(inner, dict) else found
+    inner = value.get("survey", value)
+    return inner if isinstance(inner, dict) else value
 
 
 def _rounded(epsilon: Fraction) -> str:

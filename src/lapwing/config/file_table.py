@@ -101,18 +101,18 @@ def read_table(model: type[T], values: dict[str, Any], mistakes: FileMistakes, k
     try:
         made = model.model_validate(values)
     except ValidationError as error:
-        for found in error.errors(include_url=False):
-            _note(found, model, values, mistakes, key)
+        for error_details in error.errors(include_url=False):
+            _note(error_details, model, values, mistakes, key)
         made = model.model_validate(values)
     _bind(made, mistakes, key)
     return made
 
 
-def _note(found: Any, model: type[FileTable], values: Any, mistakes: FileMistakes, key: Key) -> None:
+def _note(details: Any, model: type[FileTable], values: Any, mistakes: FileMistakes, key: Key) -> None:
     """Note one of pydantic's errors, and replace the wrong value by None or by an empty table."""
-    place = found["loc"]
+    place = details["loc"]
     table, field, is_item = _declared(model, place)
-    mistakes.add((*key, *place), _in_words(found, table, field))
+    mistakes.add((*key, *place), _in_words(details, table, field))
     for part in place[:-1]:
         values = values[part]
     if field is None or is_item:
@@ -142,7 +142,8 @@ def _declared(
 def _table_in(annotation: Any) -> type[FileTable] | None:
     if isinstance(annotation, type) and issubclass(annotation, FileTable):
         return annotation
-    return next((found for one in get_args(annotation) if (found := _table_in(one)) is not None), None)
+    tables = (_table_in(argument) for argument in get_args(annotation))
+    return next((table for table in tables if table is not None), None)
 
 
 def _stand_in(annotation: Any) -> Any:
@@ -156,13 +157,13 @@ def _stand_in(annotation: Any) -> Any:
     return made
 
 
-def _in_words(found: Any, table: type[FileTable], field: FieldInfo | None) -> str:
-    kind, value = found["type"], found["input"]
+def _in_words(details: Any, table: type[FileTable], field: FieldInfo | None) -> str:
+    kind, value = details["type"], details["input"]
     if kind == "value_error":
-        error = found["ctx"]["error"]
+        error = details["ctx"]["error"]
         return str(getattr(error, "why", error))
     if field is None:
-        return f"unknown key. {did_you_mean(found['loc'][-1], list(table.by_key()))}"
+        return f"unknown key. {did_you_mean(details['loc'][-1], list(table.by_key()))}"
     if kind == "missing":
         return f"is missing. Write {field.description}"
     if kind in ("greater_than_equal", "less_than_equal"):
@@ -181,8 +182,8 @@ def _bind(table: FileTable, mistakes: FileMistakes, key: Key) -> None:
         if isinstance(value, FileTable):
             _bind(value, mistakes, inside)
         elif isinstance(value, dict) and _table_in(field.annotation):
-            for inner, one in value.items():
-                _bind(one, mistakes, (*inside, inner))
+            for inner, item in value.items():
+                _bind(item, mistakes, (*inside, inner))
 
 
 # Kinds of values
@@ -258,15 +259,15 @@ class LedgerTable(FileTable):
 
     def locations(self, path: Path, *, default: str, example: str) -> dict[str, Any]:
         """Return the locations by their names in a policy; "" for the usual location."""
-        found = {
+        locations = {
             "ledger": read_location(self, "url", path, example=example) or default,
             "ledger_keys": read_location(self, "keys", path, example=example),
             "ledger_anchor": read_location(self, "anchor", path, example=example, web=True),
             "ledger_registry": self._registry(path),
         }
-        if found["ledger_keys"].startswith(POSTGRES_SCHEMES):
+        if locations["ledger_keys"].startswith(POSTGRES_SCHEMES):
             self.wrong("keys", "must be the path of a file")
-        return found
+        return locations
 
     def _registry(self, path: Path) -> str:
         if self.registry is None or self.registry.startswith(POSTGRES_SCHEMES):
@@ -286,7 +287,7 @@ def read_location(table: FileTable, name: str, path: Path, *, example: str, web:
     if "://" in text:
         table.wrong(name, "must be a path, or begin with postgresql://")
         return ""
-    found = os.path.normpath(path.parent / text)
-    if found == str(path) or os.path.isdir(found):
+    location = os.path.normpath(path.parent / text)
+    if location == str(path) or os.path.isdir(location):
         table.wrong(name, f'must be a file of its own, such as "{example}"')
-    return found
+    return location

@@ -46,7 +46,7 @@ class FileMistakes:
         """Raise BadFile with all mistakes, in the order of the file. Do nothing if there are none."""
         if not self._found:
             return
-        in_order = dict.fromkeys(sorted(self._found, key=lambda found: found[0]))
+        in_order = dict.fromkeys(sorted(self._found, key=lambda mistake: mistake[0]))
         texts = [f"{self.file}:{line}: {what}" for line, what in in_order]
         if len(texts) > MISTAKES_AT_MOST:
             more = len(texts) - MISTAKES_AT_MOST
@@ -141,8 +141,8 @@ def _text(path: Path, shown: str, what: str, example: str, draft: str) -> str:
 
 
 def _place(message: str, text: str) -> tuple[int, str]:
-    if found := _LINE.search(message):
-        return int(found[1]), message[: found.start()]
+    if match := _LINE.search(message):
+        return int(match[1]), message[: match.start()]
     what = _AT_END.sub("", message).split(":")[0]
     return text.count("\n", 0, len(text.rstrip())) + 1, what
 

@@ -105,11 +105,11 @@ class StatedLoss:
         Raises BadParameter if δ is not in [0, 1), or no ε follows at it.
         """
         at = checked_delta(delta)
-        found = loss_curves.epsilon_of(self.loss, at)
-        if found is None:
+        epsilon = loss_curves.epsilon_of(self.loss, at)
+        if epsilon is None:
             why = f"is too small: no ε follows from this loss at δ = {float(at):g}"
             raise BadParameter("delta", why)
-        return found
+        return epsilon
 
     def epsilon_by_distribution(self, *, delta: Number) -> Fraction:
         """Return the least ε at δ, also by the distribution of the loss: the tightest price, slower.
@@ -119,8 +119,8 @@ class StatedLoss:
         """
         at = checked_delta(delta)
         run = FixedRun(tuple(_steps(self.loss)), at - self.loss.delta0)
-        found = [run.pair[0], loss_curves.epsilon_of(self.loss, at)]
-        return min(epsilon for epsilon in found if epsilon is not None)
+        epsilons = [run.pair[0], loss_curves.epsilon_of(self.loss, at)]
+        return min(epsilon for epsilon in epsilons if epsilon is not None)
 
     def delta(self, *, epsilon: Number) -> Fraction:
         """Return the least δ that follows at ε >= 0, rounded up: 1 if none does."""
@@ -128,10 +128,10 @@ class StatedLoss:
 
     def rho(self) -> Fraction:
         """Return a ρ for which this is ρ-zCDP. Raises BadParameter if the loss has none."""
-        found = None if self.loss.delta0 else loss_curves.rho_of(self.loss)
-        if found is None:
+        rho = None if self.loss.delta0 else loss_curves.rho_of(self.loss)
+        if rho is None:
             raise BadParameter("loss", "has a δ, so no ρ follows from it. Ask for `epsilon(delta=…)`")
-        return found
+        return rho
 
     def renyi(self, order: Number) -> Fraction:
         """Return an upper bound on the Rényi divergence at an order above 1, at most 100,000."""
@@ -261,7 +261,7 @@ def common_relation(named: list[Relation | None], relation: Relation | None) -> 
     if len(different) <= 1:
         return next(iter(different), None)
     if None in different:
-        names = ", ".join(sorted(_words(one) for one in different if one is not None))
+        names = ", ".join(sorted(_words(each) for each in different if each is not None))
         raise BadParameter(
             "relation",
             f"some losses are about {names}, others name no relation. State it for those: relation=…",
@@ -324,10 +324,10 @@ def compose(*parts: Loss | StatedLoss | Charged, relation: Relation | None = Non
         0.399996685
     """
     each = [stated(part) for part in parts]
-    agreed = common_relation([one.relation for one in each], relation)
+    agreed = common_relation([loss.relation for loss in each], relation)
     counted: Counter[Loss] = Counter()
-    for one in each:
-        for part, times in _parts(one.loss):
+    for loss in each:
+        for part, times in _parts(loss.loss):
             counted[part] += times
     return StatedLoss(SequentialComposition(tuple(_often(*item) for item in counted.items())), agreed)
 
@@ -358,8 +358,8 @@ def repeated(
         Fraction(1, 1)
     """
     times = whole(count, "count", at_least=1)
-    one = compose(part, relation=relation)
-    return compose(StatedLoss(Repeated(one.loss, times), one.relation))
+    composed = compose(part, relation=relation)
+    return compose(StatedLoss(Repeated(composed.loss, times), composed.relation))
 
 
 def parallel(*parts: Loss | StatedLoss | Charged, relation: Relation) -> StatedLoss:
@@ -391,8 +391,8 @@ def parallel(*parts: Loss | StatedLoss | Charged, relation: Relation) -> StatedL
             "Use `compose`",
         )
     each = [stated(part) for part in parts]
-    agreed = common_relation([one.relation for one in each], relation)
-    return StatedLoss(ParallelComposition(tuple(dict.fromkeys(one.loss for one in each))), agreed)
+    agreed = common_relation([loss.relation for loss in each], relation)
+    return StatedLoss(ParallelComposition(tuple(dict.fromkeys(part.loss for part in each))), agreed)
 
 
 def poisson_sampled(part: Loss | StatedLoss | Charged, *, rate: Number, relation: Relation) -> StatedLoss:
@@ -426,10 +426,10 @@ def poisson_sampled(part: Loss | StatedLoss | Charged, *, rate: Number, relation
     probability = positive(rate, "rate")
     if probability > 1:
         raise BadParameter("rate", "must lie in (0, 1]")
-    one = stated(part)
-    agreed = common_relation([one.relation], relation)
+    loss = stated(part)
+    agreed = common_relation([loss.relation], relation)
     # A composition of one marks the loss as one about ADD_REMOVE, also where it is stored without words.
-    return StatedLoss(ParallelComposition((_sampled(one.loss, probability),)), agreed)
+    return StatedLoss(ParallelComposition((_sampled(loss.loss, probability),)), agreed)
 
 
 def _sampled(loss: Loss, rate: Fraction) -> Loss:
@@ -485,7 +485,7 @@ def how_many(part: Loss | StatedLoss | Charged, *, epsilon: Number, delta: Numbe
     def is_too_many(count: int) -> bool:
         if count > MOST_FIXED:
             return True
-        found = loss_curves.epsilon_of(Repeated(loss, count), failures)
-        return found is None or found > most
+        epsilon = loss_curves.epsilon_of(Repeated(loss, count), failures)
+        return epsilon is None or epsilon > most
 
     return least_from(is_too_many) - 1

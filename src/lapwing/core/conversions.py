@@ -142,16 +142,16 @@ def loss_to_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:
 
     None if no ε follows.
     """
-    found: list[Fraction] = []
+    epsilons: list[Fraction] = []
     remaining = delta - loss.delta0
     if remaining < 0:
         return None
     pair = loss.pair
     if pair is not None and pair[1] <= remaining:
-        found.append(pair[0])
+        epsilons.append(pair[0])
     if remaining > 0 and loss.renyi(Fraction(2)) is not None:
-        found.append(best_renyi_epsilon(loss, remaining))
-    return min(found, default=None)
+        epsilons.append(best_renyi_epsilon(loss, remaining))
+    return min(epsilons, default=None)
 
 
 def _best_order_of(loss: Loss, objective: Callable[[float, float], float]) -> Fraction:
@@ -164,10 +164,10 @@ def _best_order_of(loss: Loss, objective: Callable[[float, float], float]) -> Fr
         return objective(order, number) if math.isfinite(number) else math.inf
 
     # Up a geometric grid until the objective has risen for a while: high orders may be expensive.
-    grid, found, best = [order for order in _ORDERS if order <= loss.largest_order], [], 0
+    grid, values, best = [order for order in _ORDERS if order <= loss.largest_order], [], 0
     for k, point in enumerate(grid):
-        found.append(at(point))
-        best = k if found[k] < found[best] else best
+        values.append(at(point))
+        best = k if values[k] < values[best] else best
         if k > best + _RISEN:
             break
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]

@@ -178,7 +178,7 @@ def _delta_means(bounds: dict[Belief, BeliefBounds], n: int) -> str:
     given, *further = bounds.values()
     if not given.delta:
         return "With δ 0 the promise holds for every outcome, without exception."
-    most = max(one.delta for one in bounds.values())
+    most = max(bound.delta for bound in bounds.values())
     two_steps = (
         f" For a fact about you these are at most 1 in {math.floor(1 / further[0].delta):,} cases, "
         "(1 + e^ε) δ."
@@ -196,11 +196,11 @@ def _delta_means(bounds: dict[Belief, BeliefBounds], n: int) -> str:
 
 def _counts(laplace: Laplace, gaussian: Gaussian | None, n: int) -> tuple[NoisyCount, ...]:
     within = laplace.spread(CONFIDENCE)
-    found = [NoisyCount("Laplace", "scale", float(laplace.scale), within, within / n)]
+    counts = [NoisyCount("Laplace", "scale", float(laplace.scale), within, within / n)]
     if gaussian is not None:
         within = gaussian.spread(CONFIDENCE)
-        found.append(NoisyCount("Gaussian", "sigma", float(gaussian.sigma), within, within / n))
-    return tuple(found)
+        counts.append(NoisyCount("Gaussian", "sigma", float(gaussian.sigma), within, within / n))
+    return tuple(counts)
 
 
 def _lifetime(total: int, delta: Fraction, laplace: Loss, gaussian: Gaussian | None) -> Lifetime:
@@ -229,18 +229,18 @@ def advice(epsilon: Fraction) -> str:
 
 
 def _warnings(epsilon: Fraction, delta: Fraction, n: int, counts: tuple[NoisyCount, ...]) -> list[str]:
-    found = []
+    warnings = []
     if delta * 10 * n > 1:
-        found.append(
+        warnings.append(
             f"δ {short(float(delta))} is above 1/(10 n), which is {short(1 / (10 * n))}: publishing a few "
             "people's rows would keep this promise. Take δ far below 1/n."
         )
     if epsilon > 10:
-        found.append(f"ε {short(float(epsilon))} promises next to nothing.")
+        warnings.append(f"ε {short(float(epsilon))} promises next to nothing.")
     worst = min(count.share for count in counts)
     if worst > 0.1:
-        found.append(
+        warnings.append(
             f"the noise on a count is up to {percent_up(worst)} of n: the answer says little. "
             "Take a larger ε, or ask about more people."
         )
-    return found
+    return warnings

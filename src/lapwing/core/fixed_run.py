@@ -110,7 +110,7 @@ class FixedRun(Loss):
             off += count * FLOAT_DELTA_A_STEP
             parts.append(_distribution(loss).self_compose(count))
             paid += count * _paid_for_rounding(loss)
-        total = reduce(lambda one, other: one.compose(other), parts)
+        total = reduce(lambda composed, part: composed.compose(part), parts)
         if 2 * off > self.delta:
             raise BadParameter("delta", "is too small for this number of steps: float errors reach it")
         # Rounding to integers multiplies probabilities by at most e^paid, δ included.

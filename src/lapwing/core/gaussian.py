@@ -239,7 +239,7 @@ class GaussianShares(_GaussianTerms):
         squared, most = positive(l2_squared, "l2_squared"), positive(rho, "rho")
         shares = whole(of, "of", at_least=1)
         start = sqrt_up(squared / (2 * most * shares))
-        return _least_sigma(start, squared, dimension, shares, lambda found: found.loss.rho <= most)
+        return _least_sigma(start, squared, dimension, shares, lambda noise: noise.loss.rho <= most)
 
     @classmethod
     def for_budget(
@@ -252,7 +252,7 @@ class GaussianShares(_GaussianTerms):
         if shares == 1:
             return cls(alone, squared, dims, 1)
         start = alone / sqrt_up(shares)
-        return _least_sigma(start, squared, dims, shares, lambda found: found.delta(e) <= d)
+        return _least_sigma(start, squared, dims, shares, lambda noise: noise.delta(e) <= d)
 
     @property
     def loss(self) -> Concentrated:
@@ -273,11 +273,11 @@ class GaussianShares(_GaussianTerms):
         with precision(BITS):
             uneven = self.dimension * unevenness(self.sigma, self.of)
             left = ball(e) - law.paid - 2 * uneven
-            found = conversions.zcdp_to_delta(self.loss.rho, e)
+            delta = conversions.zcdp_to_delta(self.loss.rho, e)
             if not (law.ratio.is_finite() and left > 0):
-                return found
+                return delta
             rounded = (law.paid + uneven).exp() * conversions.continuous_delta(left, law.ratio)
-            return min(found, conversions.probability_up(rounded))
+            return min(delta, conversions.probability_up(rounded))
 
     def total(self, contributors: int) -> SummedGaussian:
         """Return the noise in a sum of `contributors` shares, the adversary's included."""
@@ -312,19 +312,19 @@ def _least_sigma(
     @cache
     def built(steps: int) -> GaussianShares | None:
         try:
-            found = GaussianShares(steps * unit, l2_squared, dimension, of)
+            shares = GaussianShares(steps * unit, l2_squared, dimension, of)
         except BadParameter as refusal:
             if steps * unit > LARGEST_SCALE or refusal.name != "sigma":
                 raise
             return None
-        return found if fits(found) else None
+        return shares if fits(shares) else None
 
     low, high, step = first - 1, first, 1
     while built(high) is None:
         low, high, step = high, high + step, 2 * step
-    found = built(least_where(lambda steps: built(steps) is not None, low, high))
-    assert found is not None
-    return found
+    shares = built(least_where(lambda steps: built(steps) is not None, low, high))
+    assert shares is not None
+    return shares
 
 
 @dataclass(frozen=True, slots=True)

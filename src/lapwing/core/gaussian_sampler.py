@@ -261,13 +261,13 @@ class FlatBlocks(CumulativeWeights):
 
     def _most_slots(self) -> list[int]:
         """Return the most slots of the next table that each block can have, after the earlier tables."""
-        found, bits = [], 128
+        slots, bits = [], 128
         with precision(bits):
             slot, kept = self._constants_at(bits)[1] * ball(self.shares[-1]), 1 - ball(LEAST_REST)
             for block in range(self.listed):
                 outer = self.weight(self.inner(block) + self.width - 1, bits)
-                found.append(math.floor(lower((outer * kept - self.flat(block, bits)) / slot)))
-        return found
+                slots.append(math.floor(lower((outer * kept - self.flat(block, bits)) / slot)))
+        return slots
 
     def _sum_up(self, bits: int) -> tuple[list[arb], arb]:
         last = 2 * (math.isqrt(int(bits / self.rate)) // self.width + 2)
@@ -398,11 +398,11 @@ class FlatGaussian:
         """The ratio weight(inner) / height of each listed block, within a relative 2^-50."""
         blocks, bits = self._blocks, 128
         with precision(bits):
-            found = [
+            ratios = [
                 float(blocks.weight(blocks.inner(block), bits) / blocks.height(block, bits))
                 for block in range(blocks.listed)
             ]
-        return np.array(found)
+        return np.array(ratios)
 
     def _accepted(self, stream: RandomStream, size: int) -> NDArray[np.int64]:
         """Draw `size` candidates for the rest, and return those that are kept.

@@ -297,8 +297,8 @@ def upper_tail(scale: Fraction, wholes: Fraction, width: int) -> arb:
             fallen = r * (whole_noise / 2 - imaginary.sin().log()) - (real - start) * beyond
             most = fallen.exp() / -(-real).expm1()
             end, rest = acb(real, imaginary), (-most).union(most)
-        found = acb.integral(integrand, acb(start, 0), end, rel_tol=arb(_RELATIVE), abs_tol=arb(0))
-        return (found.imag / arb.pi() + rest) * (-start * beyond).exp()
+        integral = acb.integral(integrand, acb(start, 0), end, rel_tol=arb(_RELATIVE), abs_tol=arb(0))
+        return (integral.imag / arb.pi() + rest) * (-start * beyond).exp()
 
 
 def _saddle(scale: Fraction, wholes: Fraction, beyond: int) -> Fraction:
@@ -370,5 +370,5 @@ def _log_tail(r: float, y: float) -> float:
     z = x + path * turn
     at_start = math.log(1 - x) + math.log(1 + x)  # relative to this, nothing overflows
     values = np.exp(-r * (np.log(1 - z) + np.log(1 + z) - at_start) - (z - x) * y) / z * turn
-    found = float((values.imag * weights).sum()) * half / math.pi
-    return math.log(max(found, 1e-300)) - r * at_start - x * y
+    integral = float((values.imag * weights).sum()) * half / math.pi
+    return math.log(max(integral, 1e-300)) - r * at_start - x * y

@@ -42,24 +42,24 @@ def epsilon_of(loss: Loss, delta: Fraction) -> Fraction | None:
     left = delta - loss.delta0
     if left < 0:
         return None
-    found: list[Fraction] = []
+    epsilons: list[Fraction] = []
     pair = loss.pair
     if pair is not None and pair[1] <= left:
-        found.append(_response_epsilon(pair, left))
+        epsilons.append(_response_epsilon(pair, left))
     if left > 0 and loss.renyi(Fraction(2)) is not None:
-        found.append(_in_units(best_renyi_epsilon(loss, left)))
-    return min(found, default=None)
+        epsilons.append(_in_units(best_renyi_epsilon(loss, left)))
+    return min(epsilons, default=None)
 
 
 def delta_of(loss: Loss, epsilon: Fraction) -> Fraction:
     """Return the least δ at ε that follows from the bounds of a loss: 1 if none does."""
-    found = [ONE]
+    deltas = [ONE]
     pair = loss.pair
     if pair is not None:
-        found.append(_response_delta(pair, epsilon))
-    if min(found) > 0 and loss.renyi(Fraction(2)) is not None:
-        found.append(best_renyi_delta(loss, epsilon))
-    return min(loss.delta0 + min(found), ONE)
+        deltas.append(_response_delta(pair, epsilon))
+    if min(deltas) > 0 and loss.renyi(Fraction(2)) is not None:
+        deltas.append(best_renyi_delta(loss, epsilon))
+    return min(loss.delta0 + min(deltas), ONE)
 
 
 def _in_units(epsilon: Fraction) -> Fraction:

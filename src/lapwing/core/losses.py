@@ -488,8 +488,8 @@ class SequentialComposition(_Composition):
         return sum(bounds, zero)
 
 
-def _larger(one: Any, other: Any) -> Any:
-    return one.max(other) if isinstance(one, arb) else max(one, other)
+def _larger(left: Any, right: Any) -> Any:
+    return left.max(right) if isinstance(left, arb) else max(left, right)
 
 
 @dataclass(frozen=True, slots=True)

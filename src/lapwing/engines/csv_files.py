@@ -54,10 +54,10 @@ def read_header(paths: Sequence[str], form: CsvForm = DEFAULT_CSV) -> tuple[str,
 
     The files are in UTF-8.
     """
-    found = {_first_line(path) for path in paths}
-    if len(found) != 1:
+    first_lines = {_first_line(path) for path in paths}
+    if len(first_lines) != 1:
         raise BadParameter("source", "its CSV files have different first lines, and so different columns")
-    line = found.pop()
+    line = first_lines.pop()
     if not line.strip():
         raise BadParameter("source", "is a CSV file without a first line of column names")
     separator = form.delimiter or max(SEPARATORS, key=line.count)  # a comma, if there is only one column

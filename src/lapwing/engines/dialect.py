@@ -61,8 +61,8 @@ class SqlDialect(ABC):
     def shape(self, type_name: str) -> ColumnType:
         """Return the column type that a type name of this engine stands for."""
         name = type_name.lower()
-        if found := _DECIMAL.fullmatch(name):
-            return decimal_type(int(found[1]), int(found[2]))
+        if match := _DECIMAL.fullmatch(name):
+            return decimal_type(int(match[1]), int(match[2]))
         return self.types.get(_SIZE.sub("", name), ColumnType(TypeFamily.OTHER))
 
     @abstractmethod
@@ -284,8 +284,8 @@ class SqlDialect(ABC):
         match shape.family:
             case TypeFamily.TRUTH:
                 near = [math.floor(value / step + Fraction(1, 2)) for value in (1, 0)]
-                one, zero = (self.number(min(max(code, first), last)) for code in near)
-                steps = f"CASE WHEN {column} THEN {one} WHEN NOT {column} THEN {zero} END"
+                of_true, of_false = (self.number(min(max(code, first), last)) for code in near)
+                steps = f"CASE WHEN {column} THEN {of_true} WHEN NOT {column} THEN {of_false} END"
             case TypeFamily.WHOLE | TypeFamily.DECIMAL:
                 steps = self.exact_steps(column, shape, step, first, last)
             case TypeFamily.FLOAT:

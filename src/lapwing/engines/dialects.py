@@ -98,8 +98,8 @@ class DuckDbDialect(SqlDialect):
             return f"(({sql}) LIKE {self.text(pattern)})"
         # LIKE with _ backtracks once for each %; RE2 never does.
         parts = {"%": ".*", "_": "."}
-        found = "".join(parts.get(letter) or re.escape(letter) for letter in pattern)
-        return f"regexp_full_match({sql}, {self.text(found)}, 's')"
+        regex = "".join(parts.get(letter) or re.escape(letter) for letter in pattern)
+        return f"regexp_full_match({sql}, {self.text(regex)}, 's')"
 
     def hashed_text(self, sql: str) -> str:
         """Return a whole number in 0..2^31-2 from a text (md5)."""

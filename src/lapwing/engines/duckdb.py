@@ -85,12 +85,12 @@ class DuckDbEngine(Engine):
         """
         if limits.threads is not None and limits.threads < 1:
             raise BadParameter("threads", "must be at least 1")
-        found = {str(one): _list_files(str(one)) for one in files}
+        listings = {str(file): _list_files(str(file)) for file in files}
         text, name = DuckDbDialect().text, DuckDbDialect().name
         spills, remove = private_folder("duckdb")  # temporary files, and recoded copies
         with undo_on_failure(remove), uniform_failure():
             for location, encoding in (encodings or {}).items():
-                found[location] = _recoded(found[location], encoding, Path(spills))
+                listings[location] = _recoded(listings[location], encoding, Path(spills))
             config: dict[str, Any] = {
                 **_CLOSED,
                 "temp_directory": spills,
@@ -106,11 +106,11 @@ class DuckDbEngine(Engine):
                 if writable is not None:
                     connection.execute(f"ATTACH {text(str(writable))} AS {name(WRITABLE)}")
                 # DuckDB checks a path as it is written in SQL, and again as the file that it finds.
-                paths = {path for listed in found.values() for path in listed}
+                paths = {path for listed in listings.values() for path in listed}
                 allowed = ", ".join(map(text, sorted(paths | set(map(glob.escape, paths)))))
                 _hide_progress(connection, measure=writable is not None)
                 for setting in (
-                    *([_BY_ROWS_ALONE] if found else []),
+                    *([_BY_ROWS_ALONE] if listings else []),
                     "TimeZone = 'UTC'",
                     "arrow_large_buffer_size = true",  # else texts of 2 GB in a batch are an error
                     f"allowed_paths = [{allowed}]",
@@ -118,7 +118,7 @@ class DuckDbEngine(Engine):
                     "lock_configuration = true",  # last: after this no setting can change
                 ):
                     connection.execute(f"SET {setting}")
-                return cls(connection, found, remove, writes=writable is not None)
+                return cls(connection, listings, remove, writes=writable is not None)
 
     def relation_of(
         self, form: str, location: str | Path, table: str = "", csv: CsvForm = DEFAULT_CSV
@@ -161,8 +161,8 @@ class DuckDbEngine(Engine):
     def columns(self, relation: str) -> Mapping[str, str]:
         """Return names and types of the columns. Reads no row."""
         with uniform_failure():
-            found = self._select(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
-            typed = zip(found.columns, found.types, strict=True)
+            result = self._select(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
+            typed = zip(result.columns, result.types, strict=True)
             return {name: str(type_).lower() for name, type_ in typed}
 
     def bind(self, sql: str) -> None:
@@ -263,6 +263,6 @@ def _list_files(location: str) -> list[str]:
         patterns = [os.path.join(glob.escape(location), "**", end) for end in ("*.parquet", "*.csv")]
     for pattern in patterns:
         paths = glob.iglob(pattern, recursive=True)
-        if found := sorted(os.path.abspath(path) for path in paths if os.path.isfile(path)):
-            return found
+        if existing := sorted(os.path.abspath(path) for path in paths if os.path.isfile(path)):
+            return existing
     raise BadParameter("source", "there is no such file")

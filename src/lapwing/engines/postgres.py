@@ -93,13 +93,13 @@ class _Column:
 
 def _limit_settings(limits: EngineLimits) -> dict[str, str]:
     """Return the settings for the limits. Each sort or hash table has its share of the memory."""
-    found = {}
+    settings = {}
     if limits.memory is not None:
         work = min(max(limits.memory // _SHARES, _LEAST_WORK), _MOST_WORK)
-        found["work_mem"] = f"{work // 1024}kB"
+        settings["work_mem"] = f"{work // 1024}kB"
     if limits.threads is not None:
-        found["max_parallel_workers_per_gather"] = str(limits.threads - 1)
-    return found
+        settings["max_parallel_workers_per_gather"] = str(limits.threads - 1)
+    return settings
 
 
 class PostgresEngine(Engine):
@@ -124,8 +124,8 @@ class PostgresEngine(Engine):
             if limits.temporary is not None:
                 with suppress(psycopg.errors.InsufficientPrivilege):  # the server's own limit holds
                     self._connection.execute(_SET, ("temp_file_limit", f"{limits.temporary // 1024}kB"))
-            found: Any = self._connection.execute(_SERVER).fetchone()
-            version, encoding = found
+            row: Any = self._connection.execute(_SERVER).fetchone()
+            version, encoding = row
             if version < OLDEST_SERVER:
                 raise BadParameter("source", f"the server is older than PostgreSQL {OLDEST_SERVER}")
             if encoding != "UTF8":
@@ -139,12 +139,12 @@ class PostgresEngine(Engine):
     def columns(self, relation: str) -> Mapping[str, str]:
         """Return names and types of the columns. Reads no row."""
         with uniform_failure(), self._transaction(_READ):
-            _, found = self._described(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
-            asked = [one.type for one in found], [one.modifier for one in found]
+            _, described = self._described(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
+            asked = [column.type for column in described], [column.modifier for column in described]
             names = self._connection.execute(_NAMES, asked).fetchall()
             return {
-                one.name: "enum" if kind == "e" else type_name.lower()
-                for one, (type_name, kind) in zip(found, names, strict=True)
+                column.name: "enum" if kind == "e" else type_name.lower()
+                for column, (type_name, kind) in zip(described, names, strict=True)
             }
 
     def bind(self, sql: str) -> None:
@@ -214,8 +214,8 @@ class PostgresEngine(Engine):
         """Raise MissingRight unless this role can store tables in a schema, which it makes if needed."""
         name = self.dialect.name
         with uniform_failure():
-            found: Any = self._connection.execute(_RIGHTS, [name(schema)] * 3).fetchone()
-        is_standby, role, database, may_write, may_make = found
+            row: Any = self._connection.execute(_RIGHTS, [name(schema)] * 3).fetchone()
+        is_standby, role, database, may_write, may_make = row
         if is_standby:
             why = "the server is a standby, which stores nothing. Name the primary server in `source`"
             raise MissingRight(f"{_COPIES}, and {why}. Nothing was done")
@@ -261,12 +261,12 @@ class PostgresEngine(Engine):
             named = [f"{self.dialect.name(name)} AS ({values})" for name, values in self._inlined.items()]
             sql = f"WITH {', '.join(named)} SELECT * FROM (\n{sql}\n) AS asked"  # noqa: S608
         link = self._connection.pgconn
-        for found in (link.prepare(b"", sql.encode()), link.describe_prepared(b"")):
-            if found.status != psycopg.pq.ExecStatus.COMMAND_OK:
-                raise psycopg.ProgrammingError(found.error_message.decode(errors="replace"))
+        for result in (link.prepare(b"", sql.encode()), link.describe_prepared(b"")):
+            if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+                raise psycopg.ProgrammingError(result.error_message.decode(errors="replace"))
         return sql, [
-            _Column((found.fname(place) or b"").decode(), found.ftype(place), found.fmod(place))
-            for place in range(found.nfields)
+            _Column((result.fname(place) or b"").decode(), result.ftype(place), result.fmod(place))
+            for place in range(result.nfields)
         ]
 
     def _copy_out(self, sql: str) -> Iterator[bytes]:
@@ -278,7 +278,7 @@ class PostgresEngine(Engine):
 def _table_of(content: bytes, columns: list[_Column]) -> pa.Table:
     """Read the rows that COPY sent. Columns are known by number: a name may occur twice."""
     keys = [str(place) for place in range(len(columns))]
-    types = dict(zip(keys, (one.arrow for one in columns), strict=True))
+    types = dict(zip(keys, (column.arrow for column in columns), strict=True))
     if not content:
         return _named_columns(pa.schema(types.items()).empty_table(), columns)
     options: dict[str, Any] = {
@@ -296,8 +296,8 @@ def _table_of(content: bytes, columns: list[_Column]) -> pa.Table:
 
 
 def _named_columns(table: pa.Table, columns: list[_Column]) -> pa.Table:
-    for place, one in enumerate(columns):
-        if one.type == _NUMERIC and one.modifier < 0:  # of any scale: as few decimals as the values have
+    for place, column in enumerate(columns):
+        if column.type == _NUMERIC and column.modifier < 0:  # of any scale: as few decimals as needed
             texts = table.column(place).to_pylist()
             values = [None if text is None else Decimal(text) for text in texts]
             known = [value for value in values if value is not None]
@@ -305,7 +305,7 @@ def _named_columns(table: pa.Table, columns: list[_Column]) -> pa.Table:
                 whole = all(value == value.to_integral_value() for value in known)
                 array = pa.array(values, pa.decimal128(38, 0) if whole else None)
                 table = table.set_column(place, str(place), array)
-    return table.rename_columns([one.name for one in columns])
+    return table.rename_columns([column.name for column in columns])
 
 
 def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:

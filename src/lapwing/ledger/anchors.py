@@ -200,11 +200,11 @@ def parse_line(line: bytes | str, where: str = "an anchor", place: int = 1) -> M
     """Return the mark or head of a line. Raises Tampered unless the line is exactly as `line` writes it."""
     content = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
     try:
-        if found := _MARK.fullmatch(content):
-            return Mark(int(found[1]), bytes.fromhex(found[2].decode()))
-        if found := _HEAD.fullmatch(content):
-            root, previous, signature = (bytes.fromhex(text.decode()) for text in found.groups()[3:])
-            return Head(int(found[1]), int(found[2]), int(found[3]), root, previous, signature)
+        if match := _MARK.fullmatch(content):
+            return Mark(int(match[1]), bytes.fromhex(match[2].decode()))
+        if match := _HEAD.fullmatch(content):
+            root, previous, signature = (bytes.fromhex(text.decode()) for text in match.groups()[3:])
+            return Head(int(match[1]), int(match[2]), int(match[3]), root, previous, signature)
     except BadParameter:  # a number beyond 63 bits
         pass
     raise Tampered([f"line {place} of {where} is neither a mark nor a head"])

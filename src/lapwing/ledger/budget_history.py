@@ -181,8 +181,8 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
 
     def work(tx: Transaction) -> LedgerOverview:
         families: dict[int, list[Account]] = {}
-        for found in accounts_where(tx):
-            families.setdefault(found.root, []).append(found)
+        for opened in accounts_where(tx):
+            families.setdefault(opened.root, []).append(opened)
         labels = {root: accounts[0].label for root, accounts in families.items()}
         charged = _charged(tx, ledger) if len(families) > 1 else None
         shown = []
@@ -254,7 +254,9 @@ def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
         relation=first.relation.value,
         slices=first.slices.value,
         rule=first.rule,
-        accounts=tuple([(one.number, one.terms.epsilon, one.terms.delta) for one in accounts]),
+        accounts=tuple(
+            [(account.number, account.terms.epsilon, account.terms.delta) for account in accounts]
+        ),
         blocks=_left(accounts, blocks),
         reservations=tuple([int(row[0]) for row in held]),
     )
@@ -262,19 +264,19 @@ def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
 
 def _left(accounts: list[Account], blocks: list[Block]) -> tuple[BlockRemainder, ...]:
     """Return the remainders, in the order of `blocks`."""
-    found: dict[int, BlockRemainder] = {}
+    remainders: dict[int, BlockRemainder] = {}
     for account in accounts:
         terms, number = account.terms, account.number
         mine = [block for block in blocks if block.account == number]
-        sums = [one for block in mine for one in (block.spent, block.taken(terms))]
+        sums = [costs for block in mine for costs in (block.spent, block.taken(terms))]
         lefts = remaining_exactly(terms, [terms.nothing_spent, *sums])
         at_first = lefts[terms.nothing_spent], terms.largest_delta(terms.nothing_spent)
         for block in mine:
             taken, left = block.taken(terms), (NOTHING, NOTHING, NOTHING)
             if block.is_open:
                 left = lefts[taken], terms.largest_delta(taken), lefts[block.spent]
-            found[block.number] = BlockRemainder(block.label, number, block.is_open, *left, *at_first)
-    return tuple([found[block.number] for block in blocks])
+            remainders[block.number] = BlockRemainder(block.label, number, block.is_open, *left, *at_first)
+    return tuple([remainders[block.number] for block in blocks])
 
 
 Watch = Callable[[int], None]
@@ -321,7 +323,9 @@ class _Reader:
 
     def __init__(self, tx: Transaction, root: Account, watch: Watch) -> None:
         self._tx, self._root, self._watch = tx, root, watch
-        self._accounts = {one.number: one for one in accounts_where(tx, "root = ?", root.number)}
+        self._accounts = {
+            account.number: account for account in accounts_where(tx, "root = ?", root.number)
+        }
         self._replay = Replay()
         self._terms: dict[int, Terms] = {}
         # By the accountant's row of a block: its column, which it keeps when it moves; -1 until it has one.
@@ -411,8 +415,8 @@ class _Reader:
         changed = np.append(np.any(seen[:known] != self._seen, axis=1), np.ones(len(rows) - known, bool))
         for place, each in terms.items():
             some = np.flatnonzero(changed & (seen[:, 0] == place))
-            found = estimate_remaining(each, seen[some, 2:], halvings=HISTORY_HALVINGS)
-            left[some] = np.where(seen[some, 1] == OPEN, found, 0.0)
+            estimates = estimate_remaining(each, seen[some, 2:], halvings=HISTORY_HALVINGS)
+            left[some] = np.where(seen[some, 1] == OPEN, estimates, 0.0)
         self._left, self._seen = left, seen
         if always or changed.any():
             self._rows.append((now, left))
@@ -429,9 +433,9 @@ class _Reader:
             table[k, : len(left)] = left
         slices = self._root.slices
         names = [""] * len(self._left)
-        found = self._tx.rows("SELECT block, label FROM blocks WHERE root = ?", self._root.number)
-        places = self._replay.balances.find(np.array([number for number, _ in found], np.int64))
-        for column, (_, label) in zip(self._columns[places], found, strict=True):
+        labels = self._tx.rows("SELECT block, label FROM blocks WHERE root = ?", self._root.number)
+        places = self._replay.balances.find(np.array([number for number, _ in labels], np.int64))
+        for column, (_, label) in zip(self._columns[places], labels, strict=True):
             names[column] = block_name(label, slices)
         times, grants = tuple([time for time, _ in self._rows]), tuple(self._grants)
         return BudgetHistory(self._root.label, times, tuple(names), table, grants, tuple(self._recovered))
@@ -445,25 +449,25 @@ def grant_of(terms: Terms, time: datetime) -> BudgetGrant:
 
 
 def _time_of(body: bytes) -> datetime:
-    found = _TIME.search(body)
-    assert found is not None  # the ledger was checked when it was opened
-    return datetime.fromisoformat(found[1].decode("ascii"))
+    match = _TIME.search(body)
+    assert match is not None  # the ledger was checked when it was opened
+    return datetime.fromisoformat(match[1].decode("ascii"))
 
 
 # The overview as plain values, for JSON
 
 
-def overview_json(found: LedgerOverview) -> dict[str, Any]:
+def overview_json(overview: LedgerOverview) -> dict[str, Any]:
     """Return plain values with stable names. Promises are rounded up, budgets left are rounded down."""
-    accounts = sum(family.adds for family in found.families) + len(found.not_shown)
+    accounts = sum(family.adds for family in overview.families) + len(overview.not_shown)
     return {
-        "ledger": found.ledger,
-        "accounts": [_family_json(family) for family in found.families],
-        "accounts_not_shown": list(found.not_shown),
+        "ledger": overview.ledger,
+        "accounts": [_family_json(family) for family in overview.families],
+        "accounts_not_shown": list(overview.not_shown),
         "losses_add": accounts > 1,
         "data_sets": [
             {"name": data.label, "version": data.version, "accounts": list(data.accounts)}
-            for data in found.data_sets
+            for data in overview.data_sets
         ],
         "signed_by_curator": [
             {
@@ -473,12 +477,12 @@ def overview_json(found: LedgerOverview) -> dict[str, Any]:
                 "accounts": list(line.accounts),
                 "what": line.what,
             }
-            for line in found.declared
+            for line in overview.declared
             if line.kind != "policy"
         ],
         "changed_after_check": [
             {"entry": line.number, "time": line.time, "accounts": list(line.accounts)}
-            for line in found.declared
+            for line in overview.declared
             if line.kind == "policy"
         ],
     }

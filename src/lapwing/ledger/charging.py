@@ -221,10 +221,10 @@ class ChargeRequest:
                 continue
             if target.everyone:
                 assert tx is not None
-                found = ledger.everyone(tx, root)
+                current = ledger.everyone(tx, root)
             else:
-                found = ledger.current_ranges(root, target.blocks)
-            for number, blocks in found:
+                current = ledger.current_ranges(root, target.blocks)
+            for number, blocks in current:
                 account = root if number == root.number else ledger.numbered(number)
                 debits.append(_new(Debit, (number, blocks, self.price(account))))
         debits.sort()
@@ -232,13 +232,13 @@ class ChargeRequest:
 
     def _outcome(self) -> Exception:
         """Return the exception that reports the outcome of the earlier request with this key."""
-        found = status_under_key(self.ledger, self.key, None if self.shared else self.principal)
-        assert found is not None, "entries only grow"
-        if found.receipt.request != self.asked:
+        status = status_under_key(self.ledger, self.key, None if self.shared else self.principal)
+        assert status is not None, "entries only grow"
+        if status.receipt.request != self.asked:
             return KeyReused()
-        if found.state is RequestState.ANSWERED:
-            return AlreadyAnswered(found.answer, found.receipt)
-        return InProgress() if found.state is RequestState.OPEN else WorkEnded()
+        if status.state is RequestState.ANSWERED:
+            return AlreadyAnswered(status.answer, status.receipt)
+        return InProgress() if status.state is RequestState.OPEN else WorkEnded()
 
 
 @cache
@@ -472,10 +472,10 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
         receipt = request.settle(post)
     except WorkEnded:  # the process that made it is gone, or left it, and it is still held
         [(number,)] = ledger.store.rows("SELECT seq FROM entries WHERE key = ?", request.key)
-        found = find_reservation(ledger, number, principal=principal)
-        if found.is_finished:  # its work failed: it is never begun again
+        reservation = find_reservation(ledger, number, principal=principal)
+        if reservation.is_finished:  # its work failed: it is never begun again
             raise
-        return found
+        return reservation
     return Reservation(ledger, receipt, fixed)
 
 
@@ -517,12 +517,12 @@ def _parts(tx: Transaction, reservation: Reservation) -> Sequence[_Part]:
     if not rows or any(ended for _, _, ended, *_ in rows):
         raise BadParameter("reservation", "has ended")
     width, numbered = len(COSTS), reservation.ledger.numbered
-    found = [
+    parts = [
         _Part(numbered(account), json.loads(ranges), tuple(sums[:width]), tuple(sums[width:]))
         for account, ranges, _, _, *sums in rows
     ]
-    tx.lock(sorted(b for part in found for first, last in part.ranges for b in range(first, last + 1)))
-    return found
+    tx.lock(sorted(b for part in parts for first, last in part.ranges for b in range(first, last + 1)))
+    return parts
 
 
 def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Costs) -> None:

@@ -84,8 +84,8 @@ def check(
     replay = state.replay
     for text in not_signed if replay.key == public else ["the ledger belongs to other keys"]:
         findings.add(text)
-    found = (*findings.all(), *replay.finish())
-    return CheckReport(found, replay, tuple(where for where, _ in known), None if after else state)
+    differences = (*findings.all(), *replay.finish())
+    return CheckReport(differences, replay, tuple(where for where, _ in known), None if after else state)
 
 
 def _read(anchors: Sequence[Anchor], findings: Findings) -> list[AnchorContent]:
@@ -159,17 +159,17 @@ def _compare_anchor(tx: Transaction, anchor: AnchorContent, replay: Replay, find
             findings.add(f"the anchor {where} knows another entry {line.last} than the ledger")
 
 
-def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) -> None:
+def _compare_catalogue(made: Catalogue, stored: Catalogue, findings: Findings) -> None:
     """Compare the definitions of tables and triggers: without its triggers the database guards nothing."""
     tables = {table for table, _ in made}
-    for table, part in sorted(made.keys() | found.keys()):
+    for table, part in sorted(made.keys() | stored.keys()):
         of = f" of {table}" if table else ""
-        if (table, part) not in found:
+        if (table, part) not in stored:
             findings.add(f"the {part}{of} is missing")
         elif (table, part) not in made:
             if table in tables:
                 findings.add(f"the {part}{of} is none of the ledger's")
-        elif found[table, part] != made[table, part]:
+        elif stored[table, part] != made[table, part]:
             findings.add(f"the {part}{of} is not as it was made")
 
 
@@ -243,8 +243,8 @@ def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: in
     if number is not None:
         findings.add(f"the key of entry {number} is not the one that it says")
     sql = f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
-    found = ((charge, entry, bool(failed)) for charge, entry, failed in tx.stream(sql))
-    number = _first_difference(replay.outcomes.ended_charges(), found)
+    stored = ((charge, entry, bool(failed)) for charge, entry, failed in tx.stream(sql))
+    number = _first_difference(replay.outcomes.ended_charges(), stored)
     if number is not None:
         findings.add(f"the outcome of charge {number} is not as the entries say")
     sql = "SELECT entry, bytes IS NULL FROM answers WHERE charge = ?"
@@ -253,11 +253,11 @@ def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: in
             findings.add(f"the outcome of charge {charge} is not as the entries say")
 
 
-def _first_difference(mine: Iterator[Row], found: Iterator[Row]) -> int | None:
+def _first_difference(mine: Iterator[Row], stored: Iterator[Row]) -> int | None:
     """Return the least number, which comes first in a row, where two lists of rows differ."""
-    for one, other in zip_longest(mine, found):
-        if one != other:
-            return int(min(row[0] for row in (one, other) if row))
+    for expected, actual in zip_longest(mine, stored):
+        if expected != actual:
+            return int(min(row[0] for row in (expected, actual) if row))
     return None
 
 
@@ -274,13 +274,13 @@ def _compare(what: str, expected: Iterable[Row], rows: Iterable[Row], findings: 
     """Compare rows by their first two columns. Label and salt of an account must give its name."""
     mine = {row[:2]: row for row in expected}
     for row in rows:
-        found = row
+        compared = row
         if what == "account":
             name, label, salt = row[2:5]
-            found = (*row[:3], *row[5:])
+            compared = (*row[:3], *row[5:])
             if commitment(label, bytes(salt)) != name:
                 findings.add(f"account {row[0]} was renamed")
-        if mine.pop(row[:2], None) != found:
+        if mine.pop(row[:2], None) != compared:
             findings.add(f"{what} {row[0]} is not as the entries say")
     for key in mine:
         findings.add(f"{what} {key[0]} is missing")

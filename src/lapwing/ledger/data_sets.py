@@ -140,7 +140,8 @@ def plan_register(
         registration.write(tx, data, own, [], None)
 
     def is_known() -> bool:
-        data = next((one for one in ledger.store.read(_all) if one.label == registration.name.label), None)
+        data_sets = ledger.store.read(_all)
+        data = next((each for each in data_sets if each.label == registration.name.label), None)
         if data is not None and not is_as_planned(data, ledger.account(account)):
             raise ChangedMeanwhile
         return data is not None
@@ -381,12 +382,12 @@ def _keep(tx: Transaction, ledger: Ledger, data: DataSet, sketch: Sketch) -> Non
 
 def _all(tx: Transaction) -> list[DataSet]:
     rows = tx.rows(f"SELECT {DATA_COLUMNS} FROM datasets ORDER BY data")  # noqa: S608
-    found = []
+    data_sets = []
     for number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version in rows:
         named = CommittedName(label, bytes(salt), name)
         source = CommittedName(origin, bytes(origin_salt), origin_name)
-        found.append(DataSet(number, named, source, rule, tuple(json.loads(accounts)), version))
-    return found
+        data_sets.append(DataSet(number, named, source, rule, tuple(json.loads(accounts)), version))
+    return data_sets
 
 
 def _named(known: Iterable[DataSet], label: str) -> DataSet:

@@ -313,8 +313,8 @@ class ChargedRead:
     @property
     def is_stored(self) -> bool:
         """True if a result is stored under this key."""
-        found = self.find()
-        return found is not None and found.state is RequestState.ANSWERED
+        status = self.find()
+        return status is not None and status.state is RequestState.ANSWERED
 
     def release(self, read: Callable[[], T], finish: Callable[[T], bytes]) -> Release:
         """Charge, then read, then finish and store; or return what is stored under the key.
@@ -334,10 +334,10 @@ class ChargedRead:
         """
 
         def run() -> bytes:
-            found = read()
+            values = read()
             if self.current_version() != self.version:
                 raise BadParameter("source", "changed while it was read")
-            return finish(found)
+            return finish(values)
 
         return self.gate.release(ChargedRelease(self.spending, run), key=self.key, shared=self.shared)
 
@@ -367,11 +367,11 @@ def targets(ledger: Ledger, data: str, blocks: Sequence[str] = ()) -> tuple[Targ
         >>> [target.account for target in targets(ledger, "visits")]
         ['patients']
     """
-    found = find_data_set(ledger, data)
-    accounts = [ledger.numbered(number) for number in found.accounts]
+    registered = find_data_set(ledger, data)
+    accounts = [ledger.numbered(number) for number in registered.accounts]
     return tuple(
         Target(account.label, blocks)
-        if spends_by_block(found, account)
+        if spends_by_block(registered, account)
         else Target(account.label, everyone=account.slices is not Slices.NONE)
         for account in accounts
     )

@@ -158,9 +158,9 @@ def _read(path: str | Path, header: str, names: tuple[str, ...]) -> tuple[bytes,
     """Return the keys in a file. Errors show nothing of its content."""
     content = read_key_file(path, "path")
     secrets = tuple(
-        bytes.fromhex(found[1].decode())
+        bytes.fromhex(match[1].decode())
         for name in names
-        if (found := re.search(rb"^%b ([0-9a-f]{64})$" % name.encode(), content, re.MULTILINE))
+        if (match := re.search(rb"^%b ([0-9a-f]{64})$" % name.encode(), content, re.MULTILINE))
     )
     if len(secrets) != len(names) or content != _text(header, names, secrets):
         raise BadParameter("path", f"{path} is damaged, or is no key file of this kind")

@@ -291,12 +291,12 @@ class Ledger(ProcessBound):
             return known
         label = checked_label(label, "account")
         planned = self.openings.accounts.get(label)
-        found = self.store.read(lambda tx: accounts_where(tx, _FIRST, label))
-        if planned is not None and not found:  # and no other process opened it meanwhile
+        accounts = self.store.read(lambda tx: accounts_where(tx, _FIRST, label))
+        if planned is not None and not accounts:  # and no other process opened it meanwhile
             return planned.draft
-        if not found:
+        if not accounts:
             raise BadParameter("account", "is not known to this ledger")
-        return self.remember(found[0])
+        return self.remember(accounts[0])
 
     def accounts(self) -> tuple[Account, ...]:
         """Return all accounts, including raised ones, in the order of opening."""
@@ -328,8 +328,8 @@ class Ledger(ProcessBound):
 
         The same blocks are asked for again and again, so the result is cached until `forget_blocks`.
         """
-        found, wanted = self._found.get(root.number), labels or _EVERYONE
-        ranges = found.get(wanted) if found else None
+        cached, wanted = self._found.get(root.number), labels or _EVERYONE
+        ranges = cached.get(wanted) if cached else None
         if ranges is None:
             ranges = self.find_ranges(self.store.rows, root, wanted)
             kept = self._found.setdefault(root.number, {})
@@ -343,10 +343,10 @@ class Ledger(ProcessBound):
         labels = labels or _EVERYONE
         wanted = set(labels)
         rows = current_blocks(read, root, "account, block, label", labels)
-        found = [row for row in rows if row[2] in wanted]
-        if len({label for _, _, label in found}) < len(wanted):
+        matching = [row for row in rows if row[2] in wanted]
+        if len({label for _, _, label in matching}) < len(wanted):
             raise BadParameter("blocks", "there is no such block: open it first")
-        return ranges_by_account(found)  # if two had the same name, both would be charged
+        return ranges_by_account(matching)  # if two had the same name, both would be charged
 
     def forget_blocks(self, root: Account) -> None:
         """Drop cached block numbers: blocks may have moved."""

@@ -222,9 +222,9 @@ class FolderHome:
             raise _no_registry(f"{folder} cannot be made: {error.strerror}") from None
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise _no_registry(f"{folder} cannot be written")
-        found = cls(folder)
-        found._require_whole()
-        return found
+        registry = cls(folder)
+        registry._require_whole()
+        return registry
 
     @property
     def where(self) -> str:
@@ -408,17 +408,17 @@ class OpenRegistry:
 
     def place_of(self, ledger: str) -> str | None:
         """Return the last known location of a ledger; None if the ledger is not known."""
-        found = self.run("SELECT place FROM ledgers WHERE ledger = ?", ledger)
-        return found[0][0] if found else None
+        rows = self.run("SELECT place FROM ledgers WHERE ledger = ?", ledger)
+        return rows[0][0] if rows else None
 
     def id_of(self, named: str) -> str:
         """Return the id of a ledger that is named by its id, or by its location. Raises BadParameter."""
         place = named if is_postgres(named) else os.path.realpath(named)
-        found = self.run("SELECT ledger FROM ledgers WHERE ledger = ? OR place = ?", named, place)
-        if len(found) != 1:
-            which = "no ledger" if not found else "several ledgers: give an id"
+        rows = self.run("SELECT ledger FROM ledgers WHERE ledger = ? OR place = ?", named, place)
+        if len(rows) != 1:
+            which = "no ledger" if not rows else "several ledgers: give an id"
             raise BadParameter("ledger", f"the registry {self._where} knows {which} of the name {named}")
-        return str(found[0][0])
+        return str(rows[0][0])
 
     def ledgers_of(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the ledgers that know one of these sources: the last known location of each, by its id."""
@@ -449,12 +449,12 @@ class OpenRegistry:
 
     def ledgers_with(self, people: Sketch, key: bytes, *, besides: str) -> dict[str, str]:
         """Return the other ledgers that know one of these people: the location of each, by its id."""
-        found: dict[str, str] = {}
+        places: dict[str, str] = {}
         every = "SELECT ledger, data, place FROM people JOIN ledgers USING (ledger) WHERE ledger <> ?"
         for ledger, data, place in self.run(every, besides):
-            if ledger not in found and self._people(ledger, data, key).overlaps(people):
-                found[ledger] = place
-        return found
+            if ledger not in places and self._people(ledger, data, key).overlaps(people):
+                places[ledger] = place
+        return places
 
     def has_people(self, *, ledger: str, data: str) -> bool:
         """Return whether people of a data set were noted."""
@@ -472,8 +472,8 @@ class OpenRegistry:
         )  # fmt: skip
 
     def _people(self, ledger: str, data: str, key: bytes) -> Sketch:
-        one = "SELECT sketch FROM people WHERE ledger = ? AND data = ?"
-        [(content,)] = self.run(one, ledger, data)
+        sql = "SELECT sketch FROM people WHERE ledger = ? AND data = ?"
+        [(content,)] = self.run(sql, ledger, data)
         return untagged(content, key, f"{ledger} {data}", 0)
 
     def forget_sources(self, ledger: str) -> None:

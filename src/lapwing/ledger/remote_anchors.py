@@ -78,8 +78,8 @@ class UrlAnchor(Anchor):
 
     def read(self) -> tuple[Mark | Head, ...]:
         """Return the lines that the server has."""
-        found = self._get()
-        return found.lines if found else ()
+        content = self._get()
+        return content.lines if content else ()
 
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
         """Read, add lines, and replace the content if nobody else wrote meanwhile; otherwise try again."""
@@ -87,8 +87,8 @@ class UrlAnchor(Anchor):
         if not fresh:
             return
         for attempt in range(URL_TRIES):
-            found = self._get() or _Found((), {"If-None-Match": "*"})
-            if self._put(text_of(newest((*found.lines, *fresh))), found.condition):
+            content = self._get() or _Found((), {"If-None-Match": "*"})
+            if self._put(text_of(newest((*content.lines, *fresh))), content.condition):
                 self._seen = True
                 self._prove(fresh)
                 return

@@ -104,7 +104,7 @@ def _rho(loss: Loss) -> Fraction | None:
             once = _rho(each)
             return None if once is None else count * once
         case losses.SequentialComposition(parts) | losses.ParallelComposition(parts):
-            known = [found for part in parts if (found := _rho(part)) is not None]
+            known = [rho for rho in map(_rho, parts) if rho is not None]
             if len(known) == len(parts) and known:
                 added = isinstance(loss, losses.SequentialComposition)
                 return sum(known, Fraction(0)) if added else max(known)
@@ -145,8 +145,8 @@ class LogLine:
 def log_lines(ledger: Ledger, *, last: int) -> tuple[LogLine, ...]:
     """Return the newest lines, oldest first, of one snapshot."""
     sql = f"SELECT seq, body FROM entries ORDER BY seq DESC LIMIT {_checked_last(last)}"  # noqa: S608
-    found = ledger.store.read(lambda tx: list(LogReader(tx).lines(tx.stream(sql))))
-    return tuple(reversed(found))
+    lines = ledger.store.read(lambda tx: list(LogReader(tx).lines(tx.stream(sql))))
+    return tuple(reversed(lines))
 
 
 def _checked_last(last: int) -> int:
@@ -220,7 +220,7 @@ class LogReader:
     def _read_charge(self, line: LogLine, record: Record) -> LogLine:
         debits = record["debits"]
         ranges = [pair for _, some, _ in debits for pair in some]
-        named = [one for one in record["parameters"].items() if one != (KEPT_NAME, KEPT_VALUE)]
+        named = [item for item in record["parameters"].items() if item != (KEPT_NAME, KEPT_VALUE)]
         parameters = ", ".join(f"{name} {_shortened(value)}" for name, value in named)
         what = record["mechanism"] + (f" ({parameters})" if parameters else "")
         if line.kind == "reserve":
@@ -299,11 +299,11 @@ class LogReader:
         numbers = numbers[:SHOWN]
         missing = [number for number in numbers if number not in self._blocks]
         if missing:
-            found = self._tx.rows(
+            rows = self._tx.rows(
                 "SELECT block, blocks.label, slices FROM blocks "  # noqa: S608 (whole numbers of ours)
                 f"JOIN accounts ON accounts.account = blocks.account WHERE block IN ({sql_list(missing)})"
             )
-            self._blocks.update((number, block_name(label, Slices(kind))) for number, label, kind in found)
+            self._blocks.update((number, block_name(label, Slices(kind))) for number, label, kind in rows)
         return tuple(self._blocks[number] for number in numbers)
 
 
@@ -365,15 +365,15 @@ def each_request(
 
     def work(tx: Transaction) -> None:
         count, first = tx.rows(_COUNT.format(limit))[0]
-        for done, one in enumerate(_requests(ledger, tx, int(first or 0), words_of), 1):
+        for done, logged in enumerate(_requests(ledger, tx, int(first or 0), words_of), 1):
             if done % _TELL_EVERY == 0:
                 watch(done, int(count))
-            if account is None or account in one.line.accounts:
-                (tell if account is None or most is None else newest.append)(one)
+            if account is None or account in logged.line.accounts:
+                (tell if account is None or most is None else newest.append)(logged)
 
     ledger.store.read(work)
-    for one in newest:
-        tell(one)
+    for logged in newest:
+        tell(logged)
 
 
 def _requests(ledger: Ledger, tx: Transaction, first: int, words_of: WordsOf) -> Iterator[LoggedRequest]:
@@ -409,14 +409,14 @@ class PrincipalTotal:
     rho: Fraction = Fraction(0)
     others: int = 0  # requests with a price of another form
 
-    def with_request(self, one: LoggedRequest) -> PrincipalTotal:
+    def with_request(self, logged: LoggedRequest) -> PrincipalTotal:
         """Return the total with one more request."""
-        price = one.price
+        price = logged.price
         return replace(
             self,
             requests=self.requests + 1,
-            answered=self.answered + (one.state == ANSWERED),
-            failed=self.failed + (one.state == FAILED),
+            answered=self.answered + (logged.state == ANSWERED),
+            failed=self.failed + (logged.state == FAILED),
             epsilon=self.epsilon + (price.epsilon or 0),
             delta=self.delta + price.delta,
             rho=self.rho + (price.rho or 0),
@@ -430,15 +430,15 @@ class PrincipalTotals:
     def __init__(self) -> None:
         self._found: dict[str, PrincipalTotal] = {}
 
-    def add(self, one: LoggedRequest) -> None:
+    def add(self, logged: LoggedRequest) -> None:
         """Add a request."""
-        name = one.line.principal
-        self._found[name] = self._found.get(name, PrincipalTotal(name)).with_request(one)
+        name = logged.line.principal
+        self._found[name] = self._found.get(name, PrincipalTotal(name)).with_request(logged)
 
     @property
     def totals(self) -> list[PrincipalTotal]:
         """All totals, sorted by principal."""
-        return sorted(self._found.values(), key=lambda one: one.principal)
+        return sorted(self._found.values(), key=lambda total: total.principal)
 
 
 def _shortened(value: str | int) -> str:

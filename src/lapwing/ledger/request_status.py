@@ -86,9 +86,13 @@ def status_under_key(ledger: Ledger, hashed: bytes, principal: str | None) -> Re
 
     Without a principal, the receipt names the principal that was charged.
     """
-    found = _look(ledger, hashed, principal)
-    if found is None or found.state is not RequestState.OPEN or is_running(ledger, hashed, found.receipt):
-        return found
+    status = _look(ledger, hashed, principal)
+    if (
+        status is None
+        or status.state is not RequestState.OPEN
+        or is_running(ledger, hashed, status.receipt)
+    ):
+        return status
     # It may have ended since we looked, and then its answer was stored before: look again.
     again = _look(ledger, hashed, principal)
     assert again is not None, "entries only grow"
@@ -143,13 +147,16 @@ def _rows(ledger: Ledger, hashed: bytes, tx: Transaction) -> list[Row]:
     return rows
 
 
+def status_at(ledger: Ledger, position: int) -> RequestStatus | None:
+    """Return the status of the request that was charged at this position, or None if there is none."""
+    rows = ledger.store.rows("SELECT key FROM entries WHERE seq = ?", position)
+    return None if not rows or rows[0][0] is None else status_under_key(ledger, bytes(rows[0][0]), None)
+
+
 def has_ended(ledger: Ledger, position: int) -> bool:
     """Return whether the entry at this position is a charge that will have no answer."""
-    rows = ledger.store.rows("SELECT key FROM entries WHERE seq = ?", position)
-    if not rows or rows[0][0] is None:
-        return False
-    found = status_under_key(ledger, bytes(rows[0][0]), "")
-    return found is not None and found.state is RequestState.ENDED
+    status = status_at(ledger, position)
+    return status is not None and status.state is RequestState.ENDED
 
 
 _SEALED = "SELECT count(*) FROM seals WHERE last = ? AND digest = ?"
@@ -186,15 +193,15 @@ class FailedCharges:
 
     def to_json(self) -> list[Any]:
         """Return a value for JSON."""
-        failed = [[one.position, one.by, one.accounts] for one in self.failed]
+        failed = [[charge.position, charge.by, charge.accounts] for charge in self.failed]
         return [self.last, self.digest, failed, self.undecided]
 
     @classmethod
     def from_json(cls, kept: Any) -> FailedCharges:
         """Read the result of `to_json`. Raises ValueError, TypeError or IndexError if it is malformed."""
         last, digest, failed, undecided = kept
-        found = (FailedCharge(int(place), str(by), tuple(map(int, roots))) for place, by, roots in failed)
-        return cls(int(last), bytes.fromhex(digest).hex(), tuple(found), tuple(map(int, undecided)))
+        charges = (FailedCharge(int(place), str(by), tuple(map(int, roots))) for place, by, roots in failed)
+        return cls(int(last), bytes.fromhex(digest).hex(), tuple(charges), tuple(map(int, undecided)))
 
 
 def find_failed_charges(ledger: Ledger, kept: FailedCharges) -> tuple[list[FailedCharge], FailedCharges]:
@@ -207,7 +214,7 @@ def find_failed_charges(ledger: Ledger, kept: FailedCharges) -> tuple[list[Faile
         return start, [tuple(row) for row in tx.rows(_UNANSWERED.format(again), start.last)]
 
     start, rows = ledger.store.read(look)
-    found, undecided, first_open = list(start.failed), [], _NEVER
+    failures, undecided, first_open = list(start.failed), [], _NEVER
     for position, key, body, failed in rows:
         earlier = status_under_key(ledger, bytes(key), "")
         if earlier is None or earlier.state is RequestState.ANSWERED:
@@ -217,18 +224,18 @@ def find_failed_charges(ledger: Ledger, kept: FailedCharges) -> tuple[list[Faile
             first_open = min(first_open, position)
         elif record["kind"] == "charge" or failed is not None:  # a reservation can be gone on with
             accounts = {ledger.numbered(number).root for number, *_ in record["debits"]}
-            found.append(FailedCharge(position, record["by"], tuple(sorted(accounts))))
+            failures.append(FailedCharge(position, record["by"], tuple(sorted(accounts))))
         else:
             undecided.append(position)
-    return found, _up_to_a_seal(ledger, found, undecided, first_open) or start
+    return failures, _up_to_a_seal(ledger, failures, undecided, first_open) or start
 
 
 def _up_to_a_seal(
-    ledger: Ledger, found: list[FailedCharge], undecided: list[int], first_open: int
+    ledger: Ledger, failures: list[FailedCharge], undecided: list[int], first_open: int
 ) -> FailedCharges | None:
     seals = ledger.store.rows(_BEFORE, first_open)
     if not seals:
         return None
     last, digest = int(seals[0][0]), bytes(seals[0][1]).hex()
-    failed = tuple(one for one in found if one.position <= last)
+    failed = tuple(charge for charge in failures if charge.position <= last)
     return FailedCharges(last, digest, failed, tuple(place for place in undecided if place <= last))

@@ -134,7 +134,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], 
     one signed seal: a proof fits several sizes if the path to its leaf is the same in them.
     """
     steps = tuple(proof)
-    if not all(isinstance(one, bytes) and len(one) == DIGEST_BYTES for one in (leaf, root, *steps)):
+    if not all(isinstance(node, bytes) and len(node) == DIGEST_BYTES for node in (leaf, root, *steps)):
         return False
     if type(index) is not int or type(size) is not int or not 0 <= index < size:
         return False

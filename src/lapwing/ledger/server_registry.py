@@ -299,8 +299,8 @@ class _SessionLock:
         return self._home.run(self._link, sql, *values)
 
     def said(self) -> tuple[str, str]:
-        found = self._run("SELECT copy, place FROM copies WHERE ledger = ?", self._ledger)
-        return found[0] if found else ("", "")
+        rows = self._run("SELECT copy, place FROM copies WHERE ledger = ?", self._ledger)
+        return rows[0] if rows else ("", "")
 
     def change(self, copy: str, where: str) -> bool:
         if self._run("SELECT pg_try_advisory_lock(?)", self._number) != [(True,)]:
@@ -327,12 +327,12 @@ class _SessionLock:
     def _ask(self) -> str:
         registry = f"the registry {self._home.where}"
         try:
-            found = self._run(
+            rows = self._run(
                 "SELECT pg_backend_pid(), EXISTS (SELECT FROM copies WHERE ledger = ?)", self._ledger
             )
         except Unavailable:
             return f"the connection to {registry} was lost while this ledger was open"
-        if found != [(self._backend, True)]:
+        if rows != [(self._backend, True)]:
             return f"the lock in {registry} was removed while this ledger was open"
         return ""
 

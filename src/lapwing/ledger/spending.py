@@ -182,24 +182,31 @@ def require_room(ledger: Ledger, spending: Spending) -> None:
         raise error
 
 
-def how_many_fit(ledger: Ledger, targets: Sequence[Target], loss: Loss) -> int:
-    """Return how many charges of a loss would fit now, one after another. Charges nothing.
+def how_many_more(ledger: Ledger, spending: Spending) -> int:
+    """Return how many charges of this price would fit now, one after another. Charges nothing."""
+    return how_many_fit(ledger, spending.targets, spending.costs)
+
+
+def how_many_fit(ledger: Ledger, targets: Sequence[Target], costs: Callable[[Account], Costs]) -> int:
+    """Return how many charges would fit now, one after another. Charges nothing.
 
     Claim    as many are admitted if nobody else spends meanwhile, and one more is refused.
     Because  each block is asked with its own terms and sums, by the filter that decides a charge; a charge
              is admitted if all blocks admit it.
     Test     tests/sql/test_next_prices.py
+
+    `costs` returns what a charge costs in an account.
     """
-    most = 10**18  # what a loss of nothing gives, too
+    fitting = []
     for target in targets:
         root = ledger.account(target.account)
         ledger.forget_blocks(root)
         for account, block in ledger.look_at(root, target.blocks):
-            terms = account.terms
-            charge = Charge(terms.orders, account.costs(loss))
-            fit = terms.how_many(charge, block.taken(terms)) if block.is_open else 0
-            most = min(most, fit)
-    return most
+            charge = Charge(account.terms.orders, costs(account))
+            fitting.append(
+                account.terms.how_many(charge, block.taken(account.terms)) if block.is_open else 0
+            )
+    return min(fitting, default=0)
 
 
 def refusal(
@@ -225,8 +232,8 @@ def refusal(
     largest = _largest(lambda epsilon: all(group.fits_pure(epsilon).all() for group in groups))
     # Of those that do not fit, one that would be the first to refuse a smaller request.
     account, block = min(
-        (found for group in groups if (found := group.first_refusing(costs(group.account), largest))),
-        key=lambda found: found[0],
+        (refusing for group in groups if (refusing := group.first_refusing(costs(group.account), largest))),
+        key=lambda refusing: refusing[0],
     )[1:]
     asked = tuple(map(max, account.terms.price(loss).costs, costs(account)))
     error = account.terms.refusal(block.taken(account.terms), Charge(account.terms.orders, asked))
@@ -259,8 +266,8 @@ class _AccountBlocks:
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
         pair, orders = within[:, EPSILON] & within[:, DELTA], within[:, FIRST_ORDER:]
-        one: NDArray[np.bool_] = pair | orders.any(axis=1)
-        return self.is_open & within[:, DELTA0] & one
+        admits: NDArray[np.bool_] = pair | orders.any(axis=1)
+        return self.is_open & within[:, DELTA0] & admits
 
     def fits_pure(self, units: int) -> NDArray[np.bool_]:
         """Return whether each block admits a pure ε, given in ledger units."""
@@ -279,9 +286,9 @@ class _AccountBlocks:
         return int(not tight.any()), self.account, self.blocks[chosen]
 
 
-def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
+def _by_account(pairs: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
     by_account: dict[int, _AccountBlocks] = {}
-    for account, block in found:
+    for account, block in pairs:
         by_account.setdefault(account.number, _AccountBlocks(account)).blocks.append(block)
     return list(by_account.values())
 

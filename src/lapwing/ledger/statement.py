@@ -297,8 +297,8 @@ class _Reader:
     def _report(self) -> StatementReport:
         self._feed()
         replay = self.replay
-        for found in replay.finish():
-            self.findings.add(found)
+        for difference in replay.finish():
+            self.findings.add(difference)
         said = (self.ledger_id.hex(), self.key, self.curator)
         if said != (replay.ledger, replay.key, replay.curator):
             self.findings.add("the first entry names another ledger or other keys than the header")

@@ -121,8 +121,8 @@ def seals_where(tx: Transaction, condition: str, *parameters: Any) -> list[Seal]
 def last_seal(tx: Transaction, up_to: int | None = None) -> Seal | None:
     """Return the newest seal (of entries up to a number, if one is given), or None."""
     condition, bounds = ("true", ()) if up_to is None else ("last <= ?", (up_to,))
-    found = seals_where(tx, f"{condition} ORDER BY number DESC LIMIT 1", *bounds)
-    return found[0] if found else None
+    seals = seals_where(tx, f"{condition} ORDER BY number DESC LIMIT 1", *bounds)
+    return seals[0] if seals else None
 
 
 def tree_up_to(tx: Transaction, before: Seal | None, last: int) -> MerkleTree:
@@ -216,7 +216,7 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedSt
 
 def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) -> list[Mark | Head]:
     """Return the lines of an anchor that contradict the ledger, except entries that were declared lost."""
-    found: list[Mark | Head] = []
+    contradicting: list[Mark | Head] = []
     for line in lines:
         if isinstance(line, Head):
             same = _agrees_with_ledger(tx, line)
@@ -224,8 +224,8 @@ def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) ->
             rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
             same = bool(rows) and bytes(rows[0][0]) == line.digest
         if not same and line.last > lost_up_to:
-            found.append(line)
-    return found
+            contradicting.append(line)
+    return contradicting
 
 
 def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
@@ -233,9 +233,9 @@ def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
 
     A copy that was made before the last seal was written has lost nothing.
     """
-    found = seals_where(tx, "number = ?", head.number)
-    if found:
-        return found[0].head == head
+    seals = seals_where(tx, "number = ?", head.number)
+    if seals:
+        return seals[0].head == head
     tree = tree_up_to(tx, last_seal(tx, head.last), head.last)
     return (tree.size, tree.root) == (head.size, head.root)
 
@@ -297,8 +297,8 @@ class Store(ABC):
         """Begin to mark every entry in the anchor, every seal in the witnesses too, and to sign seals."""
         self.ledger_id, self.signing = ledger_id, signing
         self.anchors, self.witnesses = (anchor,), tuple(witnesses)
-        for one in (anchor, *witnesses):
-            one.is_guarded = self.marks_in_turn
+        for guarded in (anchor, *witnesses):
+            guarded.is_guarded = self.marks_in_turn
 
     def mark(self, marks: Sequence[Mark], head: Head | None) -> None:
         """Write committed entries to the anchors. Only then may a charge be acknowledged."""
@@ -407,12 +407,12 @@ class Store(ABC):
             tx.run(schema.VERSION_TABLE)
             rows = tx.rows("SELECT version FROM schema_version ORDER BY version")
             versions = [int(version) for (version,) in rows]
-            found = versions[-1] if versions else 0
-            if 0 < found < schema.FIRST:
+            latest = versions[-1] if versions else 0
+            if 0 < latest < schema.FIRST:
                 raise Unavailable(
                     f"{self.where} was written before the first release: use the version that wrote it"
                 )
-            done = max(found - schema.FIRST + 1, 0)
+            done = max(latest - schema.FIRST + 1, 0)
             if done > len(steps):
                 raise Unavailable(f"{self.where} was written by a newer Lapwing: install that version")
             if versions != list(range(schema.FIRST, schema.FIRST + done)):

@@ -172,9 +172,9 @@ class _Hasher:
         by_cipher = np.frombuffer(self._encrypt(blocks.tobytes()), _HASH)[::2]
         digests = []
         for content in contents:
-            one = self._begun()
-            one.update(content)
-            digests.append(one.digest())
+            begun = self._begun()
+            begun.update(content)
+            digests.append(begun.digest())
         others = np.frombuffer(b"".join(digests), _HASH)
         return _sorted_distinct(np.concatenate([by_cipher, others]).astype(np.uint64))
 

@@ -102,8 +102,8 @@ def verify(
             return _of(STATEMENT, where, report, wanted)
         case _:
             record = _json(Path(where))
-            found = _of(PROOF, where, verify_proof(record, key=wanted), wanted)
-            return found if found.findings else replace(found, entry=_entry(record))
+            verified = _of(PROOF, where, verify_proof(record, key=wanted), wanted)
+            return verified if verified.findings else replace(verified, entry=_entry(record))
 
 
 def kind_of(where: str) -> str:
@@ -142,8 +142,8 @@ def _entry(proof: dict[str, Any]) -> dict[str, str]:
 def _of(
     kind: str, where: str, report: StatementReport, wanted: bytes | None, anchors: tuple[str, ...] = ()
 ) -> VerifiedFile:
-    found = {one.name: getattr(report, one.name) for one in fields(report)}
-    return VerifiedFile(**found, kind=kind, where=where, key_was_given=wanted is not None, anchors=anchors)
+    values = {field.name: getattr(report, field.name) for field in fields(report)}
+    return VerifiedFile(**values, kind=kind, where=where, key_was_given=wanted is not None, anchors=anchors)
 
 
 def _ledger(

@@ -16,7 +16,7 @@ Test     tests/sql/test_batches.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ from lapwing.sql.question import meaning
 from lapwing.sql.question.relation import needs_new_ranks
 from lapwing.sql.reading.exact_numbers import ExactGrouping
 from lapwing.sql.reading.reader import Reader
-from lapwing.sql.releasing import FoundAnswers, ReleaseSession, SessionPlan
+from lapwing.sql.releasing import FoundAnswers, ReleaseSession, SessionPlan, require_version
 
 MOST_QUESTIONS = 100
 MOST_BATCHES = 10_000  # of one version of the data
@@ -89,8 +89,12 @@ class BatchPlan:
             return None
         return tuple(dict.fromkeys(block for blocks in reached for block in blocks or ()))
 
-    def release(self) -> list[Answer]:
+    def release(self, *, version: int | None = None) -> list[Answer]:
         """Charge the batch once, compute all answers, store them together and return them.
+
+        Args:
+            version: The version of the data that is asked. If there is a later one, only stored answers are
+                given. None: the current one.
 
         Returns:
             The answers, in the order of the questions. They have one receipt, but those of questions that
@@ -105,7 +109,7 @@ class BatchPlan:
         Example:
             >>> answers = batch.release()
         """
-        return _release(self)
+        return _release(self, version)
 
     def dry_run(self) -> list[Answer]:
         """Return answers from generated rows, in the form of the release. They cost and mean nothing.
@@ -228,13 +232,14 @@ def _cost(plans: Sequence[SessionPlan]) -> Cost:
     return Cost(epsilon if together is None else min(epsilon, together), delta)
 
 
-def _release(batch: BatchPlan) -> list[Answer]:
+def _release(batch: BatchPlan, version: int | None) -> list[Answer]:
     session, curator = batch.session, batch.session.curator
     with curator.keeping_open():
         for plan in batch.plans:
             session.require_same_data(plan)
         first = min((plan.question for plan in batch.plans), key=lambda one: needs_new_ranks(one.source))
-        data = curator.data(first)
+        current = curator.data(first)
+        data = current if version is None else replace(current, version=version)
         found = [session.look_up(plan, data) for plan in batch.plans]
         wanted: dict[_Identity, _Asked] = {}
         for plan, asked in found:
@@ -246,6 +251,8 @@ def _release(batch: BatchPlan) -> list[Answer]:
                 "would charge more than was planned: an answer that was stored then is not stored for the "
                 "data as they are now. Plan it again. Nothing was charged",
             )
+        if wanted:
+            require_version(data.version, current.version)
         new = _charge(session, wanted, data) if wanted else None
         answers = []
         for plan, asked in found:

@@ -47,7 +47,7 @@ class NoisyCells:
         *keys, _ = self.answer.columns
         for row in range(len(self.answer)):
             states = zip(self.columns, [key.values[row] for key in keys], strict=True)
-            [(name, state)] = [one for one in states if one[1] is not None]  # None, but for one column
+            [(name, state)] = [pair for pair in states if pair[1] is not None]  # None, but for one column
             if state in possible_states(table.columns[name]):
                 yield name, state, row
 
@@ -84,7 +84,7 @@ def policy_of_states(
     The column that slices rows stays: blocks are found from it.
     """
     own, blocks = policy.tables[table], policy.blocks
-    taken = {one.unit.column.lower() for one in policy.tables.values() if one.unit is not None}
+    taken = {each.unit.column.lower() for each in policy.tables.values() if each.unit is not None}
     taken |= {blocks.column.lower()} if blocks is not None else set()
     numbers = (number for number in count() if STATE_COLUMN.format(number) not in taken)
     columns = {STATE_COLUMN.format(n): own.columns[name] for n, name in zip(numbers, names, strict=False)}
@@ -109,15 +109,15 @@ def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
     for table in tables:  # a share that is below the least price is refused before any is charged
         for columns, share in _shares(table, each):
             _plan(dataset, table, columns, share, lambda plan: plan)
-    found: list[NoisyCheck] = []
+    checks: list[NoisyCheck] = []
     for table in tables:
         try:
-            found.append(_noisy(dataset, table, each))
+            checks.append(_noisy(dataset, table, each))
         except OverBudget as error:
-            if not found:
+            if not checks:
                 raise
-            found.append(NoisyCheck(table.name, (), None, str(error)))  # the others are paid for
-    return found
+            checks.append(NoisyCheck(table.name, (), None, str(error)))  # the others are paid for
+    return checks
 
 
 def _down(epsilon: Fraction) -> Fraction:

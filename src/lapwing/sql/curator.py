@@ -336,8 +336,8 @@ class Curator:
 
     def current_data(self) -> DataSet | None:
         """Return the registered data set if the source is still the same, or None. Makes no ledger."""
-        found = policy_ledger.find_data_set(self.ledger, self.policy) if self.has_ledger else None
-        return found if found is not None and registration.is_current(self.policy, found.version) else None
+        known = policy_ledger.find_data_set(self.ledger, self.policy) if self.has_ledger else None
+        return known if known is not None and registration.is_current(self.policy, known.version) else None
 
     def data(self, question: BoundQuery | None = None) -> DataSet:
         """Return the data set as it will be asked, and register it if the ledger does not know it.
@@ -345,30 +345,30 @@ class Curator:
         It is prepared then, unless the first question reads the source itself. Stored answers may be given
         for it. Before a charge, `version` looks more closely at its files.
         """
-        found = policy_ledger.find_data_set(self.ledger, self.policy)
-        if found is None:
+        known = policy_ledger.find_data_set(self.ledger, self.policy)
+        if known is None:
             is_first = not (question is not None and needs_new_ranks(question.source))
             if not (is_first and self.ensure_prepared()):
                 self.register(again=False)
-        elif registration.is_behind(self.policy, found.version):
+        elif registration.is_behind(self.policy, known.version):
             with prepared_copy.exclusive_lock(prepared_copy.prepared_folder(self.policy)):
                 pass  # wait for the thread or process that registers now
         else:
-            return self._require_registered(found)
+            return self._require_registered(known)
         return self._require_registered(data_sets.find_data_set(self.ledger, self.policy.name))
 
-    def _require_registered(self, found: DataSet) -> DataSet:
+    def _require_registered(self, registered: DataSet) -> DataSet:
         if not prepared_copy.prepared_folder(self.policy).exists():
             raise BadParameter(
                 "dataset.name",
                 "the ledger knows data of this name by another policy file. If these are the same, run "
                 "`lapwing prepare` (the curator does); else give them a name of their own",
             )
-        if not registration.is_current(self.policy, found.version):
+        if not registration.is_current(self.policy, registered.version):
             raise BadParameter(
                 "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"
             )
-        return found
+        return registered
 
     def _require_untouched(self, version: int) -> None:
         """Require the files of the version (not others with size and time put back), and known people."""

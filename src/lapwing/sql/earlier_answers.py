@@ -114,18 +114,18 @@ class EarlierAnswers:
             used: The first keys that were used, if that was looked up.
         """
         self._require_allowed()
-        keys, found = [], []
+        keys, answers = [], []
         if used is None:
             batches = [(batch_key(request.data, request.version, 0), shared) for shared in (False, True)]
             used = self._gate.used_keys([*request.first_keys, *batches])
             for first, shared in batches:
-                found += self._in_batches(request, shared=shared) if (first, shared) in used else []
+                answers += self._in_batches(request, shared=shared) if (first, shared) in used else []
         for shape, shared in request.stored_forms:
             stored, key = self._stored(shape, request.data, used, shared=shared)
-            found += stored
+            answers += stored
             keys.append(key)
         wanted = keys[-1] if self._curator.policy.shares_answers else keys[-2]
-        return sorted(found, key=lambda one: one.receipt.position), wanted
+        return sorted(answers, key=lambda answer: answer.receipt.position), wanted
 
     def of_other_ranks(self, requests: Iterable[QueryRequest]) -> list[EarlierAnswer]:
         """Return the stored answers of requests about rows that were chosen by the other rule.
@@ -159,11 +159,15 @@ class EarlierAnswers:
             self._require_allowed()
         except Held:
             return None
-        used = self._gate.used_keys([key for one in asked for key in one.keys])
-        possible = [self._truncation(one, used, confidence) for one in asked if used.intersection(one.keys)]
-        stored = [found for found in possible if found is not None]
-        of_rows = [found for found in stored if found.beyond is not None]
-        return max(of_rows or stored, key=lambda one: one.position, default=None)
+        used = self._gate.used_keys([key for request in asked for key in request.keys])
+        possible = [
+            self._truncation(request, used, confidence)
+            for request in asked
+            if used.intersection(request.keys)
+        ]
+        stored = [answer for answer in possible if answer is not None]
+        of_rows = [answer for answer in stored if answer.beyond is not None]
+        return max(of_rows or stored, key=lambda answer: answer.position, default=None)
 
     def _truncation(
         self, asked: TruncationRequest, used: UsedKeys, confidence: Fraction
@@ -174,7 +178,7 @@ class EarlierAnswers:
                 earlier = earlier or self.find(request, used)[0]
         except (InProgress, Held):  # such a request must not hide the answers of others
             return None
-        made_of = asked.keys, confidence, tuple(one.receipt.position for one in earlier)
+        made_of = asked.keys, confidence, tuple(answer.receipt.position for answer in earlier)
         estimate = partial(truncation_answer, asked, earlier, confidence)
         return self._curator.kept.truncation(made_of, estimate)
 
@@ -190,13 +194,13 @@ class EarlierAnswers:
         earlier: list[EarlierAnswer] = []
         for number in range(MOST_REPEATS):
             key = batch_key(request.data, request.version, number)
-            found = self._status(key, shared=shared, largest=LARGEST_BATCH)
-            if found is None:
+            status = self._status(key, shared=shared, largest=LARGEST_BATCH)
+            if status is None:
                 break
-            if found.state is RequestState.ANSWERED and self._may_see(found.receipt):
+            if status.state is RequestState.ANSWERED and self._may_see(status.receipt):
                 earlier += [
-                    EarlierAnswer(asked, noisy, found.receipt)
-                    for asked, noisy in batch_from_bytes(found.answer)
+                    EarlierAnswer(asked, noisy, status.receipt)
+                    for asked, noisy in batch_from_bytes(status.answer)
                     if asked.shape == request.shape
                 ]
         return earlier
@@ -222,10 +226,10 @@ class EarlierAnswers:
         earlier: list[EarlierAnswer] = []
         for repeat in range(MOST_REPEATS):
             key = request.key(repeat)
-            found = self._status(key, shared=shared)
-            if found is None:
+            status = self._status(key, shared=shared)
+            if status is None:
                 return earlier, key
-            receipt = found.receipt
+            receipt = status.receipt
             if not self._may_see(receipt):
                 continue
             possible = (
@@ -235,10 +239,10 @@ class EarlierAnswers:
             )
             if data not in possible:
                 continue
-            if found.state is RequestState.OPEN:
+            if status.state is RequestState.OPEN:
                 raise InProgress
-            if found.state is RequestState.ANSWERED:
-                before, noisy = answer_from_bytes(found.answer)
+            if status.state is RequestState.ANSWERED:
+                before, noisy = answer_from_bytes(status.answer)
                 if len(possible) == 1:
                     earlier.append(EarlierAnswer(replace(before, data=data), noisy, receipt))
             elif policy_ledger.is_held(policy, receipt.position):
@@ -249,12 +253,12 @@ class EarlierAnswers:
 def readable_answers(question: BoundQuery, earlier: list[EarlierAnswer]) -> list[ReadableAnswer]:
     """Return the earlier answers whose mechanisms this code knows, with these mechanisms."""
     readable = []
-    for one in earlier:
-        epsilon, delta, noise, mechanisms = one.request.price
+    for answer in earlier:
+        epsilon, delta, noise, mechanisms = answer.request.price
         for steepness in (STEEPNESS, 1):  # MIN and MAX once had 1
             shares = divide_budget(question, epsilon=epsilon, delta=delta, noise=noise, steepness=steepness)
             if shares.digest == mechanisms:
-                readable.append((shares, one))
+                readable.append((shares, answer))
                 break
     return readable
 
@@ -270,6 +274,6 @@ def truncation_answer(
     shares, last = readable[-1]
     released = estimates.estimate(shares, last.noisy, confidence=confidence)
     if len(readable) > 1 and can_combine(question):
-        both = [(one, answer.noisy[0]) for one, answer in readable]
+        both = [(its_shares, answer.noisy[0]) for its_shares, answer in readable]
         released = combine_releases(both, released, confidence)
     return TruncationAnswer(released, asked.beyond, last.receipt.position)

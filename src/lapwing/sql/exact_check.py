@@ -72,7 +72,7 @@ def _exact(policy: CheckedPolicy, table: CheckedTable, opened: OpenedSources) ->
     ]
     [(known, units, *counts)] = _rows(
         opened,
-        f"SELECT count(*) AS n, count(DISTINCT {UNIT}) AS u{''.join(f', {one}' for one in sums)} "  # noqa: S608
+        f"SELECT count(*) AS n, count(DISTINCT {UNIT}) AS u{''.join(f', {count}' for count in sums)} "  # noqa: S608
         f"FROM ({cells.codes()}) AS c",
     )
     sliced = policy.blocks is not None and policy.blocks.by == "row"
@@ -89,14 +89,14 @@ def _exact(policy: CheckedPolicy, table: CheckedTable, opened: OpenedSources) ->
     )
     [(rows,)] = _rows(opened, f"SELECT count(*) AS n FROM {opened.relations[table.name]} AS t")  # noqa: S608
     size = len(STATES)
-    found = {
+    states = {
         name: dict(zip(STATES, counts[n * size : (n + 1) * size], strict=True))
         for n, name in enumerate(columns.values())
     }
     units = known if ranks.each_row else units
-    return TableCheck(table.name, rows, rows - known, units, over, beyond, found)
+    return TableCheck(table.name, rows, rows - known, units, over, beyond, states)
 
 
 def _rows(opened: OpenedSources, sql: str) -> list[list[int]]:
-    found = opened.engine.run(sql)
-    return [[int(value) for value in row.values()] for row in found.to_pylist()]
+    counted = opened.engine.run(sql)
+    return [[int(value) for value in row.values()] for row in counted.to_pylist()]

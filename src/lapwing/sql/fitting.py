@@ -151,13 +151,13 @@ def _earlier(session: AnalystSession, digest: str) -> tuple[RequestStatus | None
     gate, stored = Gate(session.curator.ledger, principal=session.analyst), None
     for repeat in range(_MOST_REPEATS):
         key = f"fit {digest}:{repeat}"
-        found = gate.find(key)
-        if found is None:
+        status = gate.find(key)
+        if status is None:
             return stored, key
-        if found.state is RequestState.OPEN:
+        if status.state is RequestState.OPEN:
             raise InProgress
-        if found.state is RequestState.ANSWERED:
-            stored = found
-        elif policy_ledger.is_held(session.curator.policy, found.receipt.position):
-            raise Held(found.receipt.position)
+        if status.state is RequestState.ANSWERED:
+            stored = status
+        elif policy_ledger.is_held(session.curator.policy, status.receipt.position):
+            raise Held(status.receipt.position)
     raise BadParameter("fresh", f"was asked {_MOST_REPEATS:,} times for this fit: change a setting")

@@ -99,7 +99,7 @@ class JointQuestion:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about sums over members."""
-        counts_units = any(one.function == "units" for one in self.question.sums)
+        counts_units = any(total.function == "units" for total in self.question.sums)
         return (ONCE_PER_MEMBER,) if counts_units else ()
 
     @property
@@ -139,8 +139,8 @@ class JointQuestion:
         Private: charge first, and compare `version` afterwards.
         """
         with self.dataset.curator.reading(self.question) as reader:
-            found = reader.exact(self.question)
-        return np.concatenate([np.ascontiguousarray(one.values.T).ravel() for one in found])
+            groupings = reader.exact(self.question)
+        return np.concatenate([np.ascontiguousarray(grouping.values.T).ravel() for grouping in groupings])
 
     # Answering
 
@@ -177,7 +177,7 @@ def _require_additive(question: BoundQuery) -> None:
             "MEDIAN, QUANTILE, MIN and MAX are no sums over members",
             "Ask for a [quantile]: it is searched by counts, in several stages",
         )
-    if any(one.function == "distinct" for one in question.sums):
+    if any(total.function == "distinct" for total in question.sums):
         raise Refused(
             "COUNT(DISTINCT column) does not add up: two members may hold the same value",
             "Count rows, or people, or group by the column",

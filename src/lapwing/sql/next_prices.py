@@ -8,7 +8,7 @@ Test     tests/sql/test_next_prices.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -170,8 +170,10 @@ def how_many_more(plan: SessionPlan | BatchPlan) -> int:
         return min(one.how_many(one.price(loss)) for one in terms)
     if policy_ledger.find_data_set(curator.ledger, curator.policy) is None:  # nothing was asked of it yet
         own = Target(account_label(curator.policy), plan.blocks or ())
-        return how_many_fit(curator.ledger, [own, *([Target(quota)] if quota else [])], loss)
-    return how_many_fit(curator.ledger, curator.targets_of_blocks(analyst, plan.blocks), loss)
+        targets: Sequence[Target] = [own, *([Target(quota)] if quota else [])]
+    else:
+        targets = curator.targets_of_blocks(analyst, plan.blocks)
+    return how_many_fit(curator.ledger, targets, lambda account: account.costs(loss))
 
 
 def _price(shares: BudgetShares) -> tuple[Fraction, Fraction, str]:

@@ -402,9 +402,9 @@ def targets_of(
     ledger: Ledger, policy: CheckedPolicy, analyst: str, blocks: Sequence[str]
 ) -> tuple[Target, ...]:
     """Return the accounts that a question is charged to: the data's, and the analyst's quota."""
-    found = targets(ledger, policy.name, blocks)
+    of_data = targets(ledger, policy.name, blocks)
     quota = quota_of(policy, analyst)
-    return found if quota is None else (*found, Target(quota))
+    return of_data if quota is None else (*of_data, Target(quota))
 
 
 def budget_left(ledger: Ledger, policy: CheckedPolicy, analyst: str) -> BudgetLeft:
@@ -441,15 +441,17 @@ def require_few_failures(
     saved = FailedCharges()
     with suppress(OSError, ValueError, TypeError):
         saved = FailedCharges.from_json(json.loads(path.read_text(encoding="utf-8")))
-    found, known = find_failed_charges(ledger, saved)
+    failed, known = find_failed_charges(ledger, saved)
     if known.last >= saved.last + SAVE_FAILURES_EVERY:
         with suppress(OSError):
             registration.replace_file(path, json.dumps(known.to_json()))
     principal = ledger.find_principal(analyst)
     own = [
-        one.position
-        for one in found
-        if one.by == principal and set(one.accounts) & set(data.accounts) and one.position != besides
+        charge.position
+        for charge in failed
+        if charge.by == principal
+        and set(charge.accounts) & set(data.accounts)
+        and charge.position != besides
     ]
     if len(own) >= policy.failures:
         cleared = registration.cleared_holds(policy)

@@ -208,8 +208,8 @@ def checked_version(session: AnalystSession, question: RowQuestion) -> int:
 
 def version_under(session: AnalystSession, question: RowQuestion, key: str) -> int:
     """Return the version for a request under a key. A stored answer needs no source that can be read."""
-    found = Gate(session.curator.ledger, principal=session.analyst).find(key)
-    if found is not None and found.state is RequestState.ANSWERED:
+    earlier = Gate(session.curator.ledger, principal=session.analyst).find(key)
+    if earlier is not None and earlier.state is RequestState.ANSWERED:
         return session.curator.data().version
     return checked_version(session, question)
 

@@ -24,9 +24,9 @@ def _statx() -> Any:
 
 def birth_time(path: str | os.PathLike[str]) -> int | None:
     """Return when a file was made, in ns since 1970; None if the system does not know."""
-    found = getattr(os.stat(path), "st_birthtime", None)  # not on Linux
-    if found is not None:
-        return int(found * 10**9)
+    born = getattr(os.stat(path), "st_birthtime", None)  # not on Linux
+    if born is not None:
+        return int(born * 10**9)
     statx, about = _statx(), ctypes.create_string_buffer(_SIZE)
     if statx is None or statx(_HERE, os.fsencode(path), 0, _BIRTH, about):
         return None

@@ -97,15 +97,15 @@ def parse_postgres_url(url: str, parameter: str) -> tuple[dict[str, Any], str, s
     if mark and not _NAME.fullmatch(name):
         raise BadParameter(parameter, "the name after # must be 1 to 40 of a-z, 0-9 and _")
     try:
-        found = {key: value for key, value in conninfo_to_dict(address).items() if value is not None}
+        parameters = {key: value for key, value in conninfo_to_dict(address).items() if value is not None}
     except psycopg.Error:  # its message may quote a piece of the password
         raise BadParameter(parameter, _ENCODE) from None
-    host, port, database = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
+    host, port, database = (str(parameters.get(key, "")) for key in ("host", "port", "dbname"))
     # Parts of a password with @ / : that is not encoded would be in other fields, and so in messages.
     if "@" in host or not re.fullmatch("[0-9,]*", port) or set("@/") & set(database):
         raise BadParameter(parameter, _ENCODE)
     place = "" if "/" in host else f"{host}:{port}" if port else host
-    return found, f"postgresql://{place}/{database}", name
+    return parameters, f"postgresql://{place}/{database}", name
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +144,9 @@ class PostgresAddress:
             why = " ".join(self._without_secrets(str(error)).split())
             raise Unavailable(f"{self.called} {self.where} cannot be reached: {why}") from None
         with self._closed_on_error(connection):
-            found = connection.execute(_PREPARE, (f"{self.schema}, pg_temp",)).fetchone()
-            assert found is not None
-            version, fsync, full_page_writes, is_standby, *_ = found
+            row = connection.execute(_PREPARE, (f"{self.schema}, pg_temp",)).fetchone()
+            assert row is not None
+            version, fsync, full_page_writes, is_standby, *_ = row
             torn = "full_page_writes is off on the server, so that a crash could tear pages"
             for wrong, why in (
                 (version < OLDEST_SERVER, f"the server is older than PostgreSQL {OLDEST_SERVER}"),

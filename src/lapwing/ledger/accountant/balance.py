@@ -403,9 +403,9 @@ class Balances:
     def _admitted(self, rows: RowIndex) -> NDArray[np.bool_]:
         """Return whether each block passes the filter with its spent and reserved costs."""
         fits = self.taken(rows) <= self._caps.rows[self.owners.rows[rows]]
-        one: NDArray[np.bool_] = (fits[:, 1] & fits[:, 2]) | fits[:, 3:].any(axis=1)
-        one &= fits[:, 0]
-        return one
+        admits: NDArray[np.bool_] = (fits[:, 1] & fits[:, 2]) | fits[:, 3:].any(axis=1)
+        admits &= fits[:, 0]
+        return admits
 
     @staticmethod
     def _pieces(rows: slice) -> Iterator[slice]:

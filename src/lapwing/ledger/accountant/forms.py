@@ -61,8 +61,8 @@ def parsed(text: bytes) -> Any:
 
 def is_ending(text: bytes) -> bool:
     """Return whether this is the rest of a charge after the field name `code`."""
-    found = _ENDING.fullmatch(text)
-    return found is not None and is_whole(int(found[1]))
+    match = _ENDING.fullmatch(text)
+    return match is not None and is_whole(int(match[1]))
 
 
 def is_object(text: bytes) -> bool:

@@ -163,12 +163,12 @@ class Reservations:
         part.in_blocks = part.used
 
 
-def _minus(one: Costs, other: Costs) -> Costs:
-    return tuple([a - b for a, b in zip(one, other, strict=True)])
+def _minus(left: Costs, right: Costs) -> Costs:
+    return tuple([a - b for a, b in zip(left, right, strict=True)])
 
 
-def _least(one: Costs, other: Costs) -> Costs:
-    return tuple(map(min, one, other))
+def _least(left: Costs, right: Costs) -> Costs:
+    return tuple(map(min, left, right))
 
 
 @dataclass(frozen=True, slots=True)

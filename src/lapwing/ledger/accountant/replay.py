@@ -122,13 +122,13 @@ class Outcomes:
         if not len(twice):
             return []
         seen: dict[bytes, int] = {}
-        found: list[tuple[int, int]] = []
+        pairs: list[tuple[int, int]] = []
         for row in np.flatnonzero(np.isin(keys[:, 0], twice)):
             entry = int(self._owners.rows[row])
             first = seen.setdefault(keys[row].tobytes(), entry)
             if first != entry:
-                found.append((first, entry))
-        return found
+                pairs.append((first, entry))
+        return pairs
 
 
 BATCH = 1 << 14
@@ -188,11 +188,11 @@ class Replay:
             if seq <= self.last:
                 self._find(seq, "does not come after the entry before it")
             self.last = seq
-            found = _charge(body) if len(body) <= FAST_UP_TO else None
-            if found is None:
+            match = _charge(body) if len(body) <= FAST_UP_TO else None
+            if match is None:
                 self._other(seq, body)
                 continue
-            by, key, request, account, first_text, last_text, text, parameters, ending = found.groups()
+            by, key, request, account, first_text, last_text, text, parameters, ending = match.groups()
             price = known.get((account, text)) or self._price(seq, account, text)
             first = int(first_text)
             count = 1 if first_text == last_text else int(last_text) - first + 1
@@ -267,9 +267,9 @@ class Replay:
             self._priced.clear()
 
     def _other(self, seq: int, body: bytes) -> None:
-        found = _answer(body)
-        if found is not None:
-            self.outcomes.pending_outcomes.append((seq, int(found[1]), ANSWERED))
+        match = _answer(body)
+        if match is not None:
+            self.outcomes.pending_outcomes.append((seq, int(match[1]), ANSWERED))
             return
         try:
             record = read(body)
@@ -300,13 +300,13 @@ class Replay:
 
     def _price(self, seq: int, account_text: bytes, text: bytes) -> tuple[int, bool] | None:
         """Return a new price of a charge; None if the whole charge must be parsed."""
-        found = _price(text)
+        match = _price(text)
         account = self.accounts.get(int(account_text))
-        costs = costs_of(found[1]) if found else None
-        if found is None or account is None or costs is None:
+        costs = costs_of(match[1]) if match else None
+        if match is None or account is None or costs is None:
             return None
         try:
-            price = self._price_of(seq, account, costs, found[2], parsed(found[2]))
+            price = self._price_of(seq, account, costs, match[2], parsed(match[2]))
         except Exception:  # parsing the whole entry reports what is wrong
             return None
         self._texts[account_text, text] = price
@@ -471,22 +471,26 @@ def state_bytes(replay: Replay) -> bytes | None:
             "recovered": replay.recovered,
             "accounts": [
                 [
-                    one.number, one.root, one.name, one.unit, one.relation, str(one.epsilon),
-                    str(one.delta), one.orders, one.caps, one.slices, one.rule, one.everyone, one.raises,
+                    opened.number, opened.root, opened.name, opened.unit, opened.relation,
+                    str(opened.epsilon), str(opened.delta), opened.orders, opened.caps,
+                    opened.slices, opened.rule, opened.everyone, opened.raises,
                 ]
-                for one in replay.accounts.values()
+                for opened in replay.accounts.values()
             ],
             "blocks": replay.balances.packed(),
             "held": [
                 [
-                    one.number, one.is_fixed, one.steps,
-                    [[part.account, part.ranges, part.total, part.used] for part in one.parts.values()],
+                    reservation.number, reservation.is_fixed, reservation.steps,
+                    [
+                        [part.account, part.ranges, part.total, part.used]
+                        for part in reservation.parts.values()
+                    ],
                 ]
-                for one in held.values()
+                for reservation in held.values()
             ],
             "data": [
-                [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
-                for one in replay.registers.datasets.values()
+                [data.number, data.name, data.origin, data.rule, data.accounts, data.version]
+                for data in replay.registers.datasets.values()
             ],
             "together": [[root, sorted(others)] for root, others in replay.registers.together.items()],
             # Where there are any.
@@ -510,7 +514,7 @@ def replay_from(books: bytes) -> Replay:
     registers.curator = replay.curator
     replay.entries, replay.last = said["entries"], said["last"]
     replay.recovered = [(entry, lost) for entry, lost in said["recovered"]]
-    replay.checks = [CuratorCheck(*one) for one in said.get("checks", ())]
+    replay.checks = [CuratorCheck(*values) for values in said.get("checks", ())]
     replay.registry = said.get("registry", "")
     replay.registered = [(entry, registry) for entry, registry in said.get("registered", ())]
     replay.others = [(entry, ledger) for entry, ledger in said.get("others", ())]

@@ -111,8 +111,8 @@ def _response(order: int, epsilon: float) -> float:
         return math.inf
     truth = -math.log1p(math.exp(-epsilon))  # ln p, and ln q below
     lie = truth - epsilon
-    one, other = order * truth + (1 - order) * lie, order * lie + (1 - order) * truth
-    return _at_least(float(np.logaddexp(one, other)) / (order - 1))
+    true_term, false_term = order * truth + (1 - order) * lie, order * lie + (1 - order) * truth
+    return _at_least(float(np.logaddexp(true_term, false_term)) / (order - 1))
 
 
 def _laplace(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
@@ -186,24 +186,24 @@ def _several(record: dict[str, Any], orders: Orders, depth: int) -> Opinion:
     parts = record["parts"]
     if not isinstance(parts, list):
         raise ValueError
-    found = [opinion_on(part, orders, depth + 1) for part in parts]
+    opinions = [opinion_on(part, orders, depth + 1) for part in parts]
     join = sum if record["loss"] == "Sum" else lambda many: max(many, default=0)
-    return _together(record, found, join, orders)
+    return _together(record, opinions, join, orders)
 
 
 def _together(
-    record: dict[str, Any], found: list[Opinion], join: Callable[[list[Any]], Any], orders: Orders
+    record: dict[str, Any], opinions: list[Opinion], join: Callable[[list[Any]], Any], orders: Orders
 ) -> Opinion:
-    pairs = [one.pair for one in found if one.pair is not None]
-    curves = [one.renyi for one in found if one.renyi is not None]
+    pairs = [opinion.pair for opinion in opinions if opinion.pair is not None]
+    curves = [opinion.renyi for opinion in opinions if opinion.renyi is not None]
     pair = (Fraction(join([e for e, _ in pairs])), Fraction(join([d for _, d in pairs])))
     renyi = tuple([float(join([curve[k] for curve in curves])) for k in range(len(orders))])
     return Opinion(
-        _only(record).union(*[one.kinds for one in found]),
-        Fraction(join([one.delta0 for one in found])),
-        pair if len(pairs) == len(found) else None,
-        renyi if len(curves) == len(found) else None,
-        any(one.is_partial for one in found),
+        _only(record).union(*[opinion.kinds for opinion in opinions]),
+        Fraction(join([opinion.delta0 for opinion in opinions])),
+        pair if len(pairs) == len(opinions) else None,
+        renyi if len(curves) == len(opinions) else None,
+        any(opinion.is_partial for opinion in opinions),
     )
 
 
@@ -211,18 +211,20 @@ def _repeated(record: dict[str, Any], orders: Orders, depth: int) -> Opinion:
     return _times(record, opinion_on(record["each"], orders, depth + 1), _whole(record["count"], 1))
 
 
-def _times(record: dict[str, Any], one: Opinion, count: int) -> Opinion:
-    pair = one.pair and (count * one.pair[0], count * one.pair[1])
-    renyi = one.renyi and tuple([count * value for value in one.renyi])
-    return Opinion(one.kinds | _only(record), one.delta0 * count, pair, renyi, one.is_partial)
+def _times(record: dict[str, Any], opinion: Opinion, count: int) -> Opinion:
+    pair = opinion.pair and (count * opinion.pair[0], count * opinion.pair[1])
+    renyi = opinion.renyi and tuple([count * value for value in opinion.renyi])
+    return Opinion(opinion.kinds | _only(record), opinion.delta0 * count, pair, renyi, opinion.is_partial)
 
 
 def _fixed_run(record: dict[str, Any], orders: Orders, depth: int) -> Opinion:
     steps, delta = record["steps"], _rational(record["delta"])
     if not isinstance(steps, list) or not steps or not 0 < delta < 1:
         raise ValueError
-    found = [_times(record, opinion_on(loss, orders, depth + 1), _whole(count, 1)) for loss, count in steps]
-    added = _together(record, found, sum, orders)
+    opinions = [
+        _times(record, opinion_on(loss, orders, depth + 1), _whole(count, 1)) for loss, count in steps
+    ]
+    added = _together(record, opinions, sum, orders)
     epsilon = None
     if sum(count for _, count in steps) <= LONGEST_RUN:
         epsilon = _run_epsilon(steps, delta)

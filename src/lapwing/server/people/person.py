@@ -1,7 +1,9 @@
 """Whoever sends a request: an account with its roles, and what the credential may do.
 
-Claim    a person sees and does what a role for that data set allows, and with a token no more than the token.
-Because  `roles_for` is the only way from a person to roles. It is empty for data that the token does not name.
+Claim    a person sees and does what a role for that data set allows, and with a token no more than the
+         token.
+Because  `roles_for` is the only way from a person to roles. It is empty for data that the token does not
+         name.
 Test     tests/server/people/test_person.py
 """
 

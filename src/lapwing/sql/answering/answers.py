@@ -93,9 +93,9 @@ class Answer:
             ['n', 'n_low', 'n_high']
         """
         named = [
-            (f"{one.name}{end}", values)
-            for one in self.columns
-            for end, values in (("", one.values), ("_low", one.low), ("_high", one.high))
+            (f"{column.name}{end}", values)
+            for column in self.columns
+            for end, values in (("", column.values), ("_low", column.low), ("_high", column.high))
             if values is not None
         ]
         names = _distinct_names([name for name, _ in named])
@@ -169,10 +169,10 @@ class Answer:
 
         The receipt has the same numbers as the ledger has them: rationals as texts.
         """
-        found = self.to_json()
-        paid = found["receipt"] and found["receipt"]["parameters"]
+        described = self.to_json()
+        paid = described["receipt"] and described["receipt"]["parameters"]
         price = paid and {name: float_up(Fraction(paid[name])) for name in ("epsilon", "delta")}
-        return {**found, "price": price}
+        return {**described, "price": price}
 
     def table(self, most: int | None = _SHOWN) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells as text, such as "1,234 (1,178 to 1,290)".
@@ -254,7 +254,8 @@ class Answer:
         from lapwing.plots.style import checked_path, save  # noqa: PLC0415
 
         columns = [
-            (one.name, list(one.values), _listed(one.low), _listed(one.high)) for one in self.columns
+            (column.name, list(column.values), _listed(column.low), _listed(column.high))
+            for column in self.columns
         ]
         figure = draw(columns, confidence=self.confidence)
         if path is not None:
@@ -317,13 +318,13 @@ def _array(values: Any) -> pa.Array:
 def _distinct_names(names: list[str]) -> list[str]:
     """Make names distinct by numbers: SQL allows equal names, most data frames do not."""
     taken = set(names)
-    found: list[str] = []
+    distinct: list[str] = []
     for name in names:
         other, number = name, 2
-        while other in found or (other != name and other in taken):
+        while other in distinct or (other != name and other in taken):
             other, number = f"{name}_{number}", number + 1
-        found.append(other)
-    return found
+        distinct.append(other)
+    return distinct
 
 
 def _listed(values: NDArray[Any] | None) -> list[Any] | None:

@@ -172,10 +172,10 @@ def _monotone_ends(op: str, args: list[Estimate]) -> tuple[Anything | None, Anyt
     def put(end: Anything) -> Anything:
         return apply_operation(op, [end if i == at else arg.values for i, arg in enumerate(args)])
 
-    one, other = put(low), put(high)
-    if object in (one.dtype, other.dtype):
+    at_low, at_high = put(low), put(high)
+    if object in (at_low.dtype, at_high.dtype):
         return None, None
-    return np.minimum(one, other), np.maximum(one, other)
+    return np.minimum(at_low, at_high), np.maximum(at_low, at_high)
 
 
 Ends = tuple[Anything, Anything]
@@ -252,7 +252,9 @@ def weighted_ends(tree: WeightedSum, values: list[Anything], half: Fraction) -> 
     size = sum(float(abs(weight)) * float(np.abs(value).max(initial=0)) for weight, value in terms)
     size += float(abs(tree.constant) + half)
     numbers = [tree.constant, half, *(weight for weight, _ in terms)]
-    is_whole = all(one.denominator == 1 for one in numbers) and all(v.dtype.kind == "i" for v in values)
+    is_whole = all(number.denominator == 1 for number in numbers) and all(
+        v.dtype.kind == "i" for v in values
+    )
     if is_whole and size < _LARGE:
         centre: Anything = np.full(len(values[0]), int(tree.constant), dtype=np.int64)
         for weight, value in terms:
@@ -298,9 +300,9 @@ def box_ends(tree: Released, ends_of: FindEnds) -> Ends | None:
 
     `ends_of` returns the ends of an uncertain number or a constant, and None for a tree to compute.
     """
-    found = ends_of(tree)
-    if found is not None or not isinstance(tree, Computed):
-        return found
+    known = ends_of(tree)
+    if known is not None or not isinstance(tree, Computed):
+        return known
     args = []
     for arg in tree.args:
         ends = box_ends(arg, ends_of)
@@ -330,7 +332,7 @@ def _operation_ends(op: str, args: list[Ends]) -> Ends | None:
     if op not in _CORNERS:
         return None
     with np.errstate(invalid="ignore"):
-        corners = [_without_nan(apply_operation(op, list(one))) for one in product(*args)]
+        corners = [_without_nan(apply_operation(op, list(corner))) for corner in product(*args)]
     return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
 

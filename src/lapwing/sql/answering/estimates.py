@@ -93,10 +93,10 @@ def adds_up(question: BoundQuery, part: int) -> bool:
 
 def consistent_groupings(question: BoundQuery) -> list[int]:
     """Return the groupings to make consistent: all by declared keys, if there are several."""
-    found = [s for s in range(len(question.sets)) if has_declared_keys(question, s)]
-    keys = {key for s in found for key in question.sets[s]}
+    groupings = [s for s in range(len(question.sets)) if has_declared_keys(question, s)]
+    keys = {key for s in groupings for key in question.sets[s]}
     cells = math.prod(len(question.keys[key].codes or ()) for key in keys)
-    return found if len(found) > 1 and cells <= MOST_CELLS else []
+    return groupings if len(groupings) > 1 and cells <= MOST_CELLS else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +125,15 @@ def make_consistent(
         measured.append(
             MeasuredGrouping(question.sets[s], noisy.astype(np.float64).reshape(shape), variance)
         )
-    least = math.sqrt(min(one.variance for one in measured))
+    least = math.sqrt(min(grouping.variance for grouping in measured))
     factor = NoiseFamily.of(shares.mechanism(next(iter(values)), part), confidence).for_sums(least)
-    found = least_squares(measured, sizes)
-    nearest = [values for values, _ in found]
+    averages = least_squares(measured, sizes)
+    nearest = [values for values, _ in averages]
     if counts_rows(question, part) and any(values.min(initial=0.0) < 0 for values in nearest):
         nearest = nearest_non_negative(measured, sizes)
     return {
         s: ConsistentGrouping(near.ravel(), values.ravel(), factor * math.sqrt(variance))
-        for s, near, (values, variance) in zip(values, nearest, found, strict=True)
+        for s, near, (values, variance) in zip(values, nearest, averages, strict=True)
     }
 
 
@@ -141,25 +141,25 @@ def least_squares(measured: list[MeasuredGrouping], sizes: dict[int, int]) -> li
     """Return each grouping's consistent numbers, and the variance of each number."""
     keys = sorted(sizes)
     effects: dict[Keys, list[tuple[float, Floats, float]]] = {}
-    for one in measured:
+    for grouping in measured:
         # Divided by the cells that it adds up, every grouping measures the same effects.
-        summed = _size(set(keys) - set(one.keys), sizes)
-        weight, variance = summed / one.variance, one.variance / summed**2
-        for effect, values in _effects(one, keys, sizes).items():
+        summed = _size(set(keys) - set(grouping.keys), sizes)
+        weight, variance = summed / grouping.variance, grouping.variance / summed**2
+        for effect, values in _effects(grouping, keys, sizes).items():
             freedom = math.prod(sizes[key] - 1 for key in effect)
-            noise = variance * freedom / _size(one.keys, sizes)
+            noise = variance * freedom / _size(grouping.keys, sizes)
             effects.setdefault(effect, []).append((weight, values / summed, noise))
-    best = {effect: _average(found) for effect, found in effects.items()}
+    best = {effect: _average(measurements) for effect, measurements in effects.items()}
     results = []
-    for one in measured:
-        summed = _size(set(keys) - set(one.keys), sizes)
-        total = np.zeros([sizes[key] if key in one.keys else 1 for key in keys])
+    for grouping in measured:
+        summed = _size(set(keys) - set(grouping.keys), sizes)
+        total = np.zeros([sizes[key] if key in grouping.keys else 1 for key in keys])
         variance = 0.0
-        for effect in _subsets(one.keys):
+        for effect in _subsets(grouping.keys):
             total = total + best[effect][0]
             variance += best[effect][1]
-        order = [sorted(one.keys).index(key) for key in one.keys]
-        shaped = (total * summed).reshape([sizes[key] for key in sorted(one.keys)])
+        order = [sorted(grouping.keys).index(key) for key in grouping.keys]
+        shaped = (total * summed).reshape([sizes[key] for key in sorted(grouping.keys)])
         results.append((np.transpose(shaped, order), variance * summed**2))
     return results
 
@@ -172,11 +172,11 @@ def _subsets(keys: tuple[int, ...]) -> list[Keys]:
     return [frozenset(some) for k in range(len(keys) + 1) for some in combinations(keys, k)]
 
 
-def _effects(one: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> dict[Keys, Floats]:
+def _effects(grouping: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> dict[Keys, Floats]:
     """Return the effect of every subset of a grouping's keys, with all keys as axes (length 1: absent)."""
-    effects: dict[Keys, Floats] = {frozenset(): _spread_out(one, keys, sizes)}
+    effects: dict[Keys, Floats] = {frozenset(): _spread_out(grouping, keys, sizes)}
     for axis, key in enumerate(keys):
-        if key in one.keys:
+        if key in grouping.keys:
             split: dict[Keys, Floats] = {}
             for effect, part in effects.items():
                 mean = part.mean(axis=axis, keepdims=True)
@@ -185,11 +185,11 @@ def _effects(one: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> d
     return effects
 
 
-def _average(found: list[tuple[float, Floats, float]]) -> tuple[Floats, float]:
+def _average(measurements: list[tuple[float, Floats, float]]) -> tuple[Floats, float]:
     """Return the weighted average of one effect, and its variance in a cell."""
-    whole = sum(weight for weight, _, _ in found)
-    values = np.sum([weight / whole * values for weight, values, _ in found], axis=0)
-    return values, sum((weight / whole) ** 2 * noise for weight, _, noise in found)
+    whole = sum(weight for weight, _, _ in measurements)
+    values = np.sum([weight / whole * values for weight, values, _ in measurements], axis=0)
+    return values, sum((weight / whole) ** 2 * noise for weight, _, noise in measurements)
 
 
 def nearest_non_negative(measured: list[MeasuredGrouping], sizes: dict[int, int]) -> list[Floats]:
@@ -202,11 +202,11 @@ def nearest_non_negative(measured: list[MeasuredGrouping], sizes: dict[int, int]
     shape = [sizes[key] for key in keys]
     strength: dict[Keys, float] = dict.fromkeys(_subsets(tuple(keys)), 0.0)
     target = np.zeros(shape)
-    for one in measured:
-        summed = _size(set(keys) - set(one.keys), sizes)
-        for effect in _subsets(one.keys):
-            strength[effect] += summed / one.variance
-        target += _spread_out(one, keys, sizes) / one.variance
+    for grouping in measured:
+        summed = _size(set(keys) - set(grouping.keys), sizes)
+        for effect in _subsets(grouping.keys):
+            strength[effect] += summed / grouping.variance
+        target += _spread_out(grouping, keys, sizes) / grouping.variance
     pull = min(value for value in strength.values() if value)
     factors = _mean_factors({effect: 1 / (value + pull) for effect, value in strength.items()})
     z, u = np.zeros(shape), np.zeros(shape)
@@ -214,16 +214,16 @@ def nearest_non_negative(measured: list[MeasuredGrouping], sizes: dict[int, int]
         x = _of_means(target + pull * (z - u), keys, factors)
         z, u = np.maximum(x + u, 0.0), np.minimum(x + u, 0.0)
     sums = []
-    for one in measured:
-        ordered = z.sum(axis=tuple(i for i, key in enumerate(keys) if key not in one.keys))
-        sums.append(np.transpose(ordered, [sorted(one.keys).index(key) for key in one.keys]))
+    for grouping in measured:
+        ordered = z.sum(axis=tuple(i for i, key in enumerate(keys) if key not in grouping.keys))
+        sums.append(np.transpose(ordered, [sorted(grouping.keys).index(key) for key in grouping.keys]))
     return sums
 
 
-def _spread_out(one: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> Floats:
+def _spread_out(grouping: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> Floats:
     """Return a grouping's numbers with an axis of length 1 for every key that it lacks."""
-    values = np.transpose(one.values, [one.keys.index(key) for key in sorted(one.keys)])
-    return values.reshape([sizes[key] if key in one.keys else 1 for key in keys])
+    values = np.transpose(grouping.values, [grouping.keys.index(key) for key in sorted(grouping.keys)])
+    return values.reshape([sizes[key] if key in grouping.keys else 1 for key in keys])
 
 
 def _mean_factors(factors: dict[Keys, float]) -> dict[Keys, float]:
@@ -273,7 +273,7 @@ def estimate(
     question, level = shares.question, checked_confidence(confidence)
     release = _Release(shares, noisy, level, sampling, agree)
     columns = [release.column(output.value) for output in question.outputs]
-    length = sum(found.groups for found in noisy)
+    length = sum(grouping.groups for grouping in noisy)
     kept = np.arange(length)
     if question.having is not None:
         truth = release.column(question.having).values
@@ -284,9 +284,11 @@ def estimate(
     whole = len(kept) == length and not question.order
     taken: Any = slice(None) if whole else kept
     cols = []
-    for output, found in zip(question.outputs, columns, strict=True):
-        low, high = (None if end is None else end[taken] for end in (found.low, found.high))
-        cols.append(AnswerColumn(output.name, found.values[taken], low, high, found.note, found.rank_error))
+    for output, column in zip(question.outputs, columns, strict=True):
+        low, high = (None if end is None else end[taken] for end in (column.low, column.high))
+        cols.append(
+            AnswerColumn(output.name, column.values[taken], low, high, column.note, column.rank_error)
+        )
     return AnswerRows(cols, len(kept), bool(release.agreed))
 
 
@@ -304,8 +306,8 @@ class _Release:
         self.question: BoundQuery = shares.question
         places = range(len(self.question.parts))
         self.parts = [
-            NoisyParts(found.parts, tuple(shares.mechanism(s, p) for p in places), level, sampling)
-            for s, found in enumerate(noisy)
+            NoisyParts(grouping.parts, tuple(shares.mechanism(s, p) for p in places), level, sampling)
+            for s, grouping in enumerate(noisy)
         ]
         self.agreed = consistent_groupings(self.question) if agree else []
         self.sampling = sampling
@@ -314,22 +316,22 @@ class _Release:
 
     def column(self, tree: Released) -> Estimate:
         """Return a released value over all rows of all groupings, with its interval."""
-        found = self._value(tree)
-        if not isinstance(tree, Computed) or found.values.dtype.kind == "b":
-            return found
+        estimate = self._value(tree)
+        if not isinstance(tree, Computed) or estimate.values.dtype.kind == "b":
+            return estimate
         leaves = list(computed_values.uncertain_in(tree, self._is_one))
         if not leaves or (
-            len(leaves) == 1 and isinstance(leaves[0], NoisyAggregate) and found.low is not None
+            len(leaves) == 1 and isinstance(leaves[0], NoisyAggregate) and estimate.low is not None
         ):
-            return found
+            return estimate
         ends = self._ends(tree, list(dict.fromkeys(leaves)))
         if ends is None:
-            said = NO_INTERVAL if _has_numbers(found.values) else ""
-            note = "; ".join(one for one in (found.note, said) if one)
-            return replace(found, low=None, high=None, note=note)
-        if found.values.dtype.kind in "if":
-            ends = np.minimum(ends[0], found.values), np.maximum(ends[1], found.values)
-        return replace(found, low=ends[0], high=ends[1])
+            said = NO_INTERVAL if _has_numbers(estimate.values) else ""
+            note = "; ".join(sentence for sentence in (estimate.note, said) if sentence)
+            return replace(estimate, low=None, high=None, note=note)
+        if estimate.values.dtype.kind in "if":
+            ends = np.minimum(ends[0], estimate.values), np.maximum(ends[1], estimate.values)
+        return replace(estimate, low=ends[0], high=ends[1])
 
     def _ends(self, tree: Computed, leaves: list[Released]) -> Ends | None:
         """Return the interval of an expression of uncertain numbers: each may miss with its share of β."""
@@ -344,20 +346,20 @@ class _Release:
         """Return the ends of a constant, a statistic, a ratio or a weighted sum of them; else None."""
         weighted = self._weighted(tree)
         if weighted is not None:
-            found = [self._weighted_ends(s, weighted) for s in range(len(self.noisy))]
-            low, high = (_stacked(list(ends)) for ends in zip(*found, strict=True))
+            ends_by_grouping = [self._weighted_ends(s, weighted) for s in range(len(self.noisy))]
+            low, high = (_stacked(list(ends)) for ends in zip(*ends_by_grouping, strict=True))
             return low, high
         ratio = self._ratio(tree)
         if ratio is not None:
-            found = [computed_values.ratio_ends(ratio, parts) for parts in self.parts]
-            low, high = (_stacked(list(ends)) for ends in zip(*found, strict=True))
+            ends_by_grouping = [computed_values.ratio_ends(ratio, parts) for parts in self.parts]
+            low, high = (_stacked(list(ends)) for ends in zip(*ends_by_grouping, strict=True))
             return low, high
         if isinstance(tree, Computed):
             return None
-        one = self._value(tree)
+        estimate = self._value(tree)
         if isinstance(tree, NoisyAggregate):
-            return None if one.low is None or one.high is None else (one.low, one.high)
-        return one.values, one.values
+            return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)
+        return estimate.values, estimate.values
 
     def _ratio(self, tree: Released) -> PartRatio | None:
         """Return the tree as a ratio, or None. With sampling, it is as uncertain as both numbers."""
@@ -368,10 +370,10 @@ class _Release:
 
     def _weighted(self, tree: Released) -> WeightedSum | None:
         """Return the tree as a weighted sum whose noise has a known law in every grouping, or None."""
-        found = None if self.sampling else weighted_sum_of(tree)
+        weighted = None if self.sampling else weighted_sum_of(tree)
         return (
-            found
-            if found is not None and weighted_half(self.shares, found, self.level) is not None
+            weighted
+            if weighted is not None and weighted_half(self.shares, weighted, self.level) is not None
             else None
         )
 
@@ -388,11 +390,11 @@ class _Release:
             for i, (weight, noise) in enumerate(noises):
                 part = tree.weights[i][0]
                 typical = deviation(noise)
-                one = NoiseFamily.of(noise, self.level).for_sums(typical) * typical
+                noise_half = NoiseFamily.of(noise, self.level).for_sums(typical) * typical
                 if self._is_agreed(grouping, part):
                     agreed = self._consistent(part)[grouping]
-                    values[i], one = agreed.centre, agreed.half
-                squares += (float(weight) * one) ** 2
+                    values[i], noise_half = agreed.centre, agreed.half
+                squares += (float(weight) * noise_half) ** 2
             half = Fraction(math.sqrt(squares))
         assert half is not None
         low, high = computed_values.weighted_ends(tree, values, half)
@@ -411,7 +413,7 @@ class _Release:
 
     def _column(self, tree: Released) -> Estimate:
         if isinstance(tree, Plain):
-            length = sum(found.groups for found in self.noisy)
+            length = sum(grouping.groups for grouping in self.noisy)
             exact = isinstance(tree.value, int | float) and not isinstance(tree.value, bool)
             values = np.full(length, tree.value, dtype=None if exact else object)
             return Estimate(values)
@@ -422,12 +424,12 @@ class _Release:
         return computed_values.compute(tree, [self._value(arg) for arg in tree.args])
 
     def _key(self, grouping: int, key: int) -> Anything:
-        members, found = self.question.sets[grouping], self.noisy[grouping]
+        members, noisy = self.question.sets[grouping], self.noisy[grouping]
         if key not in members:
-            return np.full(found.groups, None, dtype=object)
+            return np.full(noisy.groups, None, dtype=object)
         kind, place = self.question.keys[key].kind, members.index(key)
-        if found.keys is not None:
-            return objects_of([decode_key(kind, values[place]) for values in found.keys])
+        if noisy.keys is not None:
+            return objects_of([decode_key(kind, values[place]) for values in noisy.keys])
         sizes = [len(self.question.keys[k].codes or ()) for k in members]
         codes = self.question.keys[key].codes or range(0)
         if isinstance(kind, Numeric):
@@ -453,11 +455,11 @@ class _Release:
             about = f"a value that about {mechanism.rank} rows reach; "
         note = f"{about}rank within ±{ranks:.4g}"
         if isinstance(kind, Numeric):
-            found = Estimate(in_steps(codes, kind.step), note=note, rank_error=ranks)
+            estimate = Estimate(in_steps(codes, kind.step), note=note, rank_error=ranks)
             ends = self._between(grouping, wanted, codes)
             if ends is None:
-                return found
-            return replace(found, low=in_steps(ends[0], kind.step), high=in_steps(ends[1], kind.step))
+                return estimate
+            return replace(estimate, low=in_steps(ends[0], kind.step), high=in_steps(ends[1], kind.step))
         distinct, inverse = np.unique(codes, return_inverse=True)
         values = objects_of([decode_key(kind, int(code)) for code in distinct])[inverse]
         return Estimate(values, note=note, rank_error=ranks)
@@ -477,8 +479,8 @@ class _Release:
         size = noisy.parts[part] - half_width(self.shares.mechanism(grouping, part), level)
         first, last = code_range(question, wanted.spectrum)
         low, high = np.full(len(codes), first), np.full(len(codes), last)
-        known = [(one.fraction, one) for one in noisy.codes if one.spectrum == wanted.spectrum]
-        apart_of = {one: fraction - wanted.fraction for fraction, one in known if fraction is not None}
+        known = [(code.fraction, code) for code in noisy.codes if code.spectrum == wanted.spectrum]
+        apart_of = {code: fraction - wanted.fraction for fraction, code in known if fraction is not None}
         # The nearest of those that are far enough comes last. Which one it is depends on the size alone.
         for other, apart in sorted(apart_of.items(), key=lambda item: -abs(item[1])):
             band = self.shares.choice(grouping, other).spread(level)
@@ -495,16 +497,16 @@ class _Release:
         (part,) = statistic.parts
         parts, is_count = self.parts[grouping], counts_rows(self.question, part)
         if not self._is_agreed(grouping, part):
-            found = group_statistics.estimate_statistic(statistic, parts)
-            return _not_negative(found) if is_count else found
-        one, step = self._consistent(part)[grouping], float(step_of(statistic))
-        low, high = one.centre - one.half, one.centre + one.half
+            estimate = group_statistics.estimate_statistic(statistic, parts)
+            return _not_negative(estimate) if is_count else estimate
+        consistent, step = self._consistent(part)[grouping], float(step_of(statistic))
+        low, high = consistent.centre - consistent.half, consistent.centre + consistent.half
         if statistic.function == "count":
-            low, high = group_statistics.count_ends(one.centre, one.half, parts)
-        low, high = np.minimum(low, one.values), np.maximum(high, one.values)
+            low, high = group_statistics.count_ends(consistent.centre, consistent.half, parts)
+        low, high = np.minimum(low, consistent.values), np.maximum(high, consistent.values)
         # Six digits of a step: few enough to read, and sums of cells stay their totals.
         digits = 6 - math.floor(math.log10(step))
-        value, low, high = (np.round(x * step, digits) + 0.0 for x in (one.values, low, high))
+        value, low, high = (np.round(x * step, digits) + 0.0 for x in (consistent.values, low, high))
         return Estimate(value, low, high)
 
     def _is_agreed(self, grouping: int, part: int) -> bool:
@@ -526,9 +528,9 @@ def size_part(question: BoundQuery, spectrum: int) -> int | None:
     return None
 
 
-def _not_negative(found: Estimate) -> Estimate:
-    low, high = (None if end is None else np.maximum(end, 0) for end in (found.low, found.high))
-    return Estimate(np.maximum(found.values, 0), low, high, found.note, found.rank_error)
+def _not_negative(estimate: Estimate) -> Estimate:
+    low, high = (None if end is None else np.maximum(end, 0) for end in (estimate.low, estimate.high))
+    return Estimate(np.maximum(estimate.values, 0), low, high, estimate.note, estimate.rank_error)
 
 
 def decode_key(kind: Kind, code: Any) -> Any:
@@ -545,17 +547,17 @@ def _stacked(arrays: list[Anything]) -> Anything:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _joined(found: list[Estimate]) -> Estimate:
+def _joined(estimates: list[Estimate]) -> Estimate:
     """Join the estimates of all groupings, one below the other."""
-    if len(found) == 1:
-        return found[0]
+    if len(estimates) == 1:
+        return estimates[0]
     ends: list[Anything | None] = []
-    for some in ([e.low for e in found], [e.high for e in found]):
+    for some in ([e.low for e in estimates], [e.high for e in estimates]):
         known = [end for end in some if end is not None]
-        ends.append(np.concatenate(known) if len(known) == len(found) else None)
-    notes = dict.fromkeys(e.note for e in found if e.note)
-    ranks = [e.rank_error for e in found if e.rank_error is not None]
-    values = _stacked([e.values for e in found])
+        ends.append(np.concatenate(known) if len(known) == len(estimates) else None)
+    notes = dict.fromkeys(e.note for e in estimates if e.note)
+    ranks = [e.rank_error for e in estimates if e.rank_error is not None]
+    values = _stacked([e.values for e in estimates])
     return Estimate(values, ends[0], ends[1], "; ".join(notes), max(ranks, default=None))
 
 

@@ -161,10 +161,10 @@ def _variance(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
         width = intervals.with_sampling(width, noises, size, lambda v: v * (4 * most - v))
     low, high = intervals.ratio_bounds(about, size, 0.0, most, width)
     value = _quotient(about, size, 0.0, most, most / 2)
-    found = [x * _correction(statistic, size) * float(scale.step) ** 2 for x in (value, low, high)]
+    results = [x * _correction(statistic, size) * float(scale.step) ** 2 for x in (value, low, high)]
     if statistic.function.startswith("stddev"):
-        found = [np.sqrt(x) for x in found]
-    return round_outward(*found)
+        results = [np.sqrt(x) for x in results]
+    return round_outward(*results)
 
 
 def _correction(statistic: NoisyAggregate, size: Floats) -> Floats:
@@ -181,24 +181,24 @@ def _both_scales(statistic: NoisyAggregate) -> tuple[CodeScale, CodeScale]:
 
 def _covariance(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     x, n, y, c = statistic.parts
-    one, other = _both_scales(statistic)
-    size, most = parts[n], one.half * other.half
-    mx, my = _means(parts[x], size, one), _means(parts[y], size, other)
+    x_scale, y_scale = _both_scales(statistic)
+    size, most = parts[n], x_scale.half * y_scale.half
+    mx, my = _means(parts[x], size, x_scale), _means(parts[y], size, y_scale)
     about = parts[c] - my * parts[x] - mx * parts[y] + mx * my * size
     fixed = parts.scales([(c, np.ones_like(size)), (x, my), (y, mx)])
     width = intervals.mixed_width(parts.noises, fixed, mx * my, parts.width(n))
     low, high = intervals.ratio_bounds(about, size, -most, most, width)
     value = _quotient(about, size, -most, most, 0.0)
-    unit = float(one.step * other.step) * _correction(statistic, size)
+    unit = float(x_scale.step * y_scale.step) * _correction(statistic, size)
     return round_outward(value * unit, low * unit, high * unit, note=NOISE_ONLY if parts.sampling else "")
 
 
 def _correlation(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
     """Estimate a correlation by the delta method: the noise of c - r √(sx sy) to first order."""
     x, n, y, c, sx, sy = statistic.parts
-    one, other = _both_scales(statistic)
+    x_scale, y_scale = _both_scales(statistic)
     size = parts[n]
-    mx, my = _means(parts[x], size, one), _means(parts[y], size, other)
+    mx, my = _means(parts[x], size, x_scale), _means(parts[y], size, y_scale)
     both = parts[c] - my * parts[x] - mx * parts[y] + mx * my * size
     vx = parts[sx] - 2 * mx * parts[x] + mx**2 * size
     vy = parts[sy] - 2 * my * parts[y] + my**2 * size

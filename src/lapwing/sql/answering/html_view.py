@@ -37,7 +37,9 @@ def dataset_html(policy: CheckedPolicy, analyst: str, left: str) -> str:
 @html_view.register
 def plan_html(plan: Plan) -> str:
     """Return the price of a plan, the errors, the mechanisms and the contribution bounds."""
-    errors = [[name, describe_spread(one)] for name, one in plan.spread.items() if describe_spread(one)]
+    errors = [
+        [name, describe_spread(spread)] for name, spread in plan.spread.items() if describe_spread(spread)
+    ]
     steps = [[step.what, step.mechanism, step.share, step.error] for step in plan.steps]
     blocks = [] if plan.blocks is None else [f"Charged blocks: {plan.block_names}"]
     reason = [plan.shares.reason] if plan.shares.reason else []

@@ -73,12 +73,12 @@ def _crossing(inside: Floats, outside: Floats, excess: Callable[[Floats], Floats
     for _ in range(_CUTS):
         share = np.clip(at_in / np.minimum(at_in - at_out, -TINY), 0.01, 0.99)
         cut = inside + share * (outside - inside)
-        found = excess(cut)
-        kept = found <= 0
+        at_cut = excess(cut)
+        kept = at_cut <= 0
         inside = np.where(kept, cut, inside)
         outside = np.where(kept, outside, cut)
-        at_in = np.where(kept, found, np.where(last == -1, at_in / 2, at_in))
-        at_out = np.where(kept, np.where(last == 1, at_out / 2, at_out), found)
+        at_in = np.where(kept, at_cut, np.where(last == -1, at_in / 2, at_in))
+        at_out = np.where(kept, np.where(last == 1, at_out / 2, at_out), at_cut)
         last = np.where(kept, np.int8(1), np.int8(-1))
     return outside
 

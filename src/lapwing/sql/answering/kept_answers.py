@@ -39,12 +39,12 @@ class KeptAnswers:
         kept = self._statuses.get(place)
         if kept is not None:
             return kept
-        found = look_up()
-        if found is None or found.state is not RequestState.ANSWERED:
-            return found
-        if len(found.answer) <= largest:
-            _keep(self._statuses, place, found)
-        return found
+        status = look_up()
+        if status is None or status.state is not RequestState.ANSWERED:
+            return status
+        if len(status.answer) <= largest:
+            _keep(self._statuses, place, status)
+        return status
 
     def truncation(
         self, place: Hashable, estimate: Callable[[], TruncationAnswer | None]

@@ -48,36 +48,36 @@ def add_noise(shares: BudgetShares, exact: Sequence[ExactGrouping]) -> list[Nois
     """Return all groupings with fresh noise. Charge `shares.loss` first: each call is a release."""
     if len(exact) != len(shares.question.sets):
         raise BadValue("there must be exact values for every grouping of the question")
-    return [_grouping(shares, s, found) for s, found in enumerate(exact)]
+    return [_grouping(shares, s, grouping) for s, grouping in enumerate(exact)]
 
 
-def _grouping(shares: BudgetShares, grouping: int, found: ExactGrouping) -> NoisyGrouping:
+def _grouping(shares: BudgetShares, grouping: int, exact: ExactGrouping) -> NoisyGrouping:
     question = shares.question
-    if found.values.ndim != 2 or found.values.shape[1] != question.numbers:
+    if exact.values.ndim != 2 or exact.values.shape[1] != question.numbers:
         raise BadValue("exact values must have one column for each number of each part")
-    if len(found.spectra) != len(question.spectra):
+    if len(exact.spectra) != len(question.spectra):
         raise BadValue("there must be counted codes for every spectrum")
     selection = shares.selection(grouping)
     keys: list[KeyTuple] | None = None
     if selection is None:
         shown, groups = None, number_of_groups(question, grouping)
-        if len(found.values) != groups:
+        if len(exact.values) != groups:
             raise BadValue("exact values must have one row for every declared key")
     else:
-        seen, units = found.keys, found.units
-        if seen is None or units is None or not len(seen) == len(units) == len(found.values):
+        seen, units = exact.keys, exact.units
+        if seen is None or units is None or not len(seen) == len(units) == len(exact.values):
             raise BadValue("undeclared keys must come with their numbers of units")
         kept = np.flatnonzero(selection.decide(units, keys=seen)).tolist()
         order = sorted(kept, key=lambda i: [_rank(value) for value in seen[i]])
         shown, groups, keys = np.array(order, dtype=np.int64), len(order), [seen[i] for i in order]
     parts, column = [], 0
     for place, part in enumerate(question.parts):
-        mine = found.values[:, column : column + len(part.numbers)]
+        mine = exact.values[:, column : column + len(part.numbers)]
         column += len(part.numbers)
         values = (mine if shown is None else mine[shown]).T.reshape(-1)
         parts.append(_sample(shares.mechanism(grouping, place), values))
     codes = {}
-    spectra = [_by_group(counted, len(found.values), shown) for counted in found.spectra]
+    spectra = [_by_group(counted, len(exact.values), shown) for counted in exact.spectra]
     for chosen in shares.chosen:
         if chosen.grouping == grouping:
             first, last = code_range(question, chosen.wanted.spectrum)

@@ -58,31 +58,31 @@ def _bytes(content: dict[str, Any]) -> bytes:
 def _packed_all(noisy: Sequence[NoisyGrouping]) -> list[dict[str, Any]]:
     return [
         {
-            "groups": one.groups,
-            "keys": one.keys,
-            "parts": [_packed(part) for part in one.parts],
+            "groups": grouping.groups,
+            "keys": grouping.keys,
+            "parts": [_packed(part) for part in grouping.parts],
             "codes": [
                 [want.spectrum, want.function, fraction, _packed(codes)]
-                for want, codes in one.codes.items()
+                for want, codes in grouping.codes.items()
                 for fraction in [None if want.fraction is None else str(want.fraction)]
             ],
         }
-        for one in noisy
+        for grouping in noisy
     ]
 
 
 def _unpacked_all(groupings: list[dict[str, Any]]) -> list[NoisyGrouping]:
     return [
         NoisyGrouping(
-            tuple(_unpacked(part) for part in one["parts"]),
+            tuple(_unpacked(part) for part in grouping["parts"]),
             {
                 WantedCode(spectrum, function, fraction and Fraction(fraction)): _unpacked(codes)
-                for spectrum, function, fraction, codes in one["codes"]
+                for spectrum, function, fraction, codes in grouping["codes"]
             },
-            None if one["keys"] is None else [tuple(key) for key in one["keys"]],
-            one["groups"],
+            None if grouping["keys"] is None else [tuple(key) for key in grouping["keys"]],
+            grouping["groups"],
         )
-        for one in groupings
+        for grouping in groupings
     ]
 
 
@@ -93,8 +93,8 @@ def stored_question(content: bytes) -> str | None:
     if begin < 0:
         return None
     try:
-        found, _ = json.JSONDecoder().raw_decode(text, begin + len(_ASKED))
-        return str(found["sql"])
+        asked, _ = json.JSONDecoder().raw_decode(text, begin + len(_ASKED))
+        return str(asked["sql"])
     except (ValueError, KeyError, TypeError):
         return None
 

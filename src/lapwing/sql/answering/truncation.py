@@ -105,21 +105,21 @@ def _truncated(policy: CheckedPolicy, scan: Scan, find: FindTruncation) -> str:
     else:
         options = (f" --rows {scan.rows}" if lowers else "") + (" --beyond 100" if rows else "")
         command = f"`lapwing truncated {quote(policy.path.name)} {scan.table}{options} --epsilon …`"
-    found = find(scan.table, scan.rows)
-    if found is None:
+    stored = find(scan.table, scan.rows)
+    if stored is None:
         return f" What that leaves out can be bought: {command}"
-    columns = {column.name: column for column in found.rows.columns}
+    columns = {column.name: column for column in stored.rows.columns}
     here = "; with WHERE first, as many or fewer" if scan.where is not None else ""
-    if found.beyond is None:
+    if stored.beyond is None:
         people = _about(columns["people_with_more_rows"], "people")
         more = f" Rows can be bought: {command}" if rows else ""
-        return f" About {people} have more (receipt {found.position}){here}.{more}"
+        return f" About {people} have more (receipt {stored.position}){here}.{more}"
     left, counted = columns["rows_left_out"], columns["rows_that_count"]
     total, each = left.values[0] + counted.values[0], each_unit(policy, scan.table)
     return (
         f" Of the whole table, about {_about(left, 'rows')} of {total:,.0f} are left out{here} (receipt "
-        f"{found.position}). That counts at most {found.beyond:,} more of {each}: if some have still more, "
-        "more are left out."
+        f"{stored.position}). That counts at most {stored.beyond:,} more of {each}: if some have still "
+        "more, more are left out."
     )
 
 
@@ -156,5 +156,5 @@ def _counts_people(question: BoundQuery) -> bool:
     source = question.source
     while isinstance(source, Project):
         source = source.source
-    only_units = all(one.function == "units" for one in question.sums) and not question.spectra
+    only_units = all(total.function == "units" for total in question.sums) and not question.spectra
     return isinstance(source, Scan) and not question.keys and only_units

@@ -238,9 +238,9 @@ def _declared(path: Path) -> Declared | None:
     It is None if the file cannot be read, which `load_policy` explains.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        sources = {name: about.get("source") for name, about in found.get("tables", {}).items()}
-        return str(found["dataset"]["name"]), sources
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        sources = {name: about.get("source") for name, about in content.get("tables", {}).items()}
+        return str(content["dataset"]["name"]), sources
     except (OSError, ValueError, AttributeError, LookupError, TypeError):
         return None
 
@@ -254,11 +254,11 @@ def _stored(file: Path) -> dict[bytes, str]:
     if not file.exists():
         return {}
     try:
-        found = pq.read_schema(file).metadata or {}
+        metadata = pq.read_schema(file).metadata or {}
     except (pa.ArrowException, OSError):
         raise _damaged(file) from None
-    known = (key for key in (VERSION_KEY, DATASET_KEY) if key in found)
-    return {key: bytes(found[key]).decode("utf-8", "replace") for key in known}
+    known = (key for key in (VERSION_KEY, DATASET_KEY) if key in metadata)
+    return {key: bytes(metadata[key]).decode("utf-8", "replace") for key in known}
 
 
 def _damaged(file: Path) -> Unavailable:
@@ -285,9 +285,10 @@ def _are_stored(file: Path, rows: pa.Table, table: str) -> bool:
         places = [str(given), str(file)]
         with duckdb.connect() as connection:
             types = [
-                connection.execute("DESCRIBE FROM read_parquet([?])", [one]).fetchall() for one in places
+                connection.execute("DESCRIBE FROM read_parquet([?])", [place]).fetchall()
+                for place in places
             ]
-            sizes = [pq.read_metadata(one).num_rows for one in places]
+            sizes = [pq.read_metadata(place).num_rows for place in places]
             if types[0] != types[1] or sizes[0] != sizes[1]:
                 return False
             # Of equally many rows: if none is left over here, none is left over there.

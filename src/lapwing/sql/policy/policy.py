@@ -139,8 +139,10 @@ class CheckedTable:
     @property
     def open_texts(self) -> list[str]:
         """The columns of text without `longest`."""
-        found = self.columns.values()
-        return [one.name for one in found if isinstance(one.kind, Text) and one.longest is None]
+        columns = self.columns.values()
+        return [
+            column.name for column in columns if isinstance(column.kind, Text) and column.longest is None
+        ]
 
     @property
     def numbers_equal_rows(self) -> bool:

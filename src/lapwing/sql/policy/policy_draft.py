@@ -127,10 +127,10 @@ def _of_csv(source: Source) -> list[tuple[str, str]]:
             paths = list(map(str, copies))
         separator, names = read_header(paths, source.csv)
         given: list[object] = [[glob.escape(path) for path in paths], separator]
-        found = _in_duckdb(":memory:", "DESCRIBE SELECT * FROM read_csv(?, delim = ?)", given, "CSV")
+        described = _in_duckdb(":memory:", "DESCRIBE SELECT * FROM read_csv(?, delim = ?)", given, "CSV")
     finally:
         remove()
-    kinds = [kind for _, kind in found]
+    kinds = [kind for _, kind in described]
     return list(zip(names, kinds if len(kinds) == len(names) else ["VARCHAR"] * len(names), strict=True))
 
 
@@ -276,7 +276,7 @@ class KnownFacts:
 
 def read_column_facts(given: Sequence[str], schema: SourceSchema) -> dict[str, str]:
     """Return what was said about columns, by their names in the source. Raises BadParameter."""
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     names = {name.lower(): name for name, _ in schema.columns}
     for text in given:
         column, mark, fact = (part.strip() for part in text.partition("="))
@@ -285,8 +285,8 @@ def read_column_facts(given: Sequence[str], schema: SourceSchema) -> dict[str, s
         if column.lower() not in names:
             known = did_you_mean(column, list(names.values()), "Columns")
             raise BadParameter("column", f"there is no column of that name. {known}")
-        found[names[column.lower()]] = fact
-    return found
+        facts[names[column.lower()]] = fact
+    return facts
 
 
 def draft_of(schema: SourceSchema, facts: KnownFacts, *, folder: Path | None = None) -> str:
@@ -308,13 +308,13 @@ def draft_of(schema: SourceSchema, facts: KnownFacts, *, folder: Path | None = N
 def _names(columns: list[str]) -> dict[str, str]:
     """Return the SQL name of each column: its name in the source, or a similar one that SQL accepts."""
     taken = {name.lower() for name in columns if not why_bad_name(name)}
-    found = {}
+    names = {}
     for number, name in enumerate(columns, 1):
-        found[name] = name
+        names[name] = name
         if why_bad_name(name):
-            found[name] = _like(name, number, taken)
-            taken.add(found[name])
-    return found
+            names[name] = _like(name, number, taken)
+            taken.add(names[name])
+    return names
 
 
 def _like(name: str, number: int, taken: set[str]) -> str:

@@ -130,7 +130,7 @@ class BlocksTable(FileTable):
         column, every = self.column, self._period(PERIODS)
         if column is None or every is None:
             return None
-        bounds = [found for table in tables.values() if (found := self._dates_in(table, column))]
+        bounds = [moment for table in tables.values() if (moment := self._dates_in(table, column))]
         if not bounds:
             return None
         first = min(period_of(every, dates.first) for dates in bounds)
@@ -147,11 +147,15 @@ class BlocksTable(FileTable):
         """
         if table.is_public:
             return None
-        found = table.columns.get(column)
-        if found is not None and isinstance(found.kind, Moment) and found.kind.seconds == SECONDS["day"]:
-            return found.kind
+        declared = table.columns.get(column)
+        if (
+            declared is not None
+            and isinstance(declared.kind, Moment)
+            and declared.kind.seconds == SECONDS["day"]
+        ):
+            return declared.kind
         why = "is missing, but blocks.column divides rows by it. Declare it with low and high as dates"
-        if found is not None:
+        if declared is not None:
             why = "must have low and high as dates, such as 2024-01-31: blocks.column divides rows by it"
         self._mistakes.add(("tables", table.name, "columns", column), why)
         return None

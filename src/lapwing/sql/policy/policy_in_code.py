@@ -80,15 +80,15 @@ def between(
 
 def _read_bound(bound: Any) -> Any:
     """Return the number, date or time that a text shows. Other values stay as they are."""
-    found = _read_number(bound)
-    if not isinstance(found, str) or len(found) > MOMENT_AT_MOST:
-        return found
+    value = _read_number(bound)
+    if not isinstance(value, str) or len(value) > MOMENT_AT_MOST:
+        return value
     for read in (date.fromisoformat, datetime.fromisoformat):
         try:
-            return read(found)
+            return read(value)
         except ValueError:
             pass
-    return found
+    return value
 
 
 def _read_number(value: Any) -> Any:
@@ -366,8 +366,8 @@ class Policy:
     def checked(self, *, rows_follow: bool = False) -> CheckedPolicy:
         """Return the policy with its sources found. `rows_follow`: rows need not be stored yet."""
         mistakes = ArgumentMistakes("policy")
-        found = checked_policy(deepcopy(self._values), mistakes, self.path, rows_follow=rows_follow)
-        return replace(found, is_in_code=not self.has_file)
+        policy = checked_policy(deepcopy(self._values), mistakes, self.path, rows_follow=rows_follow)
+        return replace(policy, is_in_code=not self.has_file)
 
     def with_stored_rows(self) -> CheckedPolicy:
         """Return the checked policy of stored rows. Refuses rows in memory: nobody named their version."""
@@ -515,13 +515,13 @@ def _scalar(value: Any, *, is_number: bool) -> Any:
 def _decimal(number: float | Decimal | Fraction) -> Decimal:
     """Return a number as the decimal that a file has. In TOML, 5 is a whole number and 5.0 is not."""
     if isinstance(number, Fraction):
-        found = Decimal(number.numerator) / Decimal(number.denominator)
-        if Fraction(found) != number:
+        decimal = Decimal(number.numerator) / Decimal(number.denominator)
+        if Fraction(decimal) != number:
             raise ValueError
     else:
-        found = number if isinstance(number, Decimal) else Decimal(repr(float(number)))
-    is_written_whole = found.is_finite() and found.as_tuple().exponent == 0
-    return Decimal(f"{found}.0") if is_written_whole else found
+        decimal = number if isinstance(number, Decimal) else Decimal(repr(float(number)))
+    is_written_whole = decimal.is_finite() and decimal.as_tuple().exponent == 0
+    return Decimal(f"{decimal}.0") if is_written_whole else decimal
 
 
 def _moved(values: Values, folder: Path) -> Values:

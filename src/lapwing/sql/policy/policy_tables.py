@@ -243,8 +243,8 @@ def _since_1970(moment: object) -> Fraction:
     return Fraction((moment - EPOCH).days * SECONDS["day"])
 
 
-def _same(one: object, other: object) -> bool:
-    return type(one) is type(other) and one == other  # for Python, true is 1
+def _same(left: object, right: object) -> bool:
+    return type(left) is type(right) and left == right  # for Python, true is 1
 
 
 # CSV files
@@ -266,9 +266,9 @@ def _letter(value: object) -> str:
 
 def _nulls(value: object) -> tuple[str, ...]:
     given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
         raise ValueError(f'must be a list of texts such as ["", "NA"], not {kind_of(value)}')
-    if not 0 < len(given) <= NULLS_AT_MOST or any(len(one) > NULL_AT_MOST for one in given):
+    if not 0 < len(given) <= NULLS_AT_MOST or any(len(text) > NULL_AT_MOST for text in given):
         raise ValueError(f"must be 1 to {NULLS_AT_MOST} texts of at most {NULL_AT_MOST} characters")
     return tuple(dict.fromkeys(given))
 
@@ -292,7 +292,7 @@ class CsvTable(FileTable):
     def form(self) -> CsvForm:
         """Return the form of the files."""
         refused = (self.delimiter or SEPARATORS) + (self.quote or DEFAULT_CSV.quote)
-        if any(letter in one for one in self.null or () for letter in f"{refused}\r\n\0"):
+        if any(letter in text for text in self.null or () for letter in f"{refused}\r\n\0"):
             self.wrong("null", "must have no delimiter, quote or line break in it")
         if self.delimiter and self.delimiter == self.quote:
             self.wrong("quote", "must differ from delimiter")
@@ -403,30 +403,30 @@ class DataTable(FileTable):
         return source
 
     def _unit(self, protects: str | None) -> UnitBy | None:
-        found = self.unit
-        if found is None:
+        unit = self.unit
+        if unit is None:
             if protects == "row":
                 return EACH_ROW
             if protects is not None:  # else that mistake is noted already
                 self.missing("unit", f"{WHICH_UNIT}; or public = true if the rows belong to nobody")
             return None
-        if isinstance(found, dict):
+        if isinstance(unit, dict):
             inner = self.inner(UnitTable, "unit")
             if inner.has("name") or inner.has("source"):
                 return inner.renamed()
             if protects != "row":
                 return inner.in_other_table()
             self.wrong("unit", 'must be one column, or left out, where dataset.protects is "row"')
-        elif not isinstance(found, str):
-            self.wrong("unit", f"must be the name of one column, not {kind_of(found)}. Write {WHICH_UNIT}")
-        elif not found.strip():
+        elif not isinstance(unit, str):
+            self.wrong("unit", f"must be the name of one column, not {kind_of(unit)}. Write {WHICH_UNIT}")
+        elif not unit.strip():
             self.wrong("unit", f"is empty. Write {WHICH_UNIT}")
-        elif why := why_bad_name(found):
-            name = similar_name(found) or "person"
-            renamed = f"unit = {{ name = {quoted(name)}, source = {quoted(found, at_most=80)} }}"
+        elif why := why_bad_name(unit):
+            name = similar_name(unit) or "person"
+            renamed = f"unit = {{ name = {quoted(name)}, source = {quoted(unit, at_most=80)} }}"
             self.wrong("unit", f"must name a column. A name {why}. Give it a name: {renamed}")
         else:
-            return UnitBy(found)
+            return UnitBy(unit)
         return None
 
     def _rows_per_unit(self, protects: str | None) -> int | None:

@@ -201,14 +201,14 @@ def _duckdb(path: str, named: str, folder: Path, table: str) -> Source:
 
 def _folder(text: str, folder: Path) -> Source:
     inside = glob.escape(os.path.normpath(folder / text))
-    found = sorted(_forms_in(folder / text), reverse=True)
-    if not found:
+    forms = sorted(_forms_in(folder / text), reverse=True)
+    if not forms:
         raise BadParameter("source", "is a folder without .parquet or .csv files")
-    if len(found) > 1:
+    if len(forms) > 1:
         raise BadParameter(
             "source", 'is a folder of Parquet and CSV files: say which, such as "folder/*.parquet"'
         )
-    return Source("duckdb", f"{inside}/**/*.{found[0]}", "", found[0])
+    return Source("duckdb", f"{inside}/**/*.{forms[0]}", "", forms[0])
 
 
 def _forms_in(folder: Path) -> set[str]:

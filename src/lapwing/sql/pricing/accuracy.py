@@ -65,11 +65,11 @@ def spread(
     `before` are the earlier releases of the question that will be combined with this one.
     """
     level = checked_confidence(confidence)
-    found = {output.name: _of(output.value, shares, level, n) for output in question.outputs}
+    spreads = {output.name: _of(output.value, shares, level, n) for output in question.outputs}
     if before:
         together = combined_widths.half_widths([*before, shares], level)
-        found |= {name: Spread(half) for name, half in together.items()}
-    return found
+        spreads |= {name: Spread(half) for name, half in together.items()}
+    return spreads
 
 
 def shares_for_width(
@@ -131,19 +131,19 @@ def _halves(
     before: Sequence[BudgetShares] = (),
 ) -> list[float]:
     halves = []
-    for name, found in spread(question, shares, level, n=n, before=before).items():
-        if found.formula is not None:
-            why = f'depends on the number of rows for "{name}" (±{found.formula}): '
+    for name, width in spread(question, shares, level, n=n, before=before).items():
+        if width.formula is not None:
+            why = f'depends on the number of rows for "{name}" (±{width.formula}): '
             raise BadParameter("within", why + "give n, or ask with epsilon")
-        if found.half is not None:
-            halves.append(found.half)
+        if width.half is not None:
+            halves.append(width.half)
     return halves
 
 
 def _of(tree: Released, shares: BudgetShares, level: Fraction, n: int | None) -> Spread:
     if isinstance(tree, NoisyAggregate):
-        found = [_statistic(tree, shares, s, level, n) for s in range(len(shares.question.sets))]
-        return max(found, key=lambda x: (x.half or 0.0, x.ranks or 0.0))
+        spreads = [_statistic(tree, shares, s, level, n) for s in range(len(shares.question.sets))]
+        return max(spreads, key=lambda x: (x.half or 0.0, x.ranks or 0.0))
     if isinstance(tree, Computed):
         return _computed(tree, shares, level, n)
     return NO_STATEMENT
@@ -183,22 +183,22 @@ def _statistic(
         return Spread(float(step_of(s) * half_width(mechanisms[0], level)))
     noises = NoiseFamily(shares.noise == "gaussian", level)
     widths = [noise_scale(mechanism) for mechanism in mechanisms]
-    one = scale_of(s.number, s.centre)
-    unit = float(one.step)
+    scale = scale_of(s.number, s.centre)
+    unit = float(scale.step)
     if s.function == "corr":
         return NO_STATEMENT  # it depends on both variances, and 1 is always enough
     if s.function == "avg":
-        factors = [1.0, float(one.reach)]
+        factors = [1.0, float(scale.reach)]
     elif s.function == "avg_of_pair":
         factors = [1.0]  # at an end of the range: between them, two noises share it and are narrower
     elif s.function.startswith("covar"):
         assert s.second is not None
         other = scale_of(s.second, s.second_centre)
-        both = one.half * other.half
-        factors = [float(other.reach), max(one.reach * other.reach, both), float(one.reach), 1.0]
+        both = scale.half * other.half
+        factors = [float(other.reach), max(scale.reach * other.reach, both), float(scale.reach), 1.0]
         unit *= float(other.step)
     else:
-        factors = [2.0 * one.reach, max(float(one.reach) ** 2, one.half**2), 1.0]
+        factors = [2.0 * scale.reach, max(float(scale.reach) ** 2, scale.half**2), 1.0]
         unit **= 2
     top = unit * float(noises.width([f * w for f, w in zip(factors, widths, strict=True)]))
     is_root = s.function.startswith("stddev")  # |√a - √b| <= √|a - b|

@@ -67,13 +67,13 @@ def most_wrong(confidence: float, releases: int) -> float:
 
 def half_widths(releases: Sequence[BudgetShares], confidence: Fraction) -> dict[str, float]:
     """Return the half-width of each additive column that all releases of a question give."""
-    found = {}
+    halves = {}
     for output in releases[-1].question.outputs:
         if isinstance(output.value, NoisyAggregate):
             (part,) = output.value.parts
             _, half = narrowest_mean([shares.mechanism(0, part) for shares in releases], confidence)
-            found[output.name] = float(step_of(output.value)) * half
-    return found
+            halves[output.name] = float(step_of(output.value)) * half
+    return halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def narrowest_mean(
     """Return weights of the releases, and the half-width of the narrowest mean: of one, or of a run."""
     alone = [half_width(mechanism, confidence) for mechanism in mechanisms]
     half = float(min(alone))
-    newest = max(number for number, one in enumerate(alone) if one == half)
+    newest = max(number for number, width in enumerate(alone) if width == half)
     weights = {newest: 1.0}
     means = [(run, first) for run in runs_of(mechanisms) for first in range(2, len(run.members) + 1)]
 

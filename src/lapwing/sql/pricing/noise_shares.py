@@ -151,9 +151,9 @@ def divide_budget(
         errors = _error(question, added), _error(question, other)
         if noise == "gaussian" or errors[1] <= GAUSSIAN_GAIN * errors[0]:
             added, kind, left = other, "gaussian", allowed - gaussian_delta
-        names, found = ("Laplace", "Gaussian"), (errors if kind == "laplace" else errors[::-1])
+        names, compared = ("Laplace", "Gaussian"), (errors if kind == "laplace" else errors[::-1])
         mine, its = names if kind == "laplace" else names[::-1]
-        reason = f"{mine}: expected error {found[0]:.3g} against {found[1]:.3g} with {its} noise"
+        reason = f"{mine}: expected error {compared[0]:.3g} against {compared[1]:.3g} with {its} noise"
         reason += ", relative to the columns' ranges"
         if kind == "laplace" and errors[1] < errors[0]:
             reason += "; less than 5 % would be gained"
@@ -259,15 +259,15 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return about the greatest ρ (six digits, rounded down) that is (ε, δ)-private."""
     log = math.log(delta.denominator) - math.log(delta.numerator)
     tried = _short((math.sqrt(log + float(epsilon)) - math.sqrt(log)) ** 2)  # from ε = ρ + 2 √(ρ ln 1/δ)
-    found, left = Fraction(0), 6
-    while left or not found:
+    largest, left = Fraction(0), 6
+    while left or not largest:
         reached = zcdp_to_epsilon(tried, delta)
         if reached <= epsilon:
-            found = max(found, tried)
+            largest = max(largest, tried)
         # ε grows about like √ρ: the next guess is a little below the solution.
         growth = min(float(epsilon) / max(float(reached), 1e-300), 2.0)
         tried, left = _short(float(tried) * growth**2 * (1 - 1e-7)), max(left - 1, 0)
-    return found
+    return largest
 
 
 def _short(value: float) -> Fraction:

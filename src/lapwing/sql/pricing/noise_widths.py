@@ -85,8 +85,8 @@ class NoiseFamily:
     @property
     def in_deviations(self) -> float:
         """A width in standard deviations that holds any sum of such noises, of one or of many."""
-        one = -math.log(float(1 - self.confidence)) / math.sqrt(2)
-        return self._normal if self.is_gaussian else max(self._normal, one)
+        of_laplace = -math.log(float(1 - self.confidence)) / math.sqrt(2)
+        return self._normal if self.is_gaussian else max(self._normal, of_laplace)
 
     def for_sums(self, least: float) -> float:
         """Return a width in standard deviations that holds any weighted sum of such noises.

@@ -93,7 +93,8 @@ class Plan:
     def is_stored(self) -> bool:
         """True if counts or sums were released at this price before: releasing the plan costs nothing."""
         return any(
-            (one.epsilon, one.delta, one.noise, one.digest) == self.request.price for one in self.before
+            (shares.epsilon, shares.delta, shares.noise, shares.digest) == self.request.price
+            for shares in self.before
         )
 
     @property
@@ -162,8 +163,8 @@ class Plan:
             "releases_before": len(self.before),
             "confidence": float(self.confidence),
             "columns": {
-                name: {"half": one.half, "formula": _plain(one.formula), "ranks": one.ranks}
-                for name, one in self.spread.items()
+                name: {"half": spread.half, "formula": _plain(spread.formula), "ranks": spread.ranks}
+                for name, spread in self.spread.items()
             },
             "steps": [vars(step) for step in self.steps],
             "bounds": list(self.bounds),
@@ -173,7 +174,7 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [self.headline]
-        described = {name: describe_spread(one) for name, one in self.spread.items()}
+        described = {name: describe_spread(spread) for name, spread in self.spread.items()}
         lines += [f"{name}: {words}" for name, words in described.items() if words]
         lines += [f"- {s.what}: {s.mechanism}, {s.share}; {s.error}" for s in self.steps]
         lines += [self.shares.reason] if self.shares.reason else []
@@ -192,8 +193,8 @@ class Plan:
 def _most_questions(epsilon: Fraction, delta: Fraction, least: Fraction) -> tuple[Terms, Fraction]:
     """Return the terms of a budget, and how many sums at the least ε they admit, with rounding."""
     terms = Terms.of(epsilon, delta)
-    one = LaplaceNoise(_FINE / least, _FINE)
-    return terms, terms.how_many(terms.price(one)) * Fraction(101, 100)
+    noise = LaplaceNoise(_FINE / least, _FINE)
+    return terms, terms.how_many(terms.price(noise)) * Fraction(101, 100)
 
 
 @lru_cache(maxsize=256)  # a plan and its release, and questions at the same price, ask again
@@ -240,13 +241,13 @@ def not_enough(epsilon: Fraction, policy: CheckedPolicy, enough: Fraction | None
     )
 
 
-def describe_spread(one: accuracy.Spread) -> str:
+def describe_spread(spread: accuracy.Spread) -> str:
     """Return a spread in words, or "" if it makes no statement."""
-    if one.half is not None:
-        return f"± {grouped(one.half)}"
-    if one.formula is not None:
-        return f"± {one.formula}, n being the rows of the group"
-    return f"rank within ±{grouped(one.ranks, 4)}" if one.ranks is not None else ""
+    if spread.half is not None:
+        return f"± {grouped(spread.half)}"
+    if spread.formula is not None:
+        return f"± {spread.formula}, n being the rows of the group"
+    return f"rank within ±{grouped(spread.ranks, 4)}" if spread.ranks is not None else ""
 
 
 def _plain(formula: str | None) -> str | None:

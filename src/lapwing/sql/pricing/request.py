@@ -64,10 +64,10 @@ class QueryRequest:
         return {**asdict(self), "epsilon": str(self.epsilon), "delta": str(self.delta)}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> QueryRequest:
+    def from_json(cls, stored: dict[str, Any]) -> QueryRequest:
         """Read the stored form. Fields that a later version added are ignored."""
-        known = {field.name: found[field.name] for field in fields(cls) if field.name in found}
-        exact = {name: Fraction(found[name]) for name in ("epsilon", "delta")}
+        known = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
+        exact = {name: Fraction(stored[name]) for name in ("epsilon", "delta")}
         return cls(**{**known, **exact})
 
 

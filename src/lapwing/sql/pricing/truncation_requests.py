@@ -44,7 +44,7 @@ def truncation_requests(
         data: The ledger's number of the data set.
         earlier_ranks: Whether equal rows of a unit were not yet numbered in the prepared copy.
     """
-    found = []
+    asked = []
     for beyond in (*possible_beyond(policy), None):
         question, name, lowered = truncation_question(policy, table, rows, beyond)
         blank = QueryRequest(name, version, Fraction(0), Fraction(0), "", lowered, "", data=data)
@@ -53,5 +53,5 @@ def truncation_requests(
         own_first = dict.fromkeys((both[earlier], both[not earlier]))
         requests = tuple(replace(blank, meaning=named, form=form) for named, form in own_first)
         keys = tuple(key for request in requests for key in request.first_keys)
-        found.append(TruncationRequest(beyond, question, requests, keys))
-    return tuple(found)
+        asked.append(TruncationRequest(beyond, question, requests, keys))
+    return tuple(asked)

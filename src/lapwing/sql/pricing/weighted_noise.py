@@ -56,10 +56,10 @@ def weighted_width(noises: WeightedNoises, confidence: Fraction) -> Fraction | N
         step = whole / _MOST_CELLS
     sides = []
     for (weight, noise), reach in zip(noises, reaches, strict=True):
-        found = _cells(noise, float(step / weight), round(reach / step) + 1)
-        if found is None:
+        cells = _cells(noise, float(step / weight), round(reach / step) + 1)
+        if cells is None:
             return None
-        sides.append(found)
+        sides.append(cells)
     tails = _tails(sides)
     if not np.isfinite(tails).all():
         return None
@@ -102,10 +102,10 @@ def _law(noise: PartNoise, most: int) -> Floats:
         return _gaussian_law(float(noise.sigma), most)
     size = 1 << (2 * most + 64).bit_length()
     if isinstance(noise, SummedGaussian):
-        one = np.zeros(size)
+        law = np.zeros(size)
         half = _gaussian_law(float(noise.sigma), size // 2)
-        one[: size // 2], one[size // 2 + 1 :] = half, half[:0:-1]
-        function = np.fft.rfft(one).real ** noise.contributors
+        law[: size // 2], law[size // 2 + 1 :] = half, half[:0:-1]
+        function = np.fft.rfft(law).real ** noise.contributors
     else:
         assert isinstance(noise, SummedLaplace)
         q = math.exp(-1 / float(noise.scale))
@@ -152,11 +152,11 @@ class WeightedSum:
 
 def weighted_sum_of(tree: Released) -> WeightedSum | None:
     """Return the tree as a weighted sum of two or more parts (counts and sums), or None."""
-    found = _weights(tree) if isinstance(tree, Computed) else None
-    if found is None:
+    weight_of = _weights(tree) if isinstance(tree, Computed) else None
+    if weight_of is None:
         return None
-    constant = found.pop(None, Fraction(0))
-    weights = tuple((part, weight) for part, weight in found.items() if part is not None and weight)
+    constant = weight_of.pop(None, Fraction(0))
+    weights = tuple((part, weight) for part, weight in weight_of.items() if part is not None and weight)
     return WeightedSum(weights, constant) if len(weights) > 1 else None
 
 

@@ -103,10 +103,10 @@ class AggregateCollector:
         """Return AVG(x): the sum of the distances from the middle of the bounds, and the count."""
         number, kind = _bounded(value)
         middle, total = self._centred(number, kind, label)
-        found = NoisyAggregate("avg", (total, self._known(number, label, HALF)), kind, middle)
+        average = NoisyAggregate("avg", (total, self._known(number, label, HALF)), kind, middle)
         if pair := self._pair(number, kind, label):
-            self.pairs[found] = pair
-        return found
+            self.pairs[average] = pair
+        return average
 
     def variance(self, function: str, value: Expression, label: str) -> NoisyAggregate:
         """Return VARIANCE or STDDEV, of the population or of a sample."""
@@ -217,10 +217,10 @@ class AggregateCollector:
 
 def _bounded(value: Expression) -> tuple[Expression, Numeric]:
     """Return the value as a number with bounds, and its kind. Raises Refused if it has none."""
-    found = as_number(value)
-    if not numeric(found).is_bounded:
+    number = as_number(value)
+    if not numeric(number).is_bounded:
         raise Refused("a number without bounds cannot be aggregated", "Bound it with CLAMP(x, low, high)")
-    return found, numeric(found)
+    return number, numeric(number)
 
 
 def _combination(terms: list[tuple[int, int]]) -> Combination:
@@ -287,7 +287,7 @@ class AggregateBinder:
             raise refused(node, f"DISTINCT is not possible in {name_of(inner)}", "Leave it out")
         if type(inner) in _COVARIANCES:
             allow_only(inner, "this", "expression")
-            x, y = (self._argument(one, condition) for one in (inner.this, inner.expression))
+            x, y = (self._argument(argument, condition) for argument in (inner.this, inner.expression))
             return self.found.covariance(_COVARIANCES[type(inner)], x, y, _label(inner))
         return self._of_one(inner, condition)
 
@@ -316,8 +316,8 @@ class AggregateBinder:
         if not 0 < len(asked.expressions) <= MOST_QUANTILES:
             raise refused(node, f"a list of quantiles has 1 to {MOST_QUANTILES} members", "Ask for fewer")
         allow_only(node, "this", "quantile", "expression")
-        fractions = [_fraction(one) for one in asked.expressions]
-        return [(one, self._quantile(node, node.this, one)) for one in fractions]
+        fractions = [_fraction(item) for item in asked.expressions]
+        return [(fraction, self._quantile(node, node.this, fraction)) for fraction in fractions]
 
     def _argument(self, node: exp.Expr, condition: exp.Expr | None) -> Expression:
         value = filtered(self.row, self.row.bind(node), condition)
@@ -368,47 +368,51 @@ def _label(node: exp.Expr) -> str:
 def fraction_node(node: exp.Expr) -> exp.Expr | None:
     """Return the fraction, or the list of fractions, of a quantile; None for other nodes."""
     name = "quantile" if isinstance(node, _QUANTILES) else "expression"
-    found = node.args.get(name) if isinstance(node, _QUANTILES + _PERCENTILES) else None
-    return found if isinstance(found, exp.Expr) else None
+    fraction = node.args.get(name) if isinstance(node, _QUANTILES + _PERCENTILES) else None
+    return fraction if isinstance(fraction, exp.Expr) else None
 
 
 def _fraction(node: exp.Expr | None) -> Fraction:
     if not isinstance(node, exp.Literal) or node.is_string:
         raise refused(node, "a quantile needs a public fraction", "Write QUANTILE(x, 0.5)")
-    found = exact_number(node)
-    if not 0 <= found <= 1 or found.denominator > 10**6:
+    fraction = exact_number(node)
+    if not 0 <= fraction <= 1 or fraction.denominator > 10**6:
         raise refused(node, "a quantile lies between 0 and 1, with at most six decimals", "Write 0.5")
-    return found
+    return fraction
 
 
 def with_average_pairs(query: BoundQuery, pairs: Mapping[NoisyAggregate, NoisySumPair]) -> BoundQuery:
     """Return the query with pairs for those averages whose total and count nothing else needs."""
     statistics = query.statistics
-    needed = Counter(part for one in statistics for part in set(one.parts))
-    alone = {one for one in statistics if one in pairs and all(needed[part] == 1 for part in one.parts)}
+    needed = Counter(part for statistic in statistics for part in set(statistic.parts))
+    alone = {
+        statistic
+        for statistic in statistics
+        if statistic in pairs and all(needed[part] == 1 for part in statistic.parts)
+    }
     if not alone:
         return query
     instead: dict[int, NoisySum | None] = {}
-    for one in alone:
-        total, known = one.parts
-        instead[total], instead[known] = pairs[one], None
+    for average in alone:
+        total, known = average.parts
+        instead[total], instead[known] = pairs[average], None
     kept = {n: part for n, own in enumerate(query.parts) if (part := instead.get(n, own)) is not None}
     places = {position: place for place, position in enumerate(kept)}
 
-    def moved(one: NoisyAggregate) -> NoisyAggregate:
-        if one not in alone:
-            return replace(one, parts=tuple(places[part] for part in one.parts))
-        assert isinstance(one.number, Numeric)
-        low = one.number.bounds[0]
-        return replace(one, function="avg_of_pair", parts=(places[one.parts[0]],), centre=low)
+    def moved(statistic: NoisyAggregate) -> NoisyAggregate:
+        if statistic not in alone:
+            return replace(statistic, parts=tuple(places[part] for part in statistic.parts))
+        assert isinstance(statistic.number, Numeric)
+        low = statistic.number.bounds[0]
+        return replace(statistic, function="avg_of_pair", parts=(places[statistic.parts[0]],), centre=low)
 
-    renewed = {one: moved(one) for one in statistics}
+    renewed = {statistic: moved(statistic) for statistic in statistics}
     return replace(
         query,
         parts=tuple(kept.values()),
-        outputs=tuple(replace(one, value=_with(one.value, renewed)) for one in query.outputs),
+        outputs=tuple(replace(output, value=_with(output.value, renewed)) for output in query.outputs),
         having=None if query.having is None else _with(query.having, renewed),
-        order=tuple(replace(one, value=_with(one.value, renewed)) for one in query.order),
+        order=tuple(replace(item, value=_with(item.value, renewed)) for item in query.order),
     )
 
 

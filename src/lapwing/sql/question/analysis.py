@@ -122,7 +122,9 @@ def _never_null_per_unit(per: PerUnit, inner: ColumnNames) -> ColumnNames:
     computed: list[tuple[str, Expression | None]] = [
         *per.keys, *((name, argument) for name, _, argument, _ in per.aggregates),
     ]  # fmt: skip
-    return frozenset(counts | {name for name, one in computed if one and is_never_null(one, inner)})
+    return frozenset(
+        counts | {name for name, expression in computed if expression and is_never_null(expression, inner)}
+    )
 
 
 def never_null_where(predicate: Expression) -> ColumnNames:
@@ -322,13 +324,15 @@ def require_small_query(
     columns, source = _RelationSizes(policy, public).of(query.source)
     rows = contribution_bound(query.source)
     keys = [_computed(columns, [key.expression], rows) for key in query.keys]
-    sums = _computed(columns, [one.expression for one in query.sums if one.expression is not None], rows)
-    spectra = [_computed(columns, [one.expression], rows).times(2) for one in query.spectra]
+    sums = _computed(
+        columns, [total.expression for total in query.sums if total.expression is not None], rows
+    )
+    spectra = [_computed(columns, [spectrum.expression], rows).times(2) for spectrum in query.spectra]
     statements = []
     for numbers in query.sets:
         grouped = [source, *(keys[number] for number in numbers)]
         are_declared = all(query.keys[number].codes is not None for number in numbers)
-        for asked, leaves in [(sums, not are_declared), *((one, True) for one in spectra)]:
+        for asked, leaves in [(sums, not are_declared), *((spectrum, True) for spectrum in spectra)]:
             results = ExpressionSize(0, unit_steps=rows * (STEPS_OF_A_RESULT if leaves else 1))
             statements.append(_together([*grouped, asked, results]))
             _require_small(statements[-1])
@@ -411,11 +415,11 @@ class _SizeCounter:
 
     def output(self, expression: Expression) -> ExpressionSize:
         """Return the size of an expression that is stored, sorted or compared row by row."""
-        found = self.of(expression)
-        _require_short(found)
-        self.text += found.length
+        size = self.of(expression)
+        _require_short(size)
+        self.text += size.length
         is_made = isinstance(expression.kind, Text) and not isinstance(expression, Reference)
-        return _with_own(found, found) if is_made else found
+        return _with_own(size, size) if is_made else size
 
     def _of(self, expression: Expression) -> ExpressionSize:
         match expression:
@@ -437,20 +441,20 @@ class _SizeCounter:
         if call.op is Op.LIKE and "_" in (tried := str(call.parameter).partition("%")[2]):
             self.steps += args[0].length * (1 + len(tried))
         terms = below.terms + ADDED.get(call.op, 1) + _listed(call.parameter)
-        found = _joined(call.op, replace(below, terms=terms), len(args))
+        size = _joined(call.op, replace(below, terms=terms), len(args))
         if isinstance(call.kind, Text):
             own = _text_of(call, args)
             _require_short(own)
             self.text += own.length
-            return _with_own(found, own)
+            return _with_own(size, own)
         # A text that is only read is work, too.
         self.text += sum(arg.length for arg in args)
-        return replace(found, copies_in_all=found.copies_in_all + sum(arg.copies for arg in args))
+        return replace(size, copies_in_all=size.copies_in_all + sum(arg.copies for arg in args))
 
 
-def _joined(op: Op, found: ExpressionSize, members: int) -> ExpressionSize:
+def _joined(op: Op, size: ExpressionSize, members: int) -> ExpressionSize:
     """Count the conditions that an operation joins. Alternatives of OR cost a planner little."""
-    all_hold, one_holds = found.conditions, found.if_negated
+    all_hold, one_holds = size.conditions, size.if_negated
     few = -(-members // _ALTERNATIVES)
     match op:
         case Op.AND:
@@ -461,13 +465,13 @@ def _joined(op: Op, found: ExpressionSize, members: int) -> ExpressionSize:
             pair = one_holds, all_hold
         case _:  # a comparison with a truth may be written as NOT
             pair = max(all_hold, one_holds), max(all_hold, one_holds)
-    return replace(found, conditions=pair[0], if_negated=pair[1])
+    return replace(size, conditions=pair[0], if_negated=pair[1])
 
 
-def _with_own(found: ExpressionSize, own: ExpressionSize) -> ExpressionSize:
-    made, copies = found.made_in_all + own.made, found.copies_in_all + own.copies
+def _with_own(size: ExpressionSize, own: ExpressionSize) -> ExpressionSize:
+    made, copies = size.made_in_all + own.made, size.copies_in_all + own.copies
     return replace(
-        found, made=own.made, copies=own.copies, length=own.length, made_in_all=made, copies_in_all=copies
+        size, made=own.made, copies=own.copies, length=own.length, made_in_all=made, copies_in_all=copies
     )
 
 
@@ -480,11 +484,11 @@ def _text_of(call: Apply, args: list[ExpressionSize]) -> ExpressionSize:
     if call.op in _CHOOSES:
         values = [*args[1:-1:2], args[-1]] if call.op is Op.CASE else args
         return ExpressionSize(
-            made=max(one.made for one in values),
-            copies=max(one.copies for one in values),
-            length=max(one.length for one in values),
+            made=max(value.made for value in values),
+            copies=max(value.copies for value in values),
+            length=max(value.length for value in values),
         )
-    made, copies, length = (sum(getattr(one, n) for one in args) for n in ("made", "copies", "length"))
+    made, copies, length = (sum(getattr(arg, n) for arg in args) for n in ("made", "copies", "length"))
     if call.op is Op.SUBSTRING:
         assert isinstance(call.parameter, tuple)
         most = 4 * int(call.parameter[1])  # bytes of that many characters
@@ -538,7 +542,7 @@ class _RelationSizes:
             case UnionAll(unions):
                 sides = [self.of(source) for source in unions]
                 both = zip(unions, sides, strict=True)
-                places = [[found[name] for name, _ in source.columns] for source, (found, _) in both]
+                places = [[sized[name] for name, _ in source.columns] for source, (sized, _) in both]
                 names = [name for name, _ in relation.columns]
                 united = dict(zip(names, map(_widest, *places), strict=True))
                 return united, _together([whole for _, whole in sides])
@@ -549,16 +553,16 @@ class _RelationSizes:
                 return below, _together([whole, _condition(below, predicate, rows)])
             case Project(_, outputs):
                 sizes = _SizeCounter(below)
-                found = {name: sizes.output(expression) for name, expression in outputs}
-                made = [one for _, one in outputs if not isinstance(one, Reference)]
-                return found, _together([whole, _computed(below, made, rows)])
+                sized = {name: sizes.output(expression) for name, expression in outputs}
+                made = [expression for _, expression in outputs if not isinstance(expression, Reference)]
+                return sized, _together([whole, _computed(below, made, rows)])
             case PerUnit(_, keys, aggregates):
                 sizes = _SizeCounter(below)
-                found = {name: sizes.output(key) for name, key in keys}
-                found |= {name: ExpressionSize() for name, _, _, _ in aggregates}
+                sized = {name: sizes.output(key) for name, key in keys}
+                sized |= {name: ExpressionSize() for name, _, _, _ in aggregates}
                 grouped = _computed(below, [key for _, key in keys], rows)
-                arguments = [one for _, _, one, _ in aggregates if one is not None]
-                return found, _together([whole, grouped, _computed(below, arguments, rows).times(2)])
+                arguments = [argument for _, _, argument, _ in aggregates if argument is not None]
+                return sized, _together([whole, grouped, _computed(below, arguments, rows).times(2)])
 
     def _join(self, join: Join) -> tuple[dict[str, ExpressionSize], ExpressionSize]:
         (mine, first), (other, second) = self.of(join.left), self.of(join.right)
@@ -575,15 +579,15 @@ def _column(kind: Kind, most_bytes: int) -> ExpressionSize:
 
 def _condition(columns: ColumnSizes, predicate: Expression, rows: int) -> ExpressionSize:
     sizes = _SizeCounter(columns)
-    found = sizes.of(predicate)
-    steps, text = rows * (found.terms + sizes.steps), rows * sizes.text
-    return replace(found, conditions=max(found.conditions, 1), unit_steps=steps, unit_text=text)
+    size = sizes.of(predicate)
+    steps, text = rows * (size.terms + sizes.steps), rows * sizes.text
+    return replace(size, conditions=max(size.conditions, 1), unit_steps=steps, unit_text=text)
 
 
 def _computed(columns: ColumnSizes, expressions: Sequence[Expression], rows: int) -> ExpressionSize:
     """Return the size of expressions that are computed for so many rows of a unit, and are no filters."""
     sizes = _SizeCounter(columns)
-    whole = _together([sizes.output(one) for one in expressions])
+    whole = _together([sizes.output(expression) for expression in expressions])
     steps, text = rows * (whole.terms + sizes.steps), rows * sizes.text
     return replace(whole, conditions=0, if_negated=0, unit_steps=steps, unit_text=text)
 

@@ -81,13 +81,13 @@ def bind_with_text(question: Any, catalog: Catalog, *, where_first: bool = False
         instead = "Ask one query at a time, or unite rows in FROM"
         raise refused(tree, "UNION of several answers is not possible", instead)
     if tree.args.get("distinct"):
-        names = ", ".join(one.name for one in tree.expressions if isinstance(one, exp.Column))
+        names = ", ".join(column.name for column in tree.expressions if isinstance(column, exp.Column))
         instead = f"Write GROUP BY {names[:80]}" if names else "Use GROUP BY"
         raise refused(tree, "SELECT DISTINCT shows values of single rows", instead)
     allow_only(tree, *_CLAUSES)
     with limited_work():
         query = _bound(tree, catalog)
-    if sum(one.size for one in _calls(query)) > MAX_WORK:
+    if sum(call.size for call in _calls(query)) > MAX_WORK:
         raise Refused("the query has too many parts", "Ask a shorter one")
     require_small_query(query, catalog.policy, catalog.public)
     if where_first:
@@ -107,8 +107,8 @@ def _bound(tree: exp.Select, catalog: Catalog) -> BoundQuery:
 def _calls(query: BoundQuery) -> list[Apply]:
     """Return the operations of all expressions in the query."""
     parts: list[Key | Sum | Spectrum] = [*query.keys, *query.sums, *query.spectra]
-    found = [*expressions_of(query.source), *(part.expression for part in parts)]
-    return [one for one in found if isinstance(one, Apply)]
+    expressions = [*expressions_of(query.source), *(part.expression for part in parts)]
+    return [expression for expression in expressions if isinstance(expression, Apply)]
 
 
 class _SelectBinder:
@@ -136,28 +136,28 @@ class _SelectBinder:
         having = tree.args.get("having")
         kept = self.released(having.this) if having is not None else None
         order = self._order(tree)
-        found = self.aggregates.found
-        if not found.parts and not found.spectra:
+        aggregates = self.aggregates.found
+        if not aggregates.parts and not aggregates.spectra:
             if not self.keys:
                 raise refused(tree, "the query has no aggregate, and rows are never shown", "Ask COUNT(*)")
-            found.count_units()  # the list of keys is an answer, too
+            aggregates.count_units()  # the list of keys is an answer, too
         keys = self._with_codes()
-        self._require_few(tree, keys, max(len(found.parts), 1))
+        self._require_few(tree, keys, max(len(aggregates.parts), 1))
         bound = BoundQuery(
             source=self._with_known_keys(relation),
             keys=keys,
             sets=tuple(self.sets),
-            sums=tuple(found.sums),
-            parts=tuple(found.parts),
-            spectra=tuple(found.spectra),
+            sums=tuple(aggregates.sums),
+            parts=tuple(aggregates.parts),
+            spectra=tuple(aggregates.spectra),
             outputs=tuple(outputs),
-            rows=found.rows,
+            rows=aggregates.rows,
             having=kept,
             order=order,
             limit=_whole(tree, "limit"),
             offset=_whole(tree, "offset") or 0,
         )
-        return with_average_pairs(bound, found.pairs)
+        return with_average_pairs(bound, aggregates.pairs)
 
     # Keys
 
@@ -190,14 +190,14 @@ class _SelectBinder:
         If keys are undeclared or too many, they are selected privately.
         """
         ranges = [codes_of(key.kind) for key in self.keys]
-        cells = math.prod(len(one) for one in ranges if one is not None)
-        if any(one is None for one in ranges) or cells > MOST_CELLS:
+        cells = math.prod(len(codes) for codes in ranges if codes is not None)
+        if any(codes is None for codes in ranges) or cells > MOST_CELLS:
             return tuple(self.keys)
-        return tuple(replace(key, codes=one) for key, one in zip(self.keys, ranges, strict=True))
+        return tuple(replace(key, codes=codes) for key, codes in zip(self.keys, ranges, strict=True))
 
     def _require_few(self, tree: exp.Select, keys: tuple[Key, ...], parts: int) -> None:
         """Refuse too many groups: all declared groups are answered, and each takes work."""
-        groups = sum(math.prod(len(keys[key].codes or ()) for key in one) for one in self.sets)
+        groups = sum(math.prod(len(keys[key].codes or ()) for key in members) for members in self.sets)
         if groups * parts > MOST_NUMBERS:
             raise refused(tree, "the answer has too many groups and columns", "Ask for fewer")
 
@@ -249,7 +249,9 @@ class _SelectBinder:
         if type(node) not in _OPERATORS:
             why = f"{name_of(node)} is not possible on released values"
             raise refused(node, why, "Compute it afterwards")
-        return Computed(_OPERATORS[type(node)], tuple(self.released(one) for one in _arguments(node)))
+        return Computed(
+            _OPERATORS[type(node)], tuple(self.released(argument) for argument in _arguments(node))
+        )
 
     def _alias(self, node: exp.Column) -> Released:
         if not node.table and node.name.lower() in self.aliases:
@@ -278,7 +280,7 @@ class _SelectBinder:
         try:
             bound = self.row.bind(node)
         except Refused:
-            if any(one.name.lower() in self.aliases for one in node.find_all(exp.Column)):
+            if any(column.name.lower() in self.aliases for column in node.find_all(exp.Column)):
                 return None  # ORDER BY and HAVING may use names of the answer
             raise
         place = self.places.get(bound)
@@ -291,7 +293,7 @@ class _SelectBinder:
         if order is None:
             return ()
         allow_only(order, "expressions")
-        found = []
+        orders = []
         for item in order.expressions:
             allow_only(item, "this", "desc", "nulls_first")
             node = item.this
@@ -301,8 +303,8 @@ class _SelectBinder:
             is_name = isinstance(node, exp.Column) and not node.table
             named = self.aliases.get(node.name.lower()) if is_name else None
             value = self.released(node) if named is None else named
-            found.append(Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
-        return tuple(found)
+            orders.append(Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
+        return tuple(orders)
 
 
 def _whole(tree: exp.Select, name: str) -> int | None:
@@ -321,8 +323,8 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.And | exp.Or):
         return list(node.flatten())
     allow_only(node, *_ARGUMENTS, "expressions", "typed", "safe", "ignore_nulls", "is_null")
-    found = [*(node.args.get(name) for name in _ARGUMENTS), *node.expressions]
-    return [one for one in found if one is not None]
+    arguments = [*(node.args.get(name) for name in _ARGUMENTS), *node.expressions]
+    return [argument for argument in arguments if argument is not None]
 
 
 def _plain(node: exp.Expr) -> Plain:

@@ -152,9 +152,9 @@ class Computed:
 
     def __post_init__(self) -> None:
         inner = [arg for arg in self.args if isinstance(arg, Computed)]
-        size = 1 + len(self.args) - len(inner) + sum(one.size for one in inner)
+        size = 1 + len(self.args) - len(inner) + sum(arg.size for arg in inner)
         object.__setattr__(self, "size", size)
-        object.__setattr__(self, "depth", 1 + max((one.depth for one in inner), default=0))
+        object.__setattr__(self, "depth", 1 + max((arg.depth for arg in inner), default=0))
 
 
 Released = NoisyAggregate | KeyValue | Plain | Computed
@@ -207,7 +207,7 @@ class BoundQuery(StoredWord, word="Question"):
         """All distinct aggregates, in the order of the text: columns, HAVING, ORDER BY."""
         trees: list[Released | None] = [output.value for output in self.outputs]
         trees += [self.having, *(order.value for order in self.order)]
-        return tuple(dict.fromkeys(one for tree in trees for one in _statistics_in(tree)))
+        return tuple(dict.fromkeys(statistic for tree in trees for statistic in _statistics_in(tree)))
 
     def grouping_in_words(self, grouping: int) -> str:
         """Return the keys of a grouping in words, or "" if there is only one grouping."""
@@ -280,8 +280,8 @@ def wanted_of(statistic: NoisyAggregate) -> WantedCode:
 
 def wanted_codes(question: BoundQuery) -> tuple[WantedCode, ...]:
     """Return every distinct quantile, MIN and MAX of the question, in the order of its text."""
-    found = (statistic for statistic in question.statistics if statistic.function in CHOICE_FUNCTIONS)
-    return tuple(dict.fromkeys(wanted_of(statistic) for statistic in found))
+    chosen = (statistic for statistic in question.statistics if statistic.function in CHOICE_FUNCTIONS)
+    return tuple(dict.fromkeys(wanted_of(statistic) for statistic in chosen))
 
 
 def code_range(question: BoundQuery, spectrum: int) -> tuple[int, int]:

@@ -79,9 +79,9 @@ def _compared(op: Op, left: Expression, right: Expression) -> Expression:  # noq
 
 def _are_numbers(*expressions: Expression) -> bool:
     return all(
-        isinstance(one.kind, Numeric | Truth)
-        or (isinstance(one.kind, Choice) and all(isinstance(v, int) for v in one.kind.values))
-        for one in expressions
+        isinstance(expression.kind, Numeric | Truth)
+        or (isinstance(expression.kind, Choice) and all(isinstance(v, int) for v in expression.kind.values))
+        for expression in expressions
     )
 
 
@@ -114,24 +114,24 @@ def _listed(values: Sequence[object]) -> str:
 
 def is_in(left: Expression, options: Sequence[Expression]) -> Expression:
     """Return whether the left expression equals one of the options."""
-    known = [one for one in options if not is_null(one)]
-    tests = [compared(Op.EQ, left, one) for one in known]
+    known = [option for option in options if not is_null(option)]
+    tests = [compared(Op.EQ, left, option) for option in known]
     some = apply(Op.OR, *(tests or [truth(None)]))  # IN of NULLs alone is NULL
-    if isinstance(left, Constant) or not all(isinstance(one, Constant) for one in known):
-        found: Expression = some
+    if isinstance(left, Constant) or not all(isinstance(option, Constant) for option in known):
+        is_member: Expression = some
     elif isinstance(left.kind, Text):
-        texts = [str(as_text(one).value) for one in known if isinstance(one, Constant)]  # type: ignore[union-attr]
-        found = apply(Op.IN, left, parameter=tuple(dict.fromkeys(texts)))
+        texts = [str(as_text(option).value) for option in known if isinstance(option, Constant)]  # type: ignore[union-attr]
+        is_member = apply(Op.IN, left, parameter=tuple(dict.fromkeys(texts)))
     elif isinstance(left.kind, Numeric):
         # A number between the steps has no code: no value equals it.
-        codes = [public_value(one) / left.kind.step for one in known if isinstance(one, Constant)]
+        codes = [public_value(option) / left.kind.step for option in known if isinstance(option, Constant)]
         whole = {code.numerator for code in codes if code.denominator == 1}
-        found = apply(Op.IN, left, parameter=tuple(sorted(whole)))
+        is_member = apply(Op.IN, left, parameter=tuple(sorted(whole)))
     elif isinstance(left.kind, Choice | Moment | Period):
-        found = apply(Op.IN, left, parameter=tuple(sorted({c for test in tests for c in _codes(test)})))
+        is_member = apply(Op.IN, left, parameter=tuple(sorted({c for test in tests for c in _codes(test)})))
     else:
-        found = some
-    return found if len(known) == len(options) else apply(Op.OR, found, truth(None))
+        is_member = some
+    return is_member if len(known) == len(options) else apply(Op.OR, is_member, truth(None))
 
 
 def _codes(test: Expression) -> Sequence[int]:
@@ -194,36 +194,36 @@ def require_a_time(kind: Moment) -> None:
 
 def _on_one_clock(expressions: Sequence[Expression]) -> list[Expression]:
     """Return times in the same steps."""
-    kinds = [one.kind for one in expressions if isinstance(one.kind, Moment)]
+    kinds = [expression.kind for expression in expressions if isinstance(expression.kind, Moment)]
     if len({kind.start for kind in kinds}) > 1:
         raise Refused("weeks cannot be compared to other times", "Compare dates")
     seconds = math.gcd(*[kind.seconds for kind in kinds])
-    found: list[Expression] = []
-    for one, kind in zip(expressions, kinds, strict=True):
+    on_clock: list[Expression] = []
+    for expression, kind in zip(expressions, kinds, strict=True):
         times = kind.seconds // seconds
         finer = Moment(seconds, kind.first * times, kind.last * times, kind.start)
         if times == 1:
-            found.append(one)
-        elif isinstance(one, Constant):
-            found.append(Constant(int(one.value or 0) * times, finer))
+            on_clock.append(expression)
+        elif isinstance(expression, Constant):
+            on_clock.append(Constant(int(expression.value or 0) * times, finer))
         else:
-            found.append(apply(Op.SCALE, one, kind=finer, parameter=times))
-    return found
+            on_clock.append(apply(Op.SCALE, expression, kind=finer, parameter=times))
+    return on_clock
 
 
 def unified(expressions: Sequence[Expression]) -> list[Expression]:
     """Return the expressions with one kind, except for its bounds. `joint_kind` gives the bounds of all."""
-    known = [one for one in expressions if not is_null(one)]
+    known = [expression for expression in expressions if not is_null(expression)]
     if not known:
         return list(expressions)
     same = _of_one_kind(known)
     null = null_of(joint_kind(same))
     waiting = iter(same)
-    return [null if is_null(one) else next(waiting) for one in expressions]
+    return [null if is_null(expression) else next(waiting) for expression in expressions]
 
 
 def _of_one_kind(known: Sequence[Expression]) -> list[Expression]:
-    kinds = [one.kind for one in known]
+    kinds = [expression.kind for expression in known]
     if any(isinstance(kind, Person) for kind in kinds):
         raise Refused("the unit cannot be used in an expression", "Count it, or group a sub-query by it")
     if all(isinstance(kind, Truth) for kind in kinds):
@@ -242,7 +242,7 @@ def _of_one_kind(known: Sequence[Expression]) -> list[Expression]:
 
 def joint_kind(unified_expressions: Sequence[Expression]) -> Kind:
     """Return the kind of unified expressions, with bounds that hold for all of them."""
-    kinds = [one.kind for one in unified_expressions if not is_null(one)]
+    kinds = [expression.kind for expression in unified_expressions if not is_null(expression)]
     ordered = [kind for kind in kinds if isinstance(kind, Numeric | Moment | Period)]  # all or none
     if not ordered:
         return kinds[0] if kinds else Text()
@@ -258,20 +258,22 @@ def joint_kind(unified_expressions: Sequence[Expression]) -> Kind:
 def _texts(known: Sequence[Expression]) -> list[Expression]:
     """Return texts of one kind: declared values if all are declared or constants, else plain texts."""
     values: dict[str | int | bool, None] = {}
-    if isinstance(known[0].kind, Choice) and all(one.kind == known[0].kind for one in known):
+    if isinstance(known[0].kind, Choice) and all(expression.kind == known[0].kind for expression in known):
         return list(known)
-    for one in known:
-        if isinstance(one.kind, Choice):
-            values |= dict.fromkeys(one.kind.values)
-        elif isinstance(one, Constant):
-            values[str(one.value)] = None
+    for expression in known:
+        if isinstance(expression.kind, Choice):
+            values |= dict.fromkeys(expression.kind.values)
+        elif isinstance(expression, Constant):
+            values[str(expression.value)] = None
     if len({isinstance(value, str) for value in values}) > 1:
         raise Refused("the branches are of different types", "Give all of them the same type")
-    declared = all(isinstance(one.kind, Choice) or isinstance(one, Constant) for one in known)
+    declared = all(
+        isinstance(expression.kind, Choice) or isinstance(expression, Constant) for expression in known
+    )
     if not declared or len(values) > MOST_MAPPED:
-        return [as_text(one) for one in known]
+        return [as_text(expression) for expression in known]
     kind = Choice(tuple(values))
-    return [_recoded(one, kind) for one in known]
+    return [_recoded(expression, kind) for expression in known]
 
 
 def _recoded(expression: Expression, kind: Choice) -> Expression:

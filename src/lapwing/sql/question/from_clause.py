@@ -90,7 +90,7 @@ class _Joining:
         scope = self.scope
         right, clash = without_clashes(self.binder.fresh, right, {name for name, _ in left.columns})
         if swapped:
-            scope.sources = [_renamed(one, clash) for one in scope.sources]
+            scope.sources = [_renamed(item, clash) for item in scope.sources]
             mine, other = Scope([source]), Scope(list(scope.sources))
         else:
             source = _renamed(source, clash)
@@ -103,8 +103,8 @@ class _Joining:
             self._require_unit(by_unit)
             if self.keeps_left:  # its unit is NULL in rows without a match
                 joined = {name.name.lower() for name in self.node.args.get("using") or ()}
-                for name, one in list(source.columns.items()):
-                    if isinstance(one.kind, Person) and name not in joined:
+                for name, expression in list(source.columns.items()):
+                    if isinstance(expression.kind, Person) and name not in joined:
                         del source.columns[name]
             return self._with_rest(self._to_private(left, right, keys), rest)
         if by_unit or not keys:
@@ -169,8 +169,10 @@ class _Joining:
 
 def _renamed(source: FromItem, names: Mapping[str, str]) -> FromItem:
     columns = {
-        visible: Reference(names.get(one.name, one.name), one.kind) if isinstance(one, Reference) else one
-        for visible, one in source.columns.items()
+        visible: Reference(names.get(expression.name, expression.name), expression.kind)
+        if isinstance(expression, Reference)
+        else expression
+        for visible, expression in source.columns.items()
     }
     return replace(source, columns=columns)
 
@@ -209,7 +211,7 @@ def _only_of(node: exp.Expr, scope: Scope) -> bool:
     """Return whether the node has columns, and all of them belong to this side."""
     columns = list(node.find_all(exp.Column))
     return bool(columns) and all(
-        any(column.name.lower() in one.columns for one in scope.named(column.table)) for column in columns
+        any(column.name.lower() in item.columns for item in scope.named(column.table)) for column in columns
     )
 
 
@@ -275,7 +277,9 @@ class RelationBinder:
             raise refused(node, why, "Use them in the last SELECT")
         allow_only(node, "expressions", "from_", "joins", "where", "group", "having", "with_")
         relation, scope = self.rows(node, self.ctes(node, ctes))
-        if node.args.get("group") or any(one.find(exp.AggFunc) is not None for one in node.expressions):
+        if node.args.get("group") or any(
+            output.find(exp.AggFunc) is not None for output in node.expressions
+        ):
             return bind_per_unit(self.catalog, self.fresh, node, relation, scope)
         if node.args.get("having"):
             raise refused(node.args["having"], "HAVING needs GROUP BY", "Use WHERE")
@@ -367,8 +371,8 @@ class RelationBinder:
                 columns[name] = Reference(UNIT, pair[0].kind)
                 continue
             united = columns[name] = Reference(self.fresh(), joint_kind(pair))
-            for side, one in zip(sides, pair, strict=True):
-                side.append((united.name, with_kind(one, united.kind)))
+            for side, expression in zip(sides, pair, strict=True):
+                side.append((united.name, with_kind(expression, united.kind)))
         made = [Project(part.relation, tuple(side)) for part, side in zip(parts, sides, strict=True)]
         return BoundSubquery(UnionAll(tuple(made)), columns)
 

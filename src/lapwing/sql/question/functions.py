@@ -155,7 +155,7 @@ def _date_diff(bind: Bind, node: exp.DateDiff) -> Expression:
     """Bind DATEDIFF('day', a, b)."""
     if node.args.get("unit") is None or node.args["unit"].name.lower() != "day":
         raise refused(node, "differences are in days", "Write DATEDIFF('day', a, b)")
-    return days_between(*(_day(bind(one)) for one in (node.this, node.expression)))
+    return days_between(*(_day(bind(argument)) for argument in (node.this, node.expression)))
 
 
 FINEST = 9  # decimals
@@ -163,9 +163,9 @@ FINEST = 9  # decimals
 
 def _whole(bind: Bind, node: exp.Expr | None, what: str) -> int:
     """Return the value of a public whole number."""
-    found = bind(node) if node is not None else None
-    if isinstance(found, Constant) and isinstance(found.kind, Numeric) and found.kind.step == 1:
-        return int(found.value or 0)
+    bound = bind(node) if node is not None else None
+    if isinstance(bound, Constant) and isinstance(bound.kind, Numeric) and bound.kind.step == 1:
+        return int(bound.value or 0)
     raise refused(node, f"{what} must be a public whole number", "Write it in digits")
 
 
@@ -228,13 +228,13 @@ def _clamp(bind: Bind, node: exp.Anonymous) -> Expression:
     """Return CLAMP(x, low, high), which is NULL where x is."""
     if len(node.expressions) != 3:
         raise refused(node, "CLAMP needs three arguments", "Write CLAMP(x, low, high)")
-    value, low, high = (as_number(bind(one)) for one in node.expressions)
+    value, low, high = (as_number(bind(argument)) for argument in node.expressions)
     inside = extreme(Op.GREATEST, [extreme(Op.LEAST, [value, high]), low])
     return _known_only(value, inside)
 
 
 def _extreme(op: Op) -> Function:
-    return lambda bind, node: extreme(op, [bind(one) for one in (node.this, *node.expressions)])
+    return lambda bind, node: extreme(op, [bind(argument) for argument in (node.this, *node.expressions)])
 
 
 # Text
@@ -276,7 +276,7 @@ def _length(value: Expression) -> Expression:
 
 def _concat(bind: Bind, node: exp.Expr) -> Expression:
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else list(node.expressions)
-    texts = [as_text(bind(one)) for one in parts]
+    texts = [as_text(bind(part)) for part in parts]
     if node.args.get("coalesce"):  # CONCAT ignores NULL, || does not
         texts = [apply(Op.COALESCE, text, Constant("", Text()), kind=Text()) for text in texts]
     return apply(Op.CONCAT, *texts, kind=Text())
@@ -284,10 +284,10 @@ def _concat(bind: Bind, node: exp.Expr) -> Expression:
 
 def _public_text(bind: Bind, node: exp.Expr, otherwise: str) -> str:
     """Return the public text on the right of a node. Raises Refused with `otherwise` if it is none."""
-    found = bind(node.expression)
-    if not isinstance(found, Constant) or not isinstance(found.value, str):
+    bound = bind(node.expression)
+    if not isinstance(bound, Constant) or not isinstance(bound.value, str):
         raise refused(node, otherwise, "Write it between quotes")
-    return found.value
+    return bound.value
 
 
 def _like(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
@@ -296,13 +296,15 @@ def _like(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
     pattern, value = fold(_public_text(bind, node, "LIKE needs a public pattern")), bind(node.this)
     if isinstance(value.kind, Choice):
         count_work(len(value.kind.values))
-        codes = tuple(i for i, one in enumerate(value.kind.values) if is_like(fold(str(one)), pattern))
-        found = apply(Op.IN, value, parameter=codes)
+        codes = tuple(
+            i for i, declared in enumerate(value.kind.values) if is_like(fold(str(declared)), pattern)
+        )
+        test = apply(Op.IN, value, parameter=codes)
     else:
         text = as_text(value)
         text = apply(Op.LOWER, text, kind=Text()) if isinstance(node, exp.ILike) else text
-        found = apply(Op.LIKE, text, parameter=pattern)
-    return apply(Op.NOT, found) if node.args.get("negate") else found
+        test = apply(Op.LIKE, text, parameter=pattern)
+    return apply(Op.NOT, test) if node.args.get("negate") else test
 
 
 def is_like(text: str, pattern: str) -> bool:
@@ -330,7 +332,7 @@ def is_like(text: str, pattern: str) -> bool:
 def _starts_with(bind: Bind, node: exp.StartsWith) -> Expression:
     text, value = _public_text(bind, node, "STARTS_WITH needs a public text"), bind(node.this)
     if isinstance(value.kind, Choice):
-        codes = tuple(i for i, one in enumerate(value.kind.values) if str(one).startswith(text))
+        codes = tuple(i for i, declared in enumerate(value.kind.values) if str(declared).startswith(text))
         return apply(Op.IN, value, parameter=codes)
     part = apply(Op.SUBSTRING, as_text(value), kind=Text(), parameter=(1, len(text)))
     return apply(Op.EQ, part, Constant(text, Text()))

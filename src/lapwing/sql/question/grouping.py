@@ -53,7 +53,7 @@ def grouping_sets(node: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[
         return [], [()]
     allow_only(group, "expressions", "all")
     if group.args.get("all"):
-        plain = [one.unalias() for one in node.expressions if one.find(exp.AggFunc) is None]
+        plain = [output.unalias() for output in node.expressions if output.find(exp.AggFunc) is None]
         return plain, [tuple(range(len(plain)))]
     items: list[exp.Expr] = []
 
@@ -75,7 +75,7 @@ def grouping_sets(node: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[
 
 def _sets(item: exp.Expr, place: Place) -> list[tuple[int, ...]]:
     if isinstance(item, exp.Rollup | exp.Cube):
-        groups = [_members(one, place) for one in item.expressions]
+        groups = [_members(member, place) for member in item.expressions]
         sizes = range(len(groups), -1, -1)
         if isinstance(item, exp.Rollup):
             return [tuple(itertools.chain(*groups[:size])) for size in sizes]
@@ -84,12 +84,12 @@ def _sets(item: exp.Expr, place: Place) -> list[tuple[int, ...]]:
         chosen = (some for size in sizes for some in itertools.combinations(groups, size))
         return [tuple(itertools.chain(*some)) for some in chosen]
     if isinstance(item, exp.GroupingSets):
-        return [one for part in item.expressions for one in _sets(part, place)]
+        return [grouping for part in item.expressions for grouping in _sets(part, place)]
     return [_members(item, place)]
 
 
 def _members(item: exp.Expr, place: Place) -> tuple[int, ...]:
-    return tuple(place(one) for one in (item.expressions if isinstance(item, exp.Tuple) else [item]))
+    return tuple(place(member) for member in (item.expressions if isinstance(item, exp.Tuple) else [item]))
 
 
 def _resolved(node: exp.Select, item: exp.Expr, scope: Scope) -> exp.Expr:
@@ -103,8 +103,8 @@ def _resolved(node: exp.Select, item: exp.Expr, scope: Scope) -> exp.Expr:
         for output in node.expressions:
             named = isinstance(output, exp.Alias) and output.alias.lower() == item.name.lower()
             if named and output.find(exp.AggFunc) is None:
-                found: exp.Expr = output.this
-                return found
+                expression: exp.Expr = output.this
+                return expression
     return item
 
 
@@ -114,8 +114,8 @@ def output_at(node: exp.Select, item: exp.Expr) -> exp.Expr:
     position = int(text) if text.isascii() and text.isdigit() else 0
     if not 1 <= position <= len(node.expressions):
         raise refused(item, f"{text} names no column of SELECT", "Count from 1")
-    found: exp.Expr = node.expressions[position - 1].unalias()
-    return found
+    expression: exp.Expr = node.expressions[position - 1].unalias()
+    return expression
 
 
 def _group_items(node: exp.Select, binder: ExpressionBinder) -> list[Expression]:
@@ -124,7 +124,7 @@ def _group_items(node: exp.Select, binder: ExpressionBinder) -> list[Expression]
     if len(sets) != 1:
         raise refused(node.args["group"], "a sub-query has one grouping", "Use ROLLUP in the last SELECT")
     bound = [binder.bind(item) for item in items]
-    if any(isinstance(one, Constant) for one in bound):
+    if any(isinstance(expression, Constant) for expression in bound):
         raise refused(node.args["group"], "GROUP BY has a constant", "Leave it out")
     return bound
 
@@ -141,7 +141,7 @@ def bind_per_unit(
         why = "sub-queries cannot aggregate if blocks are periods of rows"
         raise refused(node, why, "There the privacy unit is a person in one period")
     items = _group_items(node, ExpressionBinder(scope))
-    if not any(isinstance(one.kind, Person) for one in items):
+    if not any(isinstance(expression.kind, Person) for expression in items):
         why = "a sub-query aggregates rows of different people"
         raise refused(node.args.get("group") or node, why, "Group it by the unit, or ask for it alone")
     binder = _PerUnitBinder(scope, fresh, items, contribution_bound(relation))
@@ -185,9 +185,9 @@ class _PerUnitBinder(ExpressionBinder):
         if is_aggregate(node):
             return self._aggregate(node)
         if node.find(exp.AggFunc) is None and node.find(exp.Column) is not None:
-            found = self._grouped(node)
-            if found is not None:
-                return found
+            grouped = self._grouped(node)
+            if grouped is not None:
+                return grouped
             if isinstance(node, exp.Column):
                 raise refused(node, f'"{node.name[:60]}" is neither grouped nor aggregated', "Group by it")
         return super().bind(node)

@@ -47,8 +47,8 @@ def query_digests_by_ranks(
 ) -> dict[bool, tuple[str, str]]:
     """Return `query_digests` by `earlier_ranks`. Both are the same where no rows are numbered."""
     read = list(_tables_read(policy, query.source))
-    tables: list[tuple[Any, ...]] = [(*_declared(one), *one.source.reading) for one in read]
-    is_numbered = any(one.numbers_equal_rows for one in read)
+    tables: list[tuple[Any, ...]] = [(*_declared(table), *table.source.reading) for table in read]
+    is_numbered = any(table.numbers_equal_rows for table in read)
     texts = repr(query), repr(without_names(query))
     rows = _public_rows(query.source, public)
 
@@ -109,14 +109,14 @@ def _public_rows(relation: Relation, public: PublicTables) -> str:
 
 def _names_in(question: BoundQuery) -> frozenset[str]:
     """Return the columns that the question uses, and maybe others of the same name."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting: list[Expression | None] = [*expressions_of(question.source)]
     waiting += [key.expression for key in question.keys]
-    waiting += [one.expression for one in question.sums]
+    waiting += [total.expression for total in question.sums]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, Reference):
-            found.add(one.name)
-        elif isinstance(one, Apply):
-            waiting += one.args
-    return frozenset(found | joined_on(question.source))
+        expression = waiting.pop()
+        if isinstance(expression, Reference):
+            names.add(expression.name)
+        elif isinstance(expression, Apply):
+            waiting += expression.args
+    return frozenset(names | joined_on(question.source))

@@ -120,16 +120,16 @@ class _Columns:
 
     def replaced(self, node: exp.Expr) -> exp.Expr | None:
         """Return a node with what its columns stand for; None if that is not known."""
-        found = node.copy()
-        for column in list(found.find_all(exp.Column)):
+        replacement = node.copy()
+        for column in list(replacement.find_all(exp.Column)):
             value = self.value(column)
             if value is None:
                 return None
-            if column is found:
+            if column is replacement:
                 return value
             needs_brackets = not isinstance(value, _CLOSED)
             column.replace(exp.Paren(this=value) if needs_brackets else value)
-        return found
+        return replacement
 
     def value(self, column: exp.Column) -> exp.Expr | None:
         """Return what a column stands for; None if that is not known."""
@@ -163,10 +163,10 @@ def _replaced_clauses(
         clause = query.args.get(name)
         if clause is None:
             continue
-        found = None if clause.find(exp.Query) else columns.replaced(clause)
-        if found is None:
+        replaced = None if clause.find(exp.Query) else columns.replaced(clause)
+        if replaced is None:
             return None
-        clauses[name] = found
+        clauses[name] = replaced
     return clauses
 
 
@@ -177,12 +177,12 @@ def _replaced_items(query: exp.Select, columns: _Columns, inner: exp.Select) -> 
         if _star_of(item) in ("", columns.alias):
             items += [column.copy() for column in inner.expressions]
             continue
-        found = None if item.find(exp.Query) else columns.replaced(item)
-        if found is None:
+        replaced = None if item.find(exp.Query) else columns.replaced(item)
+        if replaced is None:
             return None
-        if not isinstance(item, exp.Alias) and found.alias_or_name != item.alias_or_name:
-            found = exp.alias_(found, item.alias_or_name, quoted=True)
-        items.append(found)
+        if not isinstance(item, exp.Alias) and replaced.alias_or_name != item.alias_or_name:
+            replaced = exp.alias_(replaced, item.alias_or_name, quoted=True)
+        items.append(replaced)
     return items
 
 
@@ -198,12 +198,12 @@ def _with_rows_merged(query: exp.Select) -> exp.Select | None:
     clauses = _replaced_clauses(query, columns, ("where", "group", "having", "order"))
     if items is None or clauses is None:
         return None
-    found = query.copy()
-    _set(found, {**clauses, "where": _both(exp.Where, inner.args.get("where"), clauses.get("where"))})
-    found.set("expressions", items)
-    found.set("from_", inner.args["from_"].copy())
-    found.set("joins", [join.copy() for join in inner.args.get("joins") or ()])
-    return found
+    merged = query.copy()
+    _set(merged, {**clauses, "where": _both(exp.Where, inner.args.get("where"), clauses.get("where"))})
+    merged.set("expressions", items)
+    merged.set("from_", inner.args["from_"].copy())
+    merged.set("joins", [join.copy() for join in inner.args.get("joins") or ()])
+    return merged
 
 
 def _with_groups_merged(query: exp.Select) -> exp.Select | None:
@@ -218,17 +218,17 @@ def _with_groups_merged(query: exp.Select) -> exp.Select | None:
     clauses = _replaced_clauses(query, columns, ("where", "order"))
     if items is None or clauses is None:
         return None
-    found = inner.copy()
-    group = found.args.get("group")
+    merged = inner.copy()
+    group = merged.args.get("group")
     if group is not None:  # positions are those of the list that goes
         if not _only_has(group, {"expressions"}) or group.find(exp.Rollup, exp.Cube, exp.GroupingSets):
             return None
         group.set("expressions", [_at(inner, item) for item in group.expressions])
     having = _both(exp.Having, inner.args.get("having"), clauses.get("where"))
-    _set(found, {"having": having, "order": clauses.get("order")})
-    _set(found, {name: query.args[name].copy() for name in ("limit", "offset") if query.args.get(name)})
-    found.set("expressions", items)
-    return found if _aggregates(found) else None  # else it would give rows, not the one group of them
+    _set(merged, {"having": having, "order": clauses.get("order")})
+    _set(merged, {name: query.args[name].copy() for name in ("limit", "offset") if query.args.get(name)})
+    merged.set("expressions", items)
+    return merged if _aggregates(merged) else None  # else it would give rows, not the one group of them
 
 
 def _at(query: exp.Select, item: exp.Expr) -> exp.Expr:

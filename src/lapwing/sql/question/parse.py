@@ -61,10 +61,10 @@ def parse(question: Any) -> exp.Query:
     sql = sql_text(question)
     if not sql.strip():
         raise Refused("there is no query", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
-    found = _trees(sql)
-    if len(found) != 1:
+    trees = _trees(sql)
+    if len(trees) != 1:
         raise Refused("there are several statements", "Ask one SELECT at a time")
-    [tree] = found
+    [tree] = trees
     while isinstance(tree, exp.Subquery):
         allow_only(tree, "this")
         tree = tree.this

@@ -36,8 +36,8 @@ def policy_with_column(policy: CheckedPolicy, table: str, column: str, kind: Kin
     closed = {*own.hidden, *((own.unit.column, own.unit.in_source) if own.unit else ())}
     if column.lower() in map(str.lower, closed) or why_bad_name(column):
         raise BadParameter("column", "is hidden by the policy, tells people apart, or cannot be a column")
-    others = {name: one for name, one in own.columns.items() if name.lower() != column.lower()}
-    known = next((one for name, one in own.columns.items() if name not in others), None)
+    others = {name: declared for name, declared in own.columns.items() if name.lower() != column.lower()}
+    known = next((declared for name, declared in own.columns.items() if name not in others), None)
     columns = {**others, column: Column(column, kind, source=known.source if known else "")}
     return replace(policy, tables={**policy.tables, table: replace(own, columns=columns)})
 
@@ -67,7 +67,9 @@ def bounds_question(policy: CheckedPolicy, table: str, column: str) -> BoundQuer
     """Build the question how many rows have each magnitude."""
     own = private_table(policy, table)
     kind = own.columns[column].kind
-    scan = Scan(table, tuple((name, one.kind) for name, one in own.columns.items()), own.rows_per_unit)
+    scan = Scan(
+        table, tuple((name, declared.kind) for name, declared in own.columns.items()), own.rows_per_unit
+    )
     codes = range(-DOUBLINGS - 1, DOUBLINGS + 2)
     key = Key("magnitude", magnitude(Reference(column, kind)), codes)
     return count_question(scan, "rows of each magnitude", own.rows_per_unit, key)

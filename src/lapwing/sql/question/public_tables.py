@@ -83,7 +83,7 @@ class PublicTable:
         if column not in self._lengths:
             texts = (code_of(value, Text()) for value in self.values[column])
             self._lengths[column] = max(
-                (len(str(one).encode()) for one in texts if one is not None), default=0
+                (len(str(text).encode()) for text in texts if text is not None), default=0
             )
         return self._lengths[column]
 
@@ -125,7 +125,7 @@ def inferred_kind(values: Sequence[object]) -> Kind:
 
 
 def _number_of(values: Sequence[int | float | Decimal]) -> Numeric:
-    exact = [one for value in values if (one := _exact(value)) is not None]
+    exact = [number for value in values if (number := _exact(value)) is not None]
     whole = math.lcm(*{value.denominator for value in exact})
     step = Fraction(1, min(whole, 10**_DECIMALS))
     ends = [round(value / step) for value in (min(exact, default=0), max(exact, default=0))]
@@ -264,7 +264,7 @@ def _time_readers(form: CsvForm) -> Sequence[Callable[[str], object]]:
     has_time = any(mark in form.date_format for mark in ("%H", "%I"))
 
     def read(text: str) -> date:
-        found = datetime.strptime(text, form.date_format)
-        return found if has_time else found.date()
+        moment = datetime.strptime(text, form.date_format)
+        return moment if has_time else moment.date()
 
     return (read,)

@@ -51,9 +51,9 @@ def refused(node: exp.Expr | None, construct: str, instead: str = "") -> Refused
 def position_of(node: exp.Expr | None) -> SqlPosition | None:
     """Return the position of the first name in a node, or None if the parser kept none."""
     places = [
-        (int(found.meta["line"]), int(found.meta["col"]) - (found.meta["end"] - found.meta["start"]))
-        for found in (node.walk() if node is not None else ())
-        if "line" in found.meta
+        (int(part.meta["line"]), int(part.meta["col"]) - (part.meta["end"] - part.meta["start"]))
+        for part in (node.walk() if node is not None else ())
+        if "line" in part.meta
     ]
     return min(places, default=None)
 

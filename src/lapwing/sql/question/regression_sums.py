@@ -55,24 +55,26 @@ def regression_sums(policy: CheckedPolicy, table: str, columns: Sequence[str]) -
     own = private_table(policy, table)
     if len({name.lower() for name in columns}) < len(columns):
         raise BadParameter("columns", "must name each column once")
-    found = [_column(own, name) for name in columns]
+    declared = [_column(own, name) for name in columns]
     with limited_work():
-        numbers = [_number(column) for column in found]
-        known = [_is_known(column) for column in found]
-        return _moments(Catalog(policy).private_scan(own), [one.name for one in found], numbers, known)
+        numbers = [_number(column) for column in declared]
+        known = [_is_known(column) for column in declared]
+        return _moments(
+            Catalog(policy).private_scan(own), [column.name for column in declared], numbers, known
+        )
 
 
 def _moments(
     scan: Scan, names: Sequence[str], numbers: Sequence[Expression], known: Sequence[Expression]
 ) -> RegressionSums:
-    variables = tuple(_variable(*one) for one in zip(names, numbers, strict=True))
+    variables = tuple(_variable(*column) for column in zip(names, numbers, strict=True))
     pairs = tuple((i, j) for i in range(len(numbers)) for j in range(i, len(numbers)))
-    sums = [Sum("rows"), *(Sum("sum", one) for one in numbers)]
+    sums = [Sum("rows"), *(Sum("sum", number) for number in numbers)]
     sums += [Sum("sum", product_of_codes(numbers[i], numbers[j])) for i, j in pairs]
     parts = [_part("rows", {0: 1}, scan.rows, 1)]
-    for i, one in enumerate(variables):
-        label = f"sum of {one.name} around its middle"
-        parts.append(_part(label, {1 + i: 1, 0: -one.middle}, scan.rows, one.reach))
+    for i, variable in enumerate(variables):
+        label = f"sum of {variable.name} around its middle"
+        parts.append(_part(label, {1 + i: 1, 0: -variable.middle}, scan.rows, variable.reach))
     for place, (i, j) in enumerate(pairs, start=1 + len(variables)):
         a, b = variables[i], variables[j]
         factors = {place: 1, 0: a.middle * b.middle}
@@ -125,10 +127,10 @@ def ordered_column(policy: CheckedPolicy, table: str, column: str) -> tuple[Colu
 def rows_below(policy: CheckedPolicy, table: str, column: str, code: int) -> BoundQuery:
     """Build the question how many rows are at or below a code, and how many above. NULL is not counted."""
     own = private_table(policy, table)
-    found = _column(own, column)
+    declared = _column(own, column)
     scan = Catalog(policy).private_scan(own)
     with limited_work():
-        above = apply(Op.GT, Reference(found.name, found.kind), Constant(code, found.kind))
+        above = apply(Op.GT, Reference(declared.name, declared.kind), Constant(code, declared.kind))
         as_code = apply(Op.FROM_TRUTH, above, kind=Numeric(Fraction(1), 0, 1))
         coded = apply(Op.SCALE, as_code, kind=Choice((False, True)), parameter=1)
     return count_question(scan, "rows at or below, and above", scan.rows, Key("above", coded, range(2)))

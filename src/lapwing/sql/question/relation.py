@@ -165,12 +165,12 @@ def contribution_bound(relation: Relation) -> int:
 
 def blocks_of(relation: Relation) -> frozenset[int] | None:
     """Return the codes of the blocks that may be read, or None for all."""
-    found: set[int] = set()
+    blocks: set[int] = set()
     for scan in scans_of(relation):
         if scan.blocks is None:
             return None
-        found.update(scan.blocks)
-    return frozenset(found)
+        blocks.update(scan.blocks)
+    return frozenset(blocks)
 
 
 def _inputs(relation: Relation) -> tuple[Relation, ...]:
@@ -222,18 +222,18 @@ def public_scans_of(relation: Relation) -> list[PublicScan]:
 
 def expressions_of(relation: Relation) -> list[Expression]:
     """Return all expressions that are computed in the relation."""
-    found = [expression for source in _inputs(relation) for expression in expressions_of(source)]
+    expressions = [expression for source in _inputs(relation) for expression in expressions_of(source)]
     match relation:
         case Scan(where=where) if where is not None:
-            found.append(where)
+            expressions.append(where)
         case Filter(predicate=predicate):
-            found.append(predicate)
+            expressions.append(predicate)
         case Project(outputs=outputs):
-            found += [expression for _, expression in outputs]
+            expressions += [expression for _, expression in outputs]
         case PerUnit(keys=keys, aggregates=aggregates):
-            found += [key for _, key in keys]
-            found += [argument for _, _, argument, _ in aggregates if argument is not None]
-    return found
+            expressions += [key for _, key in keys]
+            expressions += [argument for _, _, argument, _ in aggregates if argument is not None]
+    return expressions
 
 
 def joined_on(relation: Relation) -> set[str]:
@@ -253,7 +253,9 @@ def pruned(relation: Relation, names: frozenset[str]) -> Relation:
     """Return the relation with only these columns in its scans, ordered by name."""
 
     def kept(scan: Scan) -> Scan:
-        columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])
+        columns = sorted(
+            (column for column in scan.columns if column[0] in names), key=lambda column: column[0]
+        )
         return replace(scan, columns=tuple(columns))
 
     return replace_scans(relation, kept)

@@ -63,12 +63,14 @@ class ExpressionBinder:
 
     def truth(self, node: exp.Expr) -> Expression:
         """Bind a condition."""
-        found = self.bind(node)
-        if isinstance(found.kind, Truth):
-            return found
-        if is_null(found):
+        condition = self.bind(node)
+        if isinstance(condition.kind, Truth):
+            return condition
+        if is_null(condition):
             return truth(None)
-        raise refused(node, f"{kind_in_words(found.kind)} is not a condition", "Compare it to something")
+        raise refused(
+            node, f"{kind_in_words(condition.kind)} is not a condition", "Compare it to something"
+        )
 
     def bind(self, node: exp.Expr) -> Expression:
         """Bind any value. Refusals get the position of the innermost node."""
@@ -76,9 +78,9 @@ class ExpressionBinder:
         if known is not None:
             return known[1]
         with refusals_at(node):
-            found = self._bind(node)
-        self._bound[id(node)] = node, found  # the node is kept, so that no other node gets its id
-        return found
+            bound = self._bind(node)
+        self._bound[id(node)] = node, bound  # the node is kept, so that no other node gets its id
+        return bound
 
     def _bind(self, node: exp.Expr) -> Expression:
         for kind in type(node).__mro__:
@@ -167,7 +169,7 @@ class ExpressionBinder:
     def coalesce(self, node: exp.Coalesce) -> Expression:
         """Bind COALESCE."""
         allow_only(node, "this", "expressions", "is_nvl", "is_null")
-        args = unified([self.bind(one) for one in (node.this, *node.expressions)])
+        args = unified([self.bind(argument) for argument in (node.this, *node.expressions)])
         if all(map(is_null, args)):
             return args[0]
         return apply(Op.COALESCE, *args, kind=joint_kind(args))
@@ -200,7 +202,7 @@ class ExpressionBinder:
             why = f"IN with a sub-query is not possible: {_PEOPLE}"
             raise refused(node, why, "List the values, or join")
         allow_only(node, "this", "expressions")
-        return is_in(self.bind(node.this), [self.bind(one) for one in node.expressions])
+        return is_in(self.bind(node.this), [self.bind(option) for option in node.expressions])
 
     def between(self, node: exp.Between) -> Expression:
         """Bind BETWEEN, with both ends included."""
@@ -211,7 +213,7 @@ class ExpressionBinder:
 
     def joined(self, node: exp.Expr, op: Op) -> Expression:
         """Bind AND or OR of any number of conditions, without recursion for each."""
-        return apply(op, *[self.truth(one) for one in node.flatten()])
+        return apply(op, *[self.truth(side) for side in node.flatten()])
 
 
 def _cases(conditions: list[Expression], values: list[Expression]) -> Expression:

@@ -38,11 +38,11 @@ class Scope:
 
     def named(self, table: str) -> list[FromItem]:
         """Return the items of a name, or all of them for ""."""
-        return [one for one in self.sources if not table or one.alias == table.lower()]
+        return [source for source in self.sources if not table or source.alias == table.lower()]
 
     def has(self, name: str) -> bool:
         """Return whether a name is a column of one of the items."""
-        return any(name.lower() in (*one.columns, *one.undeclared) for one in self.sources)
+        return any(name.lower() in (*source.columns, *source.undeclared) for source in self.sources)
 
     def find(self, column: exp.Column) -> Expression:
         """Return the expression that a column of the query stands for.
@@ -58,11 +58,11 @@ class Scope:
         if column.table and not sources:
             known = ", ".join(source.alias for source in self.sources)
             raise refused(column, f"there is no table {_shown(column.table)} here", f"Known are {known}")
-        found = [source.columns[name] for source in sources if name in source.columns]
-        if len(set(found)) > 1:
+        matching = [source.columns[name] for source in sources if name in source.columns]
+        if len(set(matching)) > 1:
             raise refused(column, f"{_shown(column.name)} is in several tables", "Write table.column")
-        if found:
-            return found[0]
+        if matching:
+            return matching[0]
         if any(name in source.undeclared for source in sources):
             why = f"{_shown(column.name)} is not declared in the policy"
             raise refused(column, why, "Ask the curator to declare its bounds or values")
@@ -104,11 +104,11 @@ class Catalog:
     def find(self, node: exp.Table) -> CheckedTable:
         """Return the table that a syntax node names. Raises Refused if there is none."""
         by_name = {name.lower(): table for name, table in self.policy.tables.items()}
-        found = by_name.get(node.name.lower())
-        if found is None:
+        bound = by_name.get(node.name.lower())
+        if bound is None:
             hint = _hint(node.name.lower(), sorted(by_name))
             raise refused(node, f"there is no table {_shown(node.name)}", hint)
-        return found
+        return bound
 
     def private_scan(self, table: CheckedTable) -> Scan:
         """Return the scan of a private table, truncated to its contribution bound."""
@@ -139,8 +139,10 @@ class Catalog:
 
     def public_scan(self, table: CheckedTable) -> PublicScan:
         """Return the scan of all columns of a public table."""
-        found = self.public[table.name].kinds.items()
-        kinds = {name: kind for name, kind in found if not name.lower().startswith("lapwing_")}  # reserved
+        declared = self.public[table.name].kinds.items()
+        kinds = {
+            name: kind for name, kind in declared if not name.lower().startswith("lapwing_")
+        }  # reserved
         return PublicScan(table.name, tuple(kinds.items()), tuple(kinds))
 
 

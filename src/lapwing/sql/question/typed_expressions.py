@@ -116,9 +116,9 @@ def numeric(expression: Expression) -> Numeric:
 
 def public_value(constant: Constant) -> Fraction:
     """Return the value of a public number, truth or declared whole number; 0 for NULL."""
-    found = as_number(constant)
-    assert isinstance(found, Constant)
-    return int(found.value or 0) * numeric(found).step
+    number = as_number(constant)
+    assert isinstance(number, Constant)
+    return int(number.value or 0) * numeric(number).step
 
 
 def require_small_codes(kind: Numeric) -> None:
@@ -134,9 +134,9 @@ def _made(op: Op, *args: Expression, kind: Numeric, parameter: int | None = None
     values = [arg.value for arg in args if isinstance(arg, Constant)]
     if len(values) < len(args):
         return apply(op, *args, kind=kind, parameter=parameter)
-    found = None if None in values else _FOLDED[op](parameter, *values)
-    end = 0 if found is None else found
-    return Constant(found, Numeric(kind.step, end, end))
+    value = None if None in values else _FOLDED[op](parameter, *values)
+    end = 0 if value is None else value
+    return Constant(value, Numeric(kind.step, end, end))
 
 
 def rescaled(expression: Expression, step: Fraction) -> Expression:
@@ -163,8 +163,12 @@ def _common_step(steps: Sequence[Fraction]) -> Fraction:
 def on_one_grid(expressions: Sequence[Expression]) -> list[Expression]:
     """Return the expressions as numbers in the same steps."""
     numbers = [as_number(expression) for expression in expressions]
-    step = _common_step([numeric(one).step for one in numbers if not is_null(one)] or [Fraction(1)])
-    return [null_of(Numeric(step, 0, 0)) if is_null(one) else rescaled(one, step) for one in numbers]
+    step = _common_step(
+        [numeric(number).step for number in numbers if not is_null(number)] or [Fraction(1)]
+    )
+    return [
+        null_of(Numeric(step, 0, 0)) if is_null(number) else rescaled(number, step) for number in numbers
+    ]
 
 
 def _bounded(expression: Expression) -> tuple[int, int]:
@@ -187,15 +191,15 @@ def added(left: Expression, right: Expression, *, minus: bool = False) -> Expres
 def multiplied(left: Expression, right: Expression) -> Expression:
     """Return left * right. A public factor only changes the step of the other number."""
     a, b = as_number(left), as_number(right)
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, Constant) and one.value:
-            return scaled(other, public_value(one))
+    for factor, other in ((a, b), (b, a)):
+        if isinstance(factor, Constant) and factor.value:
+            return scaled(other, public_value(factor))
     return product_of_codes(a, b)
 
 
 def product_of_codes(a: Expression, b: Expression) -> Expression:
     """Return a * b such that the code of the product is the product of the codes."""
-    corners = [one * other for one in _bounded(a) for other in _bounded(b)]
+    corners = [left * right for left in _bounded(a) for right in _bounded(b)]
     step = numeric(a).step * numeric(b).step
     return _made(Op.MULTIPLY, a, b, kind=Numeric(step, min(corners), max(corners)))
 
@@ -258,7 +262,7 @@ def rounded(expression: Expression, step: Fraction) -> Expression:
     down = scaled(floored(scaled(expression, Fraction(-1)), step, add=step / 2), Fraction(-1))
     if last <= 0:
         return down
-    ends = [end for one in (down, up) for end in _bounded(one)]
+    ends = [end for side in (down, up) for end in _bounded(side)]
     below = apply(Op.LT, expression, Constant(0, Numeric(numeric(expression).step, 0, 0)))
     return apply(Op.CASE, below, down, up, kind=Numeric(step, min(ends), max(ends)))
 
@@ -284,22 +288,26 @@ def quotient(top: Expression, bottom: Expression, step: Fraction) -> Expression:
     largest = max(map(abs, ends)) * times + 1  # the greatest intermediate result
     require_small_codes(Numeric(step, -largest, largest))
     # Codes of the bottom are whole: on either side of 0 the quotient has its extremes at the ends.
-    bottoms = [one for side in ((max(b0, 1), b1), (b0, min(b1, -1))) if side[0] <= side[1] for one in side]
-    found = [end * times // one for end in ends for one in bottoms] or [0]
-    return _made(Op.QUOTIENT, a, b, kind=Numeric(step, min(found), max(found)), parameter=times)
+    bottoms = [
+        divisor for side in ((max(b0, 1), b1), (b0, min(b1, -1))) if side[0] <= side[1] for divisor in side
+    ]
+    quotients = [end * times // divisor for end in ends for divisor in bottoms] or [0]
+    return _made(Op.QUOTIENT, a, b, kind=Numeric(step, min(quotients), max(quotients)), parameter=times)
 
 
 def extreme(op: Op, expressions: Sequence[Expression]) -> Expression:
     """Return the least (Op.LEAST) or greatest of the arguments that are not NULL."""
     numbers = on_one_grid(expressions)
-    kinds = [numeric(one) for one in numbers if not is_null(one)]
+    kinds = [numeric(number) for number in numbers if not is_null(number)]
     if not kinds:
         return numbers[0]
     first = joint_bound(min, [kind.first for kind in kinds])
     last = joint_bound(max, [kind.last for kind in kinds])
     # NULL arguments are ignored, so the bound of a column limits the result only together with those of
     # all others. A constant is never NULL: it alone limits the result.
-    constants = [int(one.value) for one in numbers if isinstance(one, Constant) and one.value is not None]
+    constants = [
+        int(number.value) for number in numbers if isinstance(number, Constant) and number.value is not None
+    ]
     if constants and op is Op.LEAST:
         last = min(constants)
         first = None if first is None else min(first, last)
@@ -317,10 +325,10 @@ def joint_bound(choose: Callable[[list[int]], int], ends: Sequence[int | None]) 
 
 def absolute(expression: Expression) -> Expression:
     """Return the absolute value of a number."""
-    one = as_number(expression)
-    first, last = _bounded(one)
+    number = as_number(expression)
+    first, last = _bounded(number)
     least = 0 if first <= 0 <= last else min(abs(first), abs(last))
-    return _made(Op.ABS, one, kind=Numeric(numeric(one).step, least, max(abs(first), abs(last))))
+    return _made(Op.ABS, number, kind=Numeric(numeric(number).step, least, max(abs(first), abs(last))))
 
 
 def as_text(expression: Expression) -> Expression:

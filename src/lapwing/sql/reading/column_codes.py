@@ -120,8 +120,8 @@ class ColumnCoder:
         same = [known for known in self.types if known.lower() == name.lower()]
         if not same:
             raise BadParameter(f"tables.{self.where}", f"the source has no column {name!r}")
-        found = name if name in same else same[0]
-        return f"{self.alias}.{self.dialect.name(found)}", self.types[found]
+        exact = name if name in same else same[0]
+        return f"{self.alias}.{self.dialect.name(exact)}", self.types[exact]
 
     def is_whole(self, name: str) -> bool:
         """Return whether ids in this column can be whole numbers, which fit into 8 bytes."""

@@ -79,13 +79,19 @@ def open_sources(
             )
             for table, source in zip(tables, sources, strict=True)
         }
-        single = {path: engine.relation_of(one.form, path, csv=one.csv) for path, one in more.items()}
+        single = {
+            path: engine.relation_of(source.form, path, csv=source.csv) for path, source in more.items()
+        }
         return OpenedSources(engine, relations, single)
 
 
 def encodings_of(sources: Mapping[str, Source]) -> dict[str, str]:
     """Return the encodings of CSV files that are not in UTF-8, by location."""
-    return {location: one.csv.encoding for location, one in sources.items() if one.csv.encoding != "utf-8"}
+    return {
+        location: source.csv.encoding
+        for location, source in sources.items()
+        if source.csv.encoding != "utf-8"
+    }
 
 
 def limits_of(policy: CheckedPolicy, threads: int | None = None) -> EngineLimits:
@@ -128,7 +134,7 @@ def dialect_of(policy: CheckedPolicy) -> SqlDialect:
 
 def read_public_tables(policy: CheckedPolicy) -> dict[str, PublicTable]:
     """Read all public tables of a policy. Columns get the names that the policy gives them."""
-    found = {}
+    public = {}
     for table in (table for table in policy.tables.values() if table.is_public):
         opened = open_sources(policy, [table])
         with closing(opened.engine):
@@ -137,8 +143,8 @@ def read_public_tables(policy: CheckedPolicy) -> dict[str, PublicTable]:
         rows = rows.rename_columns([names.get(name.lower(), name) for name in rows.column_names])
         kinds = {name: column.kind for name, column in table.columns.items()}
         csv = table.source.csv if table.source.form == "csv" else None
-        found[table.name] = PublicTable.of(table.name, rows, kinds, csv=csv)
-    return found
+        public[table.name] = PublicTable.of(table.name, rows, kinds, csv=csv)
+    return public
 
 
 WHAT = "cannot be read, for example a text that is not UTF-8, or a time beyond the engine's range"

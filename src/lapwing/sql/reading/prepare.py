@@ -201,12 +201,12 @@ def has_readable_copy(policy: CheckedPolicy, key: bytes) -> bool:
 
     For copies in PostgreSQL or Spark the answer is False: it would take a query to find out.
     """
-    found = current_copy(policy, key)
-    if found is None or found.engine != "duckdb":
+    copy = current_copy(policy, key)
+    if copy is None or copy.engine != "duckdb":
         return False
-    tables = [*found.types, *([ARRIVALS] * found.has_arrivals)]
-    with suppress(EngineFailed), closing(found.open()) as engine:
-        for relation in found.relations(engine, tables).values():
+    tables = [*copy.types, *([ARRIVALS] * copy.has_arrivals)]
+    with suppress(EngineFailed), closing(copy.open()) as engine:
+        for relation in copy.relations(engine, tables).values():
             engine.run(f"SELECT bit_xor(hash(t)) FROM {relation} AS t")  # noqa: S608
         return True
     return False
@@ -278,13 +278,13 @@ def _new_files(work: _Preparation, before: PreparedCopy) -> NewFiles | None:
     """Return the source and the new files of each table; None if anything else has changed."""
     if before.digest != work.digest or not has_current_units(work.policy, before):
         return None
-    found = {}
+    files_of_table = {}
     for table in work.policy.private_tables:
         known, now = set(before.files[table.name]), work.files[table.name]
         if not known <= set(now) or (table.source.form not in FILES and known != set(now)):
             return None
-        found[table.name] = (table.source, [file[0] for file in now if file not in known])
-    return found
+        files_of_table[table.name] = (table.source, [file[0] for file in now if file not in known])
+    return files_of_table
 
 
 def _can_extend(
@@ -348,10 +348,10 @@ def _arrivals(
     ids = tables[0].ids
     if before.noted_folds:  # the policy folded ids, and then decimals were refused as ids
         ids = replace(ids, decimals=False)
-    found = f"SELECT {UNIT}, {ids.folded(UNIT)} AS lapwing_key FROM ({units}) AS u"  # noqa: S608
+    identified = f"SELECT {UNIT}, {ids.folded(UNIT)} AS lapwing_key FROM ({units}) AS u"  # noqa: S608
     return (
         f"SELECT coalesce(n.{UNIT}, e.{UNIT}) AS {UNIT}, {now} AS {FOLDED}, "  # noqa: S608
-        f"coalesce(e.{BLOCK}, f.{BLOCK}, {period}) AS {BLOCK} FROM ({found}) AS n "
+        f"coalesce(e.{BLOCK}, f.{BLOCK}, {period}) AS {BLOCK} FROM ({identified}) AS n "
         f"FULL JOIN ({old} = {now}) AS e ON e.{UNIT} = n.{UNIT} "
         f"LEFT JOIN ({old} <> {now}) AS f ON f.{UNIT} = n.lapwing_key "
         f"UNION ALL SELECT {UNIT}, {FOLDED}, {BLOCK} FROM ({old} <> {now}) AS o"
@@ -409,13 +409,13 @@ def _copied(
         last = None if last_arrivals is None or before is None else (last_arrivals, before)
         rows = _arrivals(work, opened, last, whole=whole)
         arrivals = _stored(made, engine, ARRIVALS, rows, lambda _: None)
-    for n, one in enumerate(tables):
-        table = work.table(one, opened, arrivals)
-        if before is not None and news is not None and _can_extend(one, opened, before, made, news):
-            rows = _extended(table, opened, news[one.name][1])
+    for n, checked in enumerate(tables):
+        table = work.table(checked, opened, arrivals)
+        if before is not None and news is not None and _can_extend(checked, opened, before, made, news):
+            rows = _extended(table, opened, news[checked.name][1])
         else:
             rows = table.ranked(table.codes())
-        _stored(made, engine, one.name, rows, _steps(work.report, n, len(tables)))
+        _stored(made, engine, checked.name, rows, _steps(work.report, n, len(tables)))
     return made
 
 

@@ -183,25 +183,25 @@ def last_copy(policy: CheckedPolicy) -> PreparedCopy | None:
     """
     folder = prepared_folder(policy)
     try:
-        found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError:
         raise Unavailable(f"{folder / MANIFEST} is damaged. Restore it from a backup") from None
-    files, seen = read_files(found.pop("files")), read_identities(found.pop("seen", None))
-    return PreparedCopy(folder=folder, files=files, seen=seen, **found)
+    files, seen = read_files(manifest.pop("files")), read_identities(manifest.pop("seen", None))
+    return PreparedCopy(folder=folder, files=files, seen=seen, **manifest)
 
 
-def read_files(found: Any) -> dict[str, Files]:
+def read_files(stored: Any) -> dict[str, Files]:
     """Return the result of `files_of` from JSON."""
-    return {name: tuple((path, size, time) for path, size, time in rows) for name, rows in found.items()}
+    return {name: tuple((path, size, time) for path, size, time in rows) for name, rows in stored.items()}
 
 
-def read_identities(found: Any) -> dict[str, Identities] | None:
+def read_identities(stored: Any) -> dict[str, Identities] | None:
     """Return the result of `identities_of` from JSON."""
-    if found is None:
+    if stored is None:
         return None
-    return {name: tuple((p, i, s, t, c) for p, i, s, t, c in rows) for name, rows in found.items()}
+    return {name: tuple((p, i, s, t, c) for p, i, s, t, c in rows) for name, rows in stored.items()}
 
 
 def has_current_units(policy: CheckedPolicy, copy: PreparedCopy) -> bool:
@@ -218,11 +218,11 @@ def has_current_units(policy: CheckedPolicy, copy: PreparedCopy) -> bool:
 
 def current_copy(policy: CheckedPolicy, key: bytes) -> PreparedCopy | None:
     """Return the copy if it was made from this policy, key and source as they are now, else None."""
-    found = last_copy(policy)
-    if found is None or files_of(policy) != found.files or not is_copy_of(policy, key, found):
+    copy = last_copy(policy)
+    if copy is None or files_of(policy) != copy.files or not is_copy_of(policy, key, copy):
         return None
-    is_there = found.engine == "postgres" or found.file.exists()
-    return found if has_current_units(policy, found) and is_there else None
+    is_there = copy.engine == "postgres" or copy.file.exists()
+    return copy if has_current_units(policy, copy) and is_there else None
 
 
 def files_of(policy: CheckedPolicy) -> dict[str, Files]:
@@ -245,19 +245,19 @@ def identities_of(policy: CheckedPolicy) -> dict[str, Identities] | None:
 
     The kernel sets the inode and the second time of change: copying a file's times does not copy them.
     """
-    found = {
+    identities = {
         name: tuple((path, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for path, s in files)
         for name, files in _stats(policy).items()
     }
-    return found if all(found.values()) else None
+    return identities if all(identities.values()) else None
 
 
 def settled_identities(policy: CheckedPolicy) -> dict[str, Identities] | None:
     """Return `identities_of` after a short wait, if needed, so that any later change has another time."""
-    found = identities_of(policy)
-    if found is None:
+    identities = identities_of(policy)
+    if identities is None:
         return None
-    youngest = max(changed for files in found.values() for *_, changed in files)
+    youngest = max(changed for files in identities.values() for *_, changed in files)
     wait = youngest + SETTLED - time.time_ns()
     if wait > SETTLED:  # the file's time is from another clock
         return None

@@ -107,7 +107,7 @@ def _combined(query: BoundQuery, table: pa.Table, groups: int, places: Ints) -> 
     inside = places >= 0
     columns = [_numbers(table.column(f"s{n}")) for n in range(len(query.sums))]
     values: list[NDArray[Any]] = []
-    for combination in (one for part in query.parts for one in part.numbers):
+    for combination in (pairs for part in query.parts for pairs in part.numbers):
         wide = any(columns[place].dtype == object for _, place in combination)
         most = sum(abs(factor) * _size(columns[place]) for factor, place in combination)
         kind: Any = object if wide or most >= _FITS else np.int64
@@ -128,8 +128,8 @@ def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
     """Return whole numbers of any width."""
     if pa.types.is_integer(column.type) and column.type != pa.uint64():
         return _whole(column)
-    found = [0 if value is None else int(Decimal(value)) for value in column.to_pylist()]
-    return np.array(found, dtype=object)
+    numbers = [0 if value is None else int(Decimal(value)) for value in column.to_pylist()]
+    return np.array(numbers, dtype=object)
 
 
 def _whole(column: pa.ChunkedArray) -> Ints:
@@ -220,8 +220,8 @@ class Reader:
         Test     tests/sql/reading/test_reader_planned.py
         """
         statements, own = self.statements(query), self._own(query.source)
-        every = [one for n, one in enumerate(statements.sums) if _has_sums(query, n)]
-        every += [one for several in statements.spectra for one in several]
+        every = [sql for n, sql in enumerate(statements.sums) if _has_sums(query, n)]
+        every += [sql for several in statements.spectra for sql in several]
         self._bind(query.source, every, own)
 
     def require_plan_of_rows(self, relation: Relation) -> None:
@@ -240,12 +240,12 @@ class Reader:
         """Return the exact numbers of each grouping, for the mechanisms. They are private: charge first."""
         self._ship(query.source)
         statements, own = self.statements(query), self._own(query.source)
-        found = []
+        groupings = []
         for grouping, sums in enumerate(statements.sums):
             spectra = [self._run(several[grouping], own) for several in statements.spectra]
             summed = self._run(sums, own) if _has_sums(query, grouping) else None
-            found.append(lay_out(query, grouping, summed, spectra))
-        return found
+            groupings.append(lay_out(query, grouping, summed, spectra))
+        return groupings
 
     def rows(self, relation: Relation) -> pa.Table:
         """Return truncated rows (see `render_rows`), with blocks if there are any.
@@ -267,13 +267,13 @@ class Reader:
 
     def _own(self, relation: Relation) -> dict[str, str]:
         """Return the truncated tables of one query alone: those whose WHERE comes before truncation."""
-        found = {}
+        tables = {}
         for scan in (scan for scan in scans_of(relation) if scan.where is not None):
             own = self.sources[scan.table]  # never a copy: it has too few rows
             if scan.rows > own.table.rows_per_unit:  # rows beyond the bound are counted
                 own = replace(own, table=replace(own.table, rows_per_unit=scan.rows))
-            found[scan_name(scan)] = _ranked(own, render_where(scan, "z", self.engine.dialect))
-        return found
+            tables[scan_name(scan)] = _ranked(own, render_where(scan, "z", self.engine.dialect))
+        return tables
 
     def _whole(self, statement: str, own: Mapping[str, str]) -> str:
         """Return a statement with the views that it reads."""

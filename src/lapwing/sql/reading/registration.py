@@ -47,10 +47,10 @@ class RegisteredVersion:
 
 def last_registration(policy: CheckedPolicy) -> RegisteredVersion | None:
     """Return the last registration, or None if there is none that can be read."""
-    found = _read_json(policy, FILE)
+    stored = _read_json(policy, FILE)
     try:
-        files, seen = read_files(found["files"]), read_identities(found.get("seen"))
-        return RegisteredVersion(found["version"], files, found["people"], found["copy"], seen)
+        files, seen = read_files(stored["files"]), read_identities(stored.get("seen"))
+        return RegisteredVersion(stored["version"], files, stored["people"], stored["copy"], seen)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -88,8 +88,8 @@ def is_untouched(policy: CheckedPolicy, version: int) -> bool:
 
     Contents are not compared: only that the curator wrote, and when.
     """
-    found = last_registration(policy)
-    seen = None if found is None else found.seen
+    registered = last_registration(policy)
+    seen = None if registered is None else registered.seen
     return seen is not None and seen == identities_of(policy) and is_current(policy, version)
 
 
@@ -98,10 +98,10 @@ def has_same_files(policy: CheckedPolicy, version: int) -> bool:
 
     A file that was replaced, with its size and time put back, is another one.
     """
-    found = last_registration(policy)
-    if found is None or not is_current(policy, version):
+    registered = last_registration(policy)
+    if registered is None or not is_current(policy, version):
         return False
-    return found.seen is None or found.seen == identities_of(policy)
+    return registered.seen is None or registered.seen == identities_of(policy)
 
 
 def is_current(policy: CheckedPolicy, version: int) -> bool:
@@ -111,8 +111,8 @@ def is_current(policy: CheckedPolicy, version: int) -> bool:
 
 def is_behind(policy: CheckedPolicy, version: int) -> bool:
     """Return whether the note is older than the ledger: a process is writing it, or crashed."""
-    found = last_registration(policy)
-    return prepared_folder(policy).exists() and (found is None or found.version < version)
+    registered = last_registration(policy)
+    return prepared_folder(policy).exists() and (registered is None or registered.version < version)
 
 
 def _now(policy: CheckedPolicy, version: int, files: Mapping[str, Files]) -> RegisteredVersion:

@@ -90,7 +90,7 @@ class Statements:
     @property
     def all(self) -> tuple[str, ...]:
         """All statements."""
-        return self.sums + tuple(one for several in self.spectra for one in several)
+        return self.sums + tuple(statement for several in self.spectra for statement in several)
 
 
 def render(query: BoundQuery, scans: Mapping[str, str], dialect: SqlDialect, *, by_row: bool) -> Statements:
@@ -152,12 +152,14 @@ class _Renderer:
     aliases: Iterable[int] = ()
 
     def sums(self, query: BoundQuery, keys: Sequence[int]) -> str:
-        wanted = [one.expression for one in query.sums if one.expression is not None]
+        wanted = [total.expression for total in query.sums if total.expression is not None]
         select, writer, items = self._grouped(query, keys, wanted)
         alone = not self.by_row and _is_one_row_each(query.source)
         units = "count(*)" if alone else f"count(DISTINCT {select.unit})"
-        for n, one in enumerate(query.sums):
-            sql = units if one.function == "units" else self._sum(one.function, one.expression, writer)
+        for n, total in enumerate(query.sums):
+            sql = (
+                units if total.function == "units" else self._sum(total.function, total.expression, writer)
+            )
             items.append(f"{sql} AS s{n}")
         if any(query.keys[key].codes is None for key in keys):
             items.append(f"{units} AS units")
@@ -285,11 +287,11 @@ class _Renderer:
             if self.by_row:
                 on.append(f"{left.block} = {right.block}")
         for a, b in join.on:
-            one, other = (
+            left_sql, right_sql = (
                 self.dialect.compared_text(sql) if isinstance(kinds[name], Text) else sql
                 for name, sql in ((a, left.columns[a]), (b, right.columns[b]))
             )
-            on.append(f"{one} = {other}")
+            on.append(f"{left_sql} = {right_sql}")
         word = "LEFT JOIN" if join.keeps_left else "INNER JOIN"
         source = f"{left.source} {word} {right.source} ON {' AND '.join(on)}"
         return _Select(source, left.columns | right.columns, left.unit, left.block)
@@ -342,15 +344,15 @@ def _group_by(columns: int) -> str:
 
 def _names_in(expressions: Iterable[Expression]) -> frozenset[str]:
     """Return the columns that expressions use."""
-    found = set()
+    names = set()
     waiting = list(expressions)
     while waiting:
         match waiting.pop():
             case Reference(name):
-                found.add(name)
+                names.add(name)
             case Apply(args=args):
                 waiting += args
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _is_one_row_each(relation: Relation) -> bool:

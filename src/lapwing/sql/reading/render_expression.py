@@ -131,8 +131,8 @@ class ExpressionWriter:
             return SqlText(f"({left} {_ARITHMETIC[call.op]} {right})", _width(reach))
         if call.op in _COMPARISONS:
             return SqlText(f"({self.compared(args[0])} {_COMPARISONS[call.op]} {self.compared(args[1])})")
-        found = _OPERATIONS[call.op](self, call)
-        return SqlText(found) if isinstance(found, str) else found
+        text = _OPERATIONS[call.op](self, call)
+        return SqlText(text) if isinstance(text, str) else text
 
     def _whole(self, expression: Expression, reach: int) -> str:
         """Return a whole number in the width that computing with numbers of this size takes."""

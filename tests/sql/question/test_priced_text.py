@@ -75,6 +75,7 @@ def test_texts_names_and_comments_are_no_clause(sql: str) -> None:
         (priced("epsilon = NULL"), "value of epsilon"),
         (priced("epsilon = @price"), "value of epsilon"),
         (priced("epsilon ="), "value of epsilon"),
+        (priced(f"epsilon = 0.{'5' * 60}"), "value of epsilon is too long"),
         (priced("rows = 1.5"), "value of rows"),
         (priced("where_first = 1"), "value of where_first"),
         (priced("noise = 1"), "value of noise"),
@@ -99,6 +100,12 @@ def test_what_is_no_clause_of_the_whole_query_is_refused(sql: str, says: str) ->
     with pytest.raises(Refused, match="SQL") as refused:
         priced_text(sql)
     assert says in str(refused.value)
+
+
+def test_a_price_that_is_too_large_to_be_meant_takes_no_time(opened: Open) -> None:
+    for number in ("1e999999999", "1e-999999999", "NaN"):
+        with pytest.raises(BadParameter):
+            opened().plan(priced(f"epsilon = '{number}'"))
 
 
 def test_options_of_bigquery_without_a_meaning_say_what_to_write() -> None:

@@ -195,7 +195,9 @@ def _require_known(name: str, place: SqlPosition | None) -> None:
 
 def _value(name: str, words: Sequence[Token], place: SqlPosition | None) -> Any:
     kinds = [word.token_type for word in words]
-    text = "".join(word.text for word in words)[: _LONGEST_VALUE + 1]
+    text = "".join(word.text for word in words)
+    if len(text) > _LONGEST_VALUE:
+        raise Refused(f"the value of {name} is too long", "Write a shorter one", place)
     is_text = kinds == [TokenType.STRING]
     if name in NUMBERS and ((kinds and all(kind in _NUMBER_PARTS for kind in kinds)) or is_text):
         return text

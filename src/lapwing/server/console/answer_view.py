@@ -306,7 +306,8 @@ def _with_another(plan: Any) -> float | None:
 
 def sharpen_view(offer: SharpenOffer, plan_id: str, room: Fraction, of: Fraction) -> Sharpen:
     """Return the card of an offer."""
-    axis = Axis(-offer.now * 1.2, offer.now * 1.2)
+    axis = Axis(0.0, 2.4)  # in units of the width now, around the middle
+    narrower = offer.then / offer.now
     rest = left_text(max(room - offer.epsilon, Fraction(0)))
     words = "Pay again, and all answers are combined."
     if offer.smaller is not None:
@@ -314,8 +315,8 @@ def sharpen_view(offer: SharpenOffer, plan_id: str, room: Fraction, of: Fraction
     return Sharpen(
         now=within_text(offer.now),
         then=within_text(offer.then),
-        now_drawn=Whisker.on(axis, 0.0, -offer.now, offer.now),
-        then_drawn=Whisker.on(axis, 0.0, -offer.then, offer.then),
+        now_drawn=Whisker.on(axis, 1.2, 0.2, 2.2),
+        then_drawn=Whisker.on(axis, 1.2, 1.2 - narrower, 1.2 + narrower),
         price=Price.of(offer.epsilon).text,
         leaves=f"Leaves you at least {rest} of {plain_number(of)}.",
         words=words,

@@ -147,11 +147,11 @@ def _is_set(form: QuestionForm, name: str) -> bool:
 @router.get("/d/{data}/plans/{plan_id}/{theme}.svg")
 def look(desk: AtDesk, data: str, plan_id: str, theme: str) -> Response:
     """Draw the answer of a plan on generated rows: the form and the error bars of the release."""
-    if theme not in charts.THEMES:
+    if theme not in charts.LOOKS:
         raise NotFound(theme)
     answer = _dry_run(desk, data, plan_id)
     picture = charts.bar_chart(
-        answer_view.bars_of(answer), charts.THEMES[theme], title="Made-up rows in the form of the answer", is_made_up=True
+        answer_view.bars_of(answer), charts.LOOKS[theme], title="Made-up rows in the form of the answer", is_made_up=True
     )
     return Response(picture, media_type=_SVG, headers=_KEPT)
 
@@ -277,11 +277,11 @@ def _receipt_page(desk: Desk, answer_id: str) -> Response:
 @router.get("/answers/{answer_id}/chart/{theme}.svg")
 def chart(desk: AtDesk, answer_id: str, theme: str) -> Response:
     """Draw an answer."""
-    if theme not in charts.THEMES:
+    if theme not in charts.LOOKS:
         raise NotFound(theme)
     stored = desk.services.answers.find(desk.person, answer_id)
     title = answer_view.title_of(stored.sql)
-    picture = charts.bar_chart(answer_view.bars_of(stored.answer), charts.THEMES[theme], title=title)
+    picture = charts.bar_chart(answer_view.bars_of(stored.answer), charts.LOOKS[theme], title=title)
     return Response(picture, media_type=_SVG, headers=_KEPT)
 
 

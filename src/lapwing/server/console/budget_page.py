@@ -130,12 +130,12 @@ def chart(desk: AtDesk, data: str, theme: str) -> Response:
     """Draw what counted as spent over time."""
     served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST, Role.OFFICER)
     label = account_label(served.curator.policy)
-    if theme not in charts.THEMES or not served.curator.has_ledger or not served.curator.ledger.blocks(label):
+    if theme not in charts.LOOKS or not served.curator.has_ledger or not served.curator.ledger.blocks(label):
         raise NotFound(theme)
     history = BudgetHistory.of(served.curator.ledger, label)
     steps, cap, ends = spent_steps(history, datetime.now(UTC))
     picture = charts.spending_chart(
-        steps, cap, charts.THEMES[theme], title=f"What counts as spent of {data}", begin=ends[0], end=ends[1]
+        steps, cap, charts.LOOKS[theme], title=f"What counts as spent of {data}", begin=ends[0], end=ends[1]
     )
     return Response(picture, media_type="image/svg+xml")
 

@@ -118,7 +118,7 @@ def examples_for(schema: Mapping[str, Any]) -> tuple[str, ...]:
         if numbers:
             found.append(f"SELECT MEDIAN({numbers[0]}) AS middle_{numbers[0].strip(chr(34))}\nFROM {name}")  # noqa: S608
         if texts:
-            found.append(f"SELECT {texts[0]}, COUNT(*) AS n\nFROM {name}\nGROUP BY {texts[0]}")  # noqa: S608
+            found.append(f"SELECT {texts[0]}, COUNT(*) AS {name}\nFROM {name}\nGROUP BY {texts[0]}")  # noqa: S608
     return tuple(found[:6])
 
 

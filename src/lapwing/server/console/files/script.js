@@ -102,7 +102,6 @@ function asking(form) {
     if (button?.dataset.use !== undefined) {
       event.preventDefault();
       write(button.dataset.use, true);
-      button.closest("details")?.removeAttribute("open");
     } else if (button?.dataset.price !== undefined) {
       event.preventDefault();
       byId("epsilon").value = button.dataset.price;

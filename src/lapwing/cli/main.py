@@ -19,11 +19,24 @@ import typer
 from typer import Exit, Option
 from typer.core import TyperGroup
 
-from lapwing.cli import audit, budget, learning, ledger, party, publish, query, report, starting, survey
+from lapwing.cli import (
+    audit,
+    budget,
+    learning,
+    ledger,
+    party,
+    people,
+    publish,
+    query,
+    report,
+    starting,
+    survey,
+)
 from lapwing.cli.attack import attack
 from lapwing.cli.console import Commands, print_findings, print_json, tell
 from lapwing.cli.explain import explain
 from lapwing.cli.schema import schema
+from lapwing.cli.serve import serve
 from lapwing.cli.show import OWN_NUMBERS, show
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered, fields_of
@@ -107,6 +120,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = 
         query.truncated,
         query.clear_hold,
     ),
+    "Servers": (serve, ("people", people.app)),
     "Survey owners and respondents": (("survey", survey.app),),
     "Parties": (("party", party.app),),
     "Publishers": (("publish", publish.app),),

@@ -60,9 +60,7 @@ class Services:
                 data.warm()
             people, answers = People.of(state), Answers(sets)
             plans = Plans(sets, file, answers, people.tokens)
-            return cls(
-                settings, state, people, sets, plans, answers, Records(sets), opened.pop_all()
-            )
+            return cls(settings, state, people, sets, plans, answers, Records(sets), opened.pop_all())
 
     @property
     def slot(self) -> Fraction:

@@ -17,8 +17,8 @@ from lapwing.server.api.route import ApiRoute
 
 TITLE = "Lapwing"
 ABOUT = (
-    "Differential privacy over HTTP: plan a question for nothing, release it for a price, once. Every ε and δ "
-    'is decimal text, such as "0.5". Errors have one form, with the codes of the reference of errors.'
+    "Differential privacy over HTTP: plan a question for nothing, release it for a price, once. Every ε "
+    'and δ is decimal text, such as "0.5". Errors have one form, with the codes of the reference of errors.'
 )
 _PART = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _ERROR = {"$ref": "#/components/schemas/Error"}

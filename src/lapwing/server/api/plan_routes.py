@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,14 +19,21 @@ from lapwing.server.api.replies import (
 from lapwing.server.api.route import ANALYST, RECEIPT, ApiRoute, Call, json_reply
 from lapwing.server.data.question_form import QuestionForm
 
-_QUESTION = {
+_QUESTION: dict[str, Any] = {
     "data": "visits",
     "sql": "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward",
     "epsilon": "0.2",
 }
 _COST = {"epsilon": "0.2", "delta": "0"}
 _PLAN = {"id": "0" * 32, "data": "visits", "sql": _QUESTION["sql"], "cost": _COST, "is_stored": False}
-_COLUMN = {"name": "visits", "values": [2152], "low": [2077], "high": [2227], "note": "", "rank_error": None}
+_COLUMN = {
+    "name": "visits",
+    "values": [2152],
+    "low": [2077],
+    "high": [2227],
+    "note": "",
+    "rank_error": None,
+}
 _ANSWER = {
     "id": "visits.5",
     "data": "visits",

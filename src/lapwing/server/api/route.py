@@ -2,11 +2,11 @@
 
 Claim    a request reaches a data set only with one of the roles that its route names, and no route replies
          to strangers unless it says so.
-Because  all routes of the API go through `Endpoint`, which asks for the person and, where the address names a
-         data set, for the role, before it calls the function of the route.
+Because  all routes of the API go through `Endpoint`, which asks for the person and, where the address names
+         a data set, for the role, before it calls the function of the route.
 Test     tests/server/api/test_route_roles.py
 
-Claim    the moment at which a reply of a release leaves, of an answer or an error, says no more than the slot.
+Claim    the moment at which a reply of a release leaves, good or bad, says no more than the slot.
 Because  such a reply waits for the next whole multiple of the slot, on a clock that does not depend on the
          request.
 Test     tests/server/api/test_route_slots.py

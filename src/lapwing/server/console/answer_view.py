@@ -337,9 +337,10 @@ def csv_text(answer: Answer) -> str:
 def python_text(stored: Any, address: str) -> str:
     """Return a program that gets this answer again, for nothing."""
     epsilon = json.loads(stored.receipt.to_json())["parameters"]["epsilon"]
+    where = f"{address}/{stored.data}"
     return (
         "import lapwing\n\n"
-        f"{_variable(stored.data)} = lapwing.connect({address!r}, data={stored.data!r})  # the token is in LAPWING_TOKEN\n"
+        f"{_variable(stored.data)} = lapwing.connect({where!r})  # the token is in LAPWING_TOKEN\n"
         f"answer = {_variable(stored.data)}.ask(\n    {_quoted(stored.sql)},\n    epsilon={_decimal(epsilon)!r},\n)\n"
         f"print(answer)  # receipt {stored.receipt.position}: released before, so it costs nothing\n"
     )

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from lapwing.core.exact import short, short_up
 from lapwing.ledger.budget_history import BudgetHistory
+from lapwing.ledger.request_log import OTHERS
 from lapwing.server.console import charts
 from lapwing.server.console.asking import room_for
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute
@@ -74,7 +75,7 @@ def block_columns(blocks: Any) -> tuple[BlockColumn, ...]:
     for one in blocks[:MOST_BLOCKS]:
         share = float(one.epsilon / one.of) if one.of else 0.0
         found.append(
-            BlockColumn(one.name, share_text(share), share_text(1 - share), left_text(one.epsilon).removeprefix(f"ε{SPACE}"))
+            BlockColumn("others" if one.name == OTHERS else one.name, share_text(share), share_text(1 - share), left_text(one.epsilon).removeprefix(f"ε{SPACE}"))
         )
     return tuple(found)
 

@@ -64,6 +64,11 @@ def round_stops(least: Fraction, left: Fraction, chosen: Fraction) -> tuple[Frac
     return tuple([*below, *above][-MOST_STOPS:])
 
 
+def labelled_stops(least: Fraction, left: Fraction) -> tuple[Fraction, ...]:
+    """Return the round prices 1, 2, 5 × 10^k up to what is left."""
+    return tuple(stop for stop in round_stops(least, left, left) if _is_labelled(stop) and stop <= left)
+
+
 def _is_labelled(stop: Fraction) -> bool:
     while stop < _LABELLED[0]:
         stop *= 10

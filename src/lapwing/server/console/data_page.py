@@ -16,6 +16,7 @@ from lapwing.server.console.schema_view import TableView, schema_view
 from lapwing.server.console.words import SPACE, counted, plain_number
 from lapwing.server.people.person import Role
 from lapwing.sql import policy_ledger
+from lapwing.sql.policy.policy import account_label
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 EXAMPLE_ROWS = 6
@@ -77,7 +78,7 @@ def data_facts(served: Any) -> tuple[Fact, ...]:
     if policy.blocks is not None:
         by = counted(policy.blocks.cohorts, "cohort") if policy.blocks.cohorts else f"by {policy.blocks.every or policy.blocks.column}"
         facts.append(Fact("Blocks", by))
-    facts.append(Fact("Quotas", "each analyst has one" if policy.quotas else "none: whoever asks first, spends first"))
+    facts.append(Fact("Quotas", "each analyst has one" if policy.quotas else "none"))
     facts.append(Fact("Answers", "shared among analysts" if policy.shares_answers else "each analyst gets own ones"))
     known = policy_ledger.find_data_set(curator.ledger, policy) if curator.has_ledger else None
     facts.append(Fact("Version of the data", f"{known.version}" if known is not None else "not registered yet"))
@@ -125,7 +126,7 @@ def data_page(desk: AtDesk, data: str) -> Response:
         commands=(
             ("Count cells that are unreadable, undeclared or clamped:", f"lapwing check {policy_file}"),
             ("Register the source as it is now, and prepare it:", f"lapwing prepare {policy_file}"),
-            ("Raise the budget, with your key:", f"lapwing ledger raise {data}.ledger {data}"),
+            ("Raise the budget, with your key:", f"lapwing ledger raise {policy_file} {account_label(served.curator.policy)}"),
         ) if keeps else (),
     )  # fmt: skip
     return desk.page("data.html", data, served, current="Data", data=view, guide="t")

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from lapwing.errors import LapwingError
 from lapwing.ledger.request_log import HELD, FAILED, LoggedRequest
 from lapwing.server.console import answer_view, asking
-from lapwing.server.console.chooser import error_words
+from lapwing.server.console.chooser import error_words, labelled_stops
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, end_guide, see_other, set_guide, unit_words
 from lapwing.server.console.parts import FREE, Gauge, Price, SparkBar
 from lapwing.server.console.records_view import EntryView, price_words, request_view
@@ -95,12 +95,6 @@ class HomeView:
     events: tuple[EntryView, ...]
     shows_events: bool
     events_href: str
-
-
-def greeting(name: str, hour: int) -> str:
-    """Return a greeting by the hour, in UTC."""
-    word = "morning" if 4 <= hour < 12 else "afternoon" if 12 <= hour < 18 else "evening"  # noqa: PLR2004
-    return f"Good {word}, {name}"
 
 
 def data_card(desk: Desk, served: Any, summaries: int | None) -> DataCard:
@@ -195,10 +189,10 @@ def fit_lines(desk: Desk, served: Any) -> list[FitLine]:
     examples = examples_for(served.schema())
     if not examples or room <= 0:
         return []
+    stops = labelled_stops(least, room)
     for share in SHARES_OF_LEFT:
-        power = 10 ** max(0, 2 - len(str(int(room)))) * 10
-        epsilon = max(Fraction(int(room * share * power), power), least)
-        if not 0 < epsilon <= room:
+        epsilon = max((stop for stop in stops if stop <= room * share), default=None)
+        if epsilon is None:
             continue
         with suppress(LapwingError):
             plan = session.plan(examples[0], epsilon=epsilon)
@@ -245,7 +239,7 @@ def home(desk: AtDesk) -> Response:
     events.sort(key=lambda one: one[0], reverse=True)
     name = desk.person.shown_name or desk.person.name
     view = HomeView(
-        greeting=greeting(name, now.hour) if not kept else _waits_words(len(waiting), name),
+        greeting=f"Hello, {name}" if not kept else _waits_words(len(waiting), name),
         lead=_lead(desk, len(asked), bool(kept), bool(checked)),
         ask=f"/d/{asked[0].name}/ask" if asked else "",
         waiting=tuple(waiting), shows_waiting=bool(waiting),

@@ -60,22 +60,22 @@ PAGES = {
     "surveys": WorkPage(
         "Surveys",
         "Answers are randomized on each respondent’s own device. Respondents never come to this server.",
-        "No survey file is in the served folder.", "lapwing survey init",
+        "No survey file is in the served folder.", "lapwing survey example",
     ),
     "releases": WorkPage(
         "Releases",
         "Synthetic and census tables: what is declared, and bundles that a stranger can verify.",
-        "No release file and no bundle is in the served folder.", "lapwing publish plan RELEASE.toml",
+        "No release file and no bundle is in the served folder.", "lapwing publish example",
     ),
     "models": WorkPage(
         "Models",
         "Pipelines that train on growing data, and give a model away only if it is shown to be good.",
-        "No pipeline file is in the served folder.", "lapwing train PIPELINE.toml",
+        "No pipeline file is in the served folder.", "lapwing stream example",
     ),
     "audits": WorkPage(
         "Audits",
         "Runs of the auditor, which tries to break every privacy claim. Verdicts are counted again from the rows.",
-        "No audit run is in the served folder.", "lapwing audit --json > audit.json",
+        "No audit run is in the served folder.", "lapwing audit all --json > audit.json",
     ),
 }  # fmt: skip
 

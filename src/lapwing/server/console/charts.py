@@ -43,7 +43,7 @@ class Look:
     width: float
 
 
-WIDE, NARROW = 640.0, 340.0
+WIDE, NARROW, SPENDING_WIDTH = 640.0, 340.0, 920.0
 LOOKS = {
     "light": Look(_LIGHT, WIDE),
     "dark": Look(_DARK, WIDE),
@@ -123,7 +123,7 @@ def spending_chart(
     steps: Sequence[SpentStep], cap: float, look: Look, *, title: str, begin: str, end: str
 ) -> bytes:
     """Return what counted as spent over time, as steps below the budget for life."""
-    theme, width = look.theme, look.width
+    theme, width = look.theme, SPENDING_WIDTH if look.width > NARROW else NARROW
     height, left, right, top, bottom = 260.0, 48.0, 20.0, 34.0, 216.0
     axis = Axis.around([0.0, cap], zero=True)
     scale = (bottom - top) / (axis.high * 1.02)

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.ledger.request_log import ANSWERED
+from lapwing.ledger.accountant.guarantee import StatementReport
 from lapwing.server.console.answer_view import receipt_facts
 from lapwing.server.console.desk import AtDesk, PageRoute, Posted
 from lapwing.server.console.parts import Fact, Outcome
@@ -100,11 +100,11 @@ def ledger(desk: AtDesk, data: str, all: str = "", receipt: str = "") -> Respons
 @router.post("/d/{data}/ledger/verify")
 def verify(desk: AtDesk, data: str, posted: Posted) -> Response:
     """Check a receipt, a proof or a statement that somebody mailed. It reads no data and is free."""
-    text = posted.get("text", "").strip()
+    text = posted.get("text", "").replace("\r\n", "\n").strip()  # forms send CR and LF
     if not text:
         return _ledger_page(desk, data, wrong="Paste a receipt first, or choose its file.", status=422)
     try:
-        found = checked_view(desk.services.records.verify(text.encode()))
+        found = checked_view(desk.services.records.verify(f"{text}\n".encode()))
     except LapwingError as error:
         why = error.why if isinstance(error, BadParameter) else str(error)
         return _ledger_page(desk, data, text=text, wrong=f"This {why}.", status=422)
@@ -122,14 +122,17 @@ def check(desk: AtDesk, data: str) -> Response:
 
 def whole_view(ledger: Any, began: float) -> WholeView:
     """Return the check of a ledger in words."""
-    report = ledger.verify()
-    findings = tuple(str(one) for one in report.findings)
+    checked = ledger.verify()
+    public = ledger.keys.signing.public.hex()
+    report = StatementReport.of(checked.replay, ledger.id, public, checked.findings)
+    findings = tuple(report.findings)
     took = f"checked {time_text(datetime.now(UTC))}, in {time.monotonic() - began:.1f} s"
     checks = (
-        (counted(report.entries, "entry", "entries") + " chained", "none missing, none edited"),
-        ("Signed", f"key {ledger.keys.signing.public.hex()[:8]} …"),
-        ("Prices counted again", "by a second accountant"),
-    )  # fmt: skip
+        (f"{counted(report.entries, 'entry', 'entries')} chained", "none missing, none edited"),
+        ("Signatures hold", f"key {public[:8]} …"),
+        (f"{counted(report.prices_checked, 'price')} counted again", "by a second accountant"),
+        *[("Anchors agree", f"{len(checked.anchors)} compared") for _ in checked.anchors[:1]],
+    )
     title = "The ledger is whole" if not findings else "The ledger was changed"
     return WholeView(not findings, title, took, checks, findings)
 
@@ -150,7 +153,7 @@ def _ledger_page(
         "ledger.html", "Ledger", served, status=status, guide=guide, here=f"/d/{data}/ledger", lead=lead,
         lines=[request_view(one, data, now) for one in found], entries=entries[:SHOWN], sees_all=sees_all,
         can_check=sees_all and served.curator.has_ledger, has_more=len(found) == most and most < ALL,
-        text=text, checked=checked, wrong=wrong, whole=whole, answered=sum(one.state == ANSWERED for one in found),
+        text=text, checked=checked, wrong=wrong, whole=whole,
         command=f"lapwing ledger export {data}.toml statement-{now:%Y-%m-%d}.json",
     )  # fmt: skip
 

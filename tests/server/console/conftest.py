@@ -53,7 +53,9 @@ def patching() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory, patching: pytest.MonkeyPatch) -> Iterator[ConsoleDoor]:
+def console(
+    tmp_path_factory: pytest.TempPathFactory, patching: pytest.MonkeyPatch
+) -> Iterator[ConsoleDoor]:
     """One server for the tests of a file."""
     cheapen(patching)
     folder = tmp_path_factory.mktemp("served")

@@ -20,7 +20,10 @@ def _shown(page: str) -> dict[str, str]:
     """The fields of the form on a page, as a browser would send them."""
     fields = dict(re.findall(r'<input[^>]* name="(\w+)"[^>]* value="([^"]*)"', page))
     sql = re.search(r'<textarea class="sql" id="sql"[^>]*>\n?(.*?)</textarea>', page, re.DOTALL)
-    return {**{name: unescape(value) for name, value in fields.items()}, "sql": unescape(sql[1]) if sql else ""}
+    return {
+        **{name: unescape(value) for name, value in fields.items()},
+        "sql": unescape(sql[1]) if sql else "",
+    }
 
 
 def _priced(browser: httpx.Client, sql: str = COUNT, **more: str) -> str:
@@ -59,7 +62,9 @@ def test_a_double_click_a_reload_and_two_tabs_spend_once(console: ConsoleDoor) -
     before = console.charges()
     with ThreadPoolExecutor(4) as threads:
         tabs = [console.browser("ann") for _ in range(3)]
-        replies = list(threads.map(lambda tab: tab.post("/d/visits/release", data=fields), [*tabs, tabs[0]]))
+        replies = list(
+            threads.map(lambda tab: tab.post("/d/visits/release", data=fields), [*tabs, tabs[0]])
+        )
     places = {reply.headers["location"].partition("?")[0].partition("#")[0] for reply in replies}
     assert [reply.status_code for reply in replies] == [303] * 4
     assert len(places) == 1
@@ -69,8 +74,12 @@ def test_a_double_click_a_reload_and_two_tabs_spend_once(console: ConsoleDoor) -
     assert console.charges() == before + 1
 
 
-@pytest.mark.parametrize(("name", "value"), [("sql", "SELECT COUNT(*) AS n FROM visits"), ("epsilon", "0.77"), ("within", "5")])
-def test_a_question_that_was_changed_is_priced_and_not_released(console: ConsoleDoor, name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [("sql", "SELECT COUNT(*) AS n FROM visits"), ("epsilon", "0.77"), ("within", "5")]
+)
+def test_a_question_that_was_changed_is_priced_and_not_released(
+    console: ConsoleDoor, name: str, value: str
+) -> None:
     browser = console.browser("ann")
     fields = _shown(_priced(browser, epsilon="0.2"))
     before = console.charges()
@@ -133,7 +142,10 @@ def test_an_answer_can_be_copied_in_every_form(console: ConsoleDoor) -> None:
     browser = console.browser("ann")
     released = browser.post("/d/visits/release", data=_shown(_priced(browser, WARDS, epsilon="0.4")))
     place = released.headers["location"].partition("#")[0].partition("?")[0]
-    texts = {kind: browser.get(f"{place}/as/{kind}").text for kind in ("python", "sql", "csv", "notebook", "citation")}
+    texts = {
+        kind: browser.get(f"{place}/as/{kind}").text
+        for kind in ("python", "sql", "csv", "notebook", "citation")
+    }
     assert texts["csv"].splitlines()[0] == '"ward","n","n_low","n_high"'
     assert "lapwing.connect('http://localhost/visits')" in texts["python"]
     compile(texts["python"], "copied", "exec")
@@ -173,6 +185,9 @@ def test_sharpening_releases_the_plan_that_was_offered_once(console: ConsoleDoor
     before = console.charges()
     first = browser.post("/d/visits/release", data=fields)
     second = browser.post("/d/visits/release", data=fields)
-    assert first.headers["location"].partition("?")[0].partition("#")[0] == second.headers["location"].partition("?")[0].partition("#")[0]
+    assert (
+        first.headers["location"].partition("?")[0].partition("#")[0]
+        == second.headers["location"].partition("?")[0].partition("#")[0]
+    )
     assert console.charges() == before + 1
     assert "The narrowest of 2 releases" in browser.get(first.headers["location"]).text

@@ -60,8 +60,12 @@ def test_a_refusal_says_first_that_nothing_was_charged() -> None:
 
 def test_the_least_of_quota_and_budget_is_what_is_left() -> None:
     quota = BudgetLeft(Fraction(2), Fraction(3), Fraction(0))
-    assert asking.room_for(quota) == (2, 3, "")
-    assert asking.room_for(BudgetLeft(Fraction(1), Fraction(9), Fraction(0), quota)) == (1, 3, " for you")
+    assert asking.room_for(quota) == (Fraction(2), Fraction(3), "")
+    assert asking.room_for(BudgetLeft(Fraction(1), Fraction(9), Fraction(0), quota)) == (
+        Fraction(1),
+        Fraction(3),
+        " for you",
+    )
 
 
 def test_lines_that_go_and_come_have_signs() -> None:

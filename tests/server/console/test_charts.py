@@ -14,7 +14,11 @@ HOSTILE = '<script>alert("x")</script>&'
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_names_become_text_and_nothing_else(look: str) -> None:
-    bars = [Bar(HOSTILE, 5.0, 4.0, math.inf), Bar("b", -3.0, -5.0, -1.0), Bar("no number", math.nan, 0.0, 1.0)]
+    bars = [
+        Bar(HOSTILE, 5.0, 4.0, math.inf),
+        Bar("b", -3.0, -5.0, -1.0),
+        Bar("no number", math.nan, 0.0, 1.0),
+    ]
     root = ElementTree.fromstring(bar_chart(bars, LOOKS[look], title=HOSTILE, is_made_up=look == "dark"))
     kinds = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert kinds <= {"svg", "title", "line", "text", "rect", "path"}

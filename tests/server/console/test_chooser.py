@@ -73,7 +73,10 @@ def test_the_leading_field_keeps_its_text(dataset: Dataset) -> None:
 
 def test_questions_without_a_width_say_what_they_can(dataset: Dataset) -> None:
     median = chooser.chooser_of(
-        dataset.plan("SELECT MEDIAN(stay) AS m FROM visits", epsilon="0.5"), Fraction(1), Fraction(0), leads="epsilon"
+        dataset.plan("SELECT MEDIAN(stay) AS m FROM visits", epsilon="0.5"),
+        Fraction(1),
+        Fraction(0),
+        leads="epsilon",
     )
     assert not median.can_set_within
     assert median.within_shown.startswith("rank")

@@ -15,12 +15,18 @@ from support.server_people import GOOD
 from .conftest import PEOPLE, ConsoleDoor
 from .test_desk import PAGES
 
-DESKTOP, PHONE, SMALL = {"width": 1280, "height": 900}, {"width": 390, "height": 844}, {"width": 320, "height": 640}
+DESKTOP, PHONE, SMALL = (
+    {"width": 1280, "height": 900},
+    {"width": 390, "height": 844},
+    {"width": 320, "height": 640},
+)
 WARDS = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
 
 
 @contextmanager
-def looking(browser: Browser, address: str, name: str, complaints: list[str], **options: Any) -> Iterator[Page]:
+def looking(
+    browser: Browser, address: str, name: str, complaints: list[str], **options: Any
+) -> Iterator[Page]:
     """A page of somebody who has signed in. Complaints of the browser are collected."""
     context = browser.new_context(base_url=address, **options)
     page = context.new_page()
@@ -43,7 +49,8 @@ def _note(told: Any, complaints: list[str]) -> None:
 def faults(page: Page) -> list[str]:
     """What axe finds, and whether the page scrolls sideways."""
     found = [
-        f"{page.url}: {one['id']}: {one['nodes'][0]['html'][:200]}" for one in Axe().run(page).response["violations"]
+        f"{page.url}: {one['id']}: {one['nodes'][0]['html'][:200]}"
+        for one in Axe().run(page).response["violations"]
     ]
     if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
         found.append(f"{page.url} scrolls sideways")
@@ -82,7 +89,9 @@ def test_a_question_from_typing_to_its_answer(console: ConsoleDoor, address: str
     assert console.charges() == before + 1
 
 
-def test_a_refusal_and_the_menu_on_a_phone_in_the_dark(console: ConsoleDoor, address: str, browser: Browser) -> None:
+def test_a_refusal_and_the_menu_on_a_phone_in_the_dark(
+    console: ConsoleDoor, address: str, browser: Browser
+) -> None:
     complaints: list[str] = []
     with looking(browser, address, "bob", complaints, viewport=SMALL, color_scheme="dark") as page:
         page.goto("/d/visits/ask")
@@ -117,7 +126,7 @@ def test_the_whole_journey_without_a_script(console: ConsoleDoor, address: str, 
 @pytest.mark.parametrize("name", PEOPLE)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_every_page_of_every_role(
+def test_every_page_of_every_role(  # noqa: PLR0917 (two themes and sizes for each role)
     console: ConsoleDoor, address: str, browser: Browser, name: str, theme: Any, size: Any
 ) -> None:
     complaints: list[str] = []

@@ -25,7 +25,9 @@ PAGES = {
 
 
 @pytest.mark.parametrize("name", PEOPLE)
-def test_each_page_is_there_for_its_roles_and_the_menu_has_no_other(console: ConsoleDoor, name: str) -> None:
+def test_each_page_is_there_for_its_roles_and_the_menu_has_no_other(
+    console: ConsoleDoor, name: str
+) -> None:
     browser = console.browser(name)
     menu = set(re.findall(r'<li[^>]*><a href="([^"]+)"', browser.get("/").text))
     for path, allowed in PAGES.items():
@@ -46,7 +48,10 @@ def test_strangers_are_asked_to_sign_in_and_come_back(console: ConsoleDoor) -> N
 
 def test_what_is_not_there_and_what_is_not_allowed_look_the_same(console: ConsoleDoor) -> None:
     browser = console.browser("ann")
-    pages = [browser.get(path) for path in ("/d/other/ask", "/d/other", "/answers/visits.999999", "/answers/other.1")]
+    pages = [
+        browser.get(path)
+        for path in ("/d/other/ask", "/d/other", "/answers/visits.999999", "/answers/other.1")
+    ]
     assert {page.status_code for page in pages} == {404}
     assert len({page.text for page in pages}) == 1
 

@@ -11,11 +11,22 @@ from .conftest import ConsoleDoor
 
 
 @pytest.mark.parametrize(
-    "wanted", ["https://evil.test/", "//evil.test", "/\\evil.test", "javascript:alert(1)", "", "/a\nb", "/" + "a" * 5000]
+    "wanted",
+    [
+        "https://evil.test/",
+        "//evil.test",
+        "/\\evil.test",
+        "javascript:alert(1)",
+        "",
+        "/a\nb",
+        "/" + "a" * 5000,
+    ],
 )
 def test_nobody_is_sent_elsewhere_after_signing_in(console: ConsoleDoor, wanted: str) -> None:
     assert local_address(wanted) == "/"
-    reply = console.browser().post("/sign-in", data={"name": "ann", "password": GOOD, "next": wanted[:1500]})
+    reply = console.browser().post(
+        "/sign-in", data={"name": "ann", "password": GOOD, "next": wanted[:1500]}
+    )
     assert reply.headers["location"].startswith("/")
     assert not reply.headers["location"].startswith(("//", "/\\"))
 

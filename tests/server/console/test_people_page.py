@@ -18,7 +18,10 @@ def _link(page: str) -> str:
 
 def test_a_steward_adds_a_person_who_sets_the_password_once(console: ConsoleDoor) -> None:
     steward = console.browser("sue")
-    made = steward.post("/people", data={"name": "nils", "shown_name": "Nils", "data": "visits", "role": ["analyst", "officer"]})
+    made = steward.post(
+        "/people",
+        data={"name": "nils", "shown_name": "Nils", "data": "visits", "role": ["analyst", "officer"]},
+    )
     assert "nils is made" in made.text
     account = console.services.people.accounts.known("nils")
     assert account.roles == {"visits": frozenset({Role.ANALYST, Role.OFFICER})}
@@ -58,7 +61,9 @@ def test_only_stewards_manage_people(console: ConsoleDoor) -> None:
             "/people/bob/end": {},
         }.items():
             assert browser.post(path, data=fields).status_code in (403, 404), (name, path)
-    assert Role.STEWARD not in console.services.people.accounts.known("bob").roles.get("visits", frozenset())
+    assert Role.STEWARD not in console.services.people.accounts.known("bob").roles.get(
+        "visits", frozenset()
+    )
     assert not console.services.people.accounts.known("bob").is_disabled
 
 

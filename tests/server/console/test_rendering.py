@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from jinja2 import UndefinedError
@@ -30,8 +31,8 @@ def test_a_name_that_is_not_there_is_an_error(pages: Pages) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PAGES.iterdir()), ids=lambda path: path.name)
-def test_a_template_has_no_style_and_no_script_inside(path: object) -> None:
-    text = getattr(path, "read_text")()
+def test_a_template_has_no_style_and_no_script_inside(path: Path) -> None:
+    text = path.read_text()
     assert not re.search(r"\sstyle\s*=|<style|\son[a-z]+\s*=|javascript:|data:", text)
     assert not re.search(r"<script(?! src=)", text)
     assert "|safe" not in text.replace(" ", "")

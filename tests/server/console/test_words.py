@@ -30,7 +30,10 @@ def test_per_cent_is_never_less_than_the_share() -> None:
         ("SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward", "Visits by ward"),
         ("select avg(stay) from visits where ward = 'A'", "Mean stay, some rows"),
         ("SELECT COUNT(*) FROM visits", "Visits"),
-        ("SELECT sex, COUNT(DISTINCT patient_id) FROM p GROUP BY sex ORDER BY sex", "Number of patient id by sex"),
+        (
+            "SELECT sex, COUNT(DISTINCT patient_id) FROM p GROUP BY sex ORDER BY sex",
+            "Number of patient id by sex",
+        ),
         ("SELECT a + b * 2 FROM t", "SELECT a + b * 2 FROM t"),
     ],
 )

@@ -70,7 +70,7 @@ def bar_chart(bars: Sequence[Bar], look: Look, *, title: str, is_made_up: bool =
     shown = [one for one in bars if math.isfinite(one.value)][:MOST_BARS]
     ends = [end for one in shown for end in (one.low, one.high, one.value)]
     axis = Axis.around(ends, zero=True)
-    row = ROW if len(shown) <= 10 else 26  # noqa: PLR2004 (rows that are still comfortable)
+    row = ROW if len(shown) <= 10 else 26
     names = [_shortened(one.name, LABEL_LETTERS if width > NARROW else 13) for one in shown]
     left = min(24 + 7.6 * max(map(len, names), default=0), width * 0.36)
     right, top = 28.0, 8.0
@@ -147,7 +147,9 @@ def spending_chart(
     ]
     for tick in axis.ticks(4):
         if tick < cap * 0.97:
-            lines.append(_line(left, y(tick), width - right, y(tick), theme.edge if not tick else theme.line, 1))
+            lines.append(
+                _line(left, y(tick), width - right, y(tick), theme.edge if not tick else theme.line, 1)
+            )
         lines.append(_text(left - 12, y(tick) + 4.5, grouped(tick, 4), theme.soft, "end", 13))
     lines.append(_line(left, y(cap), width - right, y(cap), theme.ink, 1.5))
     lines.append(_text(left, y(cap) - 8, f"budget for life, ε {grouped(cap, 6)}", theme.ink, "start", 13))
@@ -162,12 +164,12 @@ def spending_chart(
     return "\n".join([*lines, "</svg>"]).encode()
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float) -> str:
+def _line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float) -> str:  # noqa: PLR0917 (as SVG has them)
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} stroke="{colour}" stroke-width="{width:g}"/>'
 
 
-def _text(x: float, y: float, text: str, colour: str, anchor: str, size: int) -> str:
+def _text(x: float, y: float, text: str, colour: str, anchor: str, size: int) -> str:  # noqa: PLR0917 (as SVG has them)
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
     return f'<text {place} fill="{colour}" font-size="{size}">{escape(text)}</text>'
 

@@ -131,23 +131,23 @@ def table_of(answer: Answer) -> AnswerTable:
         lows, highs = list(column.low[:shown]), list(column.high[:shown])
         headings += [Heading(column.name, "value"), Heading(f"{sure} interval", "between")]
         columns.append([Cell(_shown(value), "value") for value in values])
-        columns.append(
-            [Cell(_between(low, high), "between") for low, high in zip(lows, highs, strict=True)]
-        )
-        if any(column is one for one in numbers[:MOST_AXES]):
-            ends = [float(end) for end in [*lows, *highs] if _is_finite(end)]
-            axis = Axis.around(ends)
-            headings.append(Heading(column.name, "axis", number_text(axis.low), number_text(axis.high)))
-            columns.append(
-                [
-                    Cell("", "axis", Whisker.on(axis, float(value), float(low), float(high)))
-                    if value is not None and low is not None and high is not None
-                    else Cell("", "axis")
-                    for value, low, high in zip(values, lows, highs, strict=True)
-                ]
-            )
+        texts = [_between(low, high) for low, high in zip(lows, highs, strict=True)]
+        if not any(column is one for one in numbers[:MOST_AXES]):
+            columns.append([Cell(text, "between") for text in texts])
+            continue
+        axis = Axis.around([float(end) for end in [*lows, *highs] if _is_finite(end)])
+        drawn = [_whisker(axis, *row) for row in zip(values, lows, highs, strict=True)]
+        headings.append(Heading(column.name, "axis", number_text(axis.low), number_text(axis.high)))
+        columns.append([Cell(text, "between", one) for text, one in zip(texts, drawn, strict=True)])
+        columns.append([Cell("", "axis", one) for one in drawn])
     more = f"… {len(answer) - shown:,} more rows: take the CSV." if len(answer) > shown else ""
     return AnswerTable(tuple(headings), tuple(zip(*columns, strict=True)) if columns else (), more)
+
+
+def _whisker(axis: Axis, value: Any, low: Any, high: Any) -> Whisker | None:
+    if value is None or low is None or high is None:
+        return None
+    return Whisker.on(axis, float(value), float(low), float(high))
 
 
 def _plain(value: Any) -> str:

@@ -105,5 +105,5 @@ class QuestionForm(CheckedForm):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of `Dataset.plan`."""
-        return self.model_dump(exclude={"sql", "fresh"})
+        """The options of `Dataset.plan` that were given: the SQL may hold others."""
+        return self.model_dump(exclude={"sql", "fresh"}, exclude_unset=True)

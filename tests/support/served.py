@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import httpx
 
+from lapwing.server.app import create_app
 from lapwing.server.data.answers import Answers
 from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.people.people import People
 from lapwing.server.people.person import EVERYWHERE, Person, Role
+from lapwing.server.services import Services
+from lapwing.server.state import ServerState
+from support.server_people import client_of, settings_in
 
 POLICY = """
 [dataset]
@@ -36,6 +44,7 @@ values = ["A", "B"]
 low = 0
 high = 10
 """
+BASE = "http://127.0.0.1"
 COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 
 
@@ -74,21 +83,6 @@ def asked(sql: str = COUNT, epsilon: str = "0.5", **more: object) -> QuestionFor
 
 
 @dataclass
-class Booked:
-    """Tokens that may spend anything, and what was booked on them."""
-
-    open: dict[str, Fraction] = field(default_factory=dict)
-
-    def book(self, token_id: str, key: str, epsilon: Fraction) -> None:
-        assert token_id
-        self.open[key] = epsilon
-
-    def cancel_booking(self, token_id: str, key: str) -> None:
-        assert token_id
-        self.open.pop(key, None)
-
-
-@dataclass
 class Served:
     """The data services of one worker process."""
 
@@ -96,7 +90,7 @@ class Served:
     plans: Plans
     answers: Answers
     records: Records
-    tokens: Booked
+    people: People
 
     def released(
         self, who: Person = ANN, question: QuestionForm | None = None, data: str = "visits"
@@ -113,11 +107,70 @@ class Served:
 @contextmanager
 def served(folder: Path) -> Iterator[Served]:
     """Open the data services of a folder, as a worker does."""
-    sets, tokens = ServedDataSets.open(folder), Booked()
-    file = PlanFile(folder / ".lapwing-server" / NAME)
+    sets, state = ServedDataSets.open(folder), ServerState.open(folder / ".lapwing-server")
+    file, people = PlanFile(folder / ".lapwing-server" / NAME), People.of(state)
     answers = Answers(sets)
     try:
-        yield Served(sets, Plans(sets, file, answers, tokens), answers, Records(sets), tokens)
+        yield Served(sets, Plans(sets, file, answers, people.tokens), answers, Records(sets), people)
     finally:
         file.close()
         sets.close()
+        state.close()
+
+
+class Door:
+    """A server's application, as programs with tokens reach it.
+
+    Args:
+        folder: The folder that is served.
+        settings: Settings that differ from the usual ones.
+    """
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.services = Services.open(settings_in(folder, **{"reply_slot": Fraction(1, 100), **settings}))
+        self.app = create_app(self.services)
+
+    def client(
+        self, name: str, *roles: Role, data: str = "visits", most_epsilon: Fraction | None = None
+    ) -> httpx.Client:
+        """Return a client with a token of an account with these roles, which is made if it is missing."""
+        people = self.services.people
+        if people.accounts.find(name) is None:
+            people.accounts.make(name)
+        people.accounts.set_roles(name, data, frozenset(roles))
+        who = Person(name, {data: frozenset(roles)}, "session", "s")
+        expires = datetime.now(UTC) + timedelta(days=1)
+        _, secret = people.tokens.make(
+            who, name="a program", data=None, most_epsilon=most_epsilon, expires=expires
+        )
+        return client_of(self.app, BASE, {"authorization": f"Bearer {secret}"})
+
+    def stranger(self) -> httpx.Client:
+        """Return a client without a credential."""
+        return client_of(self.app, BASE, {})
+
+    def ann(self) -> httpx.Client:
+        """Return a client of an analyst."""
+        return self.client("ann", Role.ANALYST)
+
+    def plan(self, client: httpx.Client, **more: Any) -> str:
+        """Return the id of a new plan."""
+        body = {"data": "visits", "sql": COUNT, "epsilon": "0.5", **more}
+        reply = client.post("/v1/plans", json=body)
+        assert reply.status_code == 201, reply.text
+        return str(reply.json()["id"])
+
+    def release(self, client: httpx.Client, **more: Any) -> dict[str, Any]:
+        """Return a new answer."""
+        reply = client.post(f"/v1/plans/{self.plan(client, **more)}/release")
+        assert reply.status_code == 200, reply.text
+        answer: dict[str, Any] = reply.json()
+        return answer
+
+    def charges(self) -> int:
+        """The number of requests that were charged."""
+        return len(self.services.records.history(STEWARD, "visits", 1000))
+
+    def close(self) -> None:
+        """Close the services."""
+        self.services.close()

@@ -254,7 +254,7 @@ def get_start(request: Request, key: str) -> Response:
     if not services.settings.is_loopback or not is_opened:
         raise NotSignedIn
     name = services.people.links.use(key, LinkKind.START)
-    return begin_session(request, name).into(RedirectResponse("/", 303))
+    return begin_session(request, name).into(RedirectResponse("/welcome", 303))
 
 
 @router.get("/oidc/start", include_in_schema=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,10 +11,9 @@ import pytest
 
 from lapwing.errors import BadParameter, Held, OverBudget
 from lapwing.server.data.plan_file import MOST_OF_A_PERSON, NAME, PlanFile
-from lapwing.server.people.person import NotAllowed, NotFound, Role
+from lapwing.server.people.person import NotAllowed, NotFound, Person, Role
+from lapwing.server.people.tokens import TokenSpent
 from support.served import ANN, BOB, STEWARD, STRANGER, Served, asked, person, served, write_data
-
-TOKEN = person("ann", Role.ANALYST, token=True)
 
 
 def test_a_plan_is_free_and_its_release_spends_once(visits: Served) -> None:
@@ -98,42 +99,62 @@ def test_a_dry_run_costs_nothing(visits: Served) -> None:
     assert visits.charges() == 0
 
 
-def test_a_token_is_booked_before_the_charge_and_a_refusal_takes_it_back(visits: Served) -> None:
-    made = visits.plans.make(TOKEN, "visits", asked())
-    visits.plans.release(TOKEN, made.id)
-    assert visits.tokens.open == {made.id: Fraction(1, 2)}
-    again = visits.plans.make(TOKEN, "visits", asked())
-    visits.plans.release(TOKEN, again.id)  # stored: nothing to book
-    assert set(visits.tokens.open) == {made.id}
-    dear = visits.plans.make(TOKEN, "visits", asked("SELECT COUNT(*) FROM visits", "11"))
+def _token(visits: Served, most: str) -> Person:
+    """Somebody with a token of a most ε."""
+    visits.people.accounts.make("ann")
+    expires = datetime.now(UTC) + timedelta(days=1)
+    made, secret = visits.people.tokens.make(
+        ANN, name="a program", data=None, most_epsilon=Fraction(most), expires=expires
+    )
+    assert secret
+    return replace(ANN, credential="token", credential_id=made.id)
+
+
+def _left(visits: Served, who: Person) -> Fraction | None:
+    return visits.people.tokens.known(who.credential_id).left
+
+
+def test_a_token_pays_once_and_a_refusal_takes_nothing_from_it(visits: Served) -> None:
+    who = _token(visits, "12")
+    made = visits.plans.make(who, "visits", asked())
+    visits.plans.release(who, made.id)
+    again = visits.plans.make(who, "visits", asked())
+    visits.plans.release(who, made.id)
+    visits.plans.release(who, again.id)  # stored: nothing to pay
+    assert _left(visits, who) == Fraction("11.5")
+    dear = visits.plans.make(who, "visits", asked("SELECT COUNT(*) FROM visits", "11"))
     with pytest.raises(OverBudget):
-        visits.plans.release(TOKEN, dear.id)
-    assert set(visits.tokens.open) == {made.id}
+        visits.plans.release(who, dear.id)
+    assert _left(visits, who) == Fraction("11.5")
+
+
+def test_a_token_spends_no_more_than_its_most(visits: Served) -> None:
+    who = _token(visits, "0.7")
+    visits.plans.release(who, visits.plans.make(who, "visits", asked()).id)
+    more = visits.plans.make(who, "visits", asked(fresh=True))
+    for _ in range(2):
+        with pytest.raises(TokenSpent):
+            visits.plans.release(who, more.id)
+    assert visits.charges() == 1
+    assert not visits.plans.release(ANN, more.id).is_replay  # with a session
 
 
 def test_a_booking_stays_if_the_charge_may_have_been_made(
     visits: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = visits.plans.make(TOKEN, "visits", asked())
-    session = visits.sets.require(TOKEN, "visits").session(TOKEN).session
+    who = _token(visits, "1")
+    made = visits.plans.make(who, "visits", asked())
+    session = visits.sets.require(who, "visits").session(who).session
+    for error in (Held(7), OverBudget("ε 1", "ε 0", "Stop.")):  # the second time nothing was charged
 
-    def fail(*_: object, **__: object) -> object:
-        raise Held(7)
+        def fail(*_: object, raised: Exception = error, **__: object) -> object:
+            raise raised
 
-    with monkeypatch.context() as patch:
-        patch.setattr(type(session), "release", fail)
-        with pytest.raises(Held):
-            visits.plans.release(TOKEN, made.id)
-    assert set(visits.tokens.open) == {made.id}
-
-    def refuse(*_: object, **__: object) -> object:
-        raise OverBudget("ε 1", "ε 0", "Stop.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(session), "release", refuse)
-        with pytest.raises(OverBudget):
-            visits.plans.release(TOKEN, made.id)
-    assert set(visits.tokens.open) == {made.id}  # the first attempt may have been charged
+        with monkeypatch.context() as patch:
+            patch.setattr(type(session), "release", fail)
+            with pytest.raises(type(error)):
+                visits.plans.release(who, made.id)
+        assert _left(visits, who) == Fraction("0.5")
 
 
 def test_old_plans_are_forgotten(tmp_path: Path) -> None:

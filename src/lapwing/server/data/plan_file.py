@@ -27,8 +27,7 @@ _WAIT = 10.0  # seconds for another worker that writes
 _TABLE = """
 CREATE TABLE IF NOT EXISTS plans (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, data TEXT NOT NULL, form TEXT NOT NULL, made REAL NOT NULL,
-    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL,
-    attempts INTEGER NOT NULL DEFAULT 0
+    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID
 """
 _BY_PERSON = "CREATE INDEX IF NOT EXISTS plans_of_a_person ON plans (person, made)"
@@ -96,21 +95,6 @@ class PlanFile:
             run("UPDATE plans SET version = ? WHERE id = ? AND version = 0", (version, plan_id))
             found = run("SELECT version FROM plans WHERE id = ?", (plan_id,)).fetchone()
         return version if found is None else int(found[0])
-
-    def note_attempt(self, plan_id: str) -> None:
-        """Note that a release of a plan begins, which may end anywhere."""
-        with self._transaction() as run:
-            run("UPDATE plans SET attempts = attempts + 1 WHERE id = ?", (plan_id,))
-
-    @contextmanager
-    def refused_attempt(self, plan_id: str) -> Iterator[bool]:
-        """Take back an attempt that was refused. Yield whether it was the only one so far.
-
-        No other attempt begins within the context.
-        """
-        with self._transaction() as run:
-            changed = run("UPDATE plans SET attempts = 0 WHERE id = ? AND attempts = 1", (plan_id,))
-            yield changed.rowcount == 1
 
     def note_receipt(self, plan_id: str, receipt: int) -> None:
         """Note the receipt of a plan's release. The first one stays."""

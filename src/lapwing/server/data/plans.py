@@ -9,8 +9,8 @@ Because  the release is looked up by the receipt that the plan's row has; else b
 Test     tests/server/data/test_plans.py, tests/server/data/test_plans_at_once.py
 
 Claim    a token spends at most its ε.
-Because  the price is booked on the token before the charge, under the plan's name. A booking is cancelled
-         only if the charge was refused.
+Because  the price is booked on the token before the charge, under the plan's name. An attempt lets go of
+         its booking only if its charge was refused, and a booking ends when all attempts have let go.
 Test     tests/server/data/test_plans.py
 """
 
@@ -23,8 +23,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Protocol
 
 from lapwing.errors import BadParameter, InProgress, OverBudget
 from lapwing.server.data.answers import Answers, StoredAnswer
@@ -32,6 +30,7 @@ from lapwing.server.data.plan_file import PlanFile, PlanRow
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.served_data import ServedDataSets
 from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.tokens import Tokens
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.releasing import SessionPlan
 
@@ -39,16 +38,6 @@ MOST_KEPT = 512  # plans in memory
 PATIENCE = 60.0  # seconds that a release waits for the same question elsewhere
 _FIRST_WAIT, _LONGEST_WAIT = 0.01, 0.25  # seconds between two looks
 _ID = re.compile(r"[0-9a-f]{32}")
-
-
-class TokenBookings(Protocol):
-    """What tokens may still spend: see `lapwing.server.people.tokens`."""
-
-    def book(self, token_id: str, key: str, epsilon: Fraction) -> object:
-        """Book a price on a token under a key, once. Raises if that is more than the token may spend."""
-
-    def cancel_booking(self, token_id: str, key: str) -> object:
-        """Cancel a booking for which nothing was charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +59,10 @@ class Plans:
         sets: The data sets.
         file: The file of plans.
         answers: The stored answers.
-        tokens: What tokens may still spend.
+        tokens: The tokens, on which prices are booked.
     """
 
-    def __init__(
-        self, sets: ServedDataSets, file: PlanFile, answers: Answers, tokens: TokenBookings
-    ) -> None:
+    def __init__(self, sets: ServedDataSets, file: PlanFile, answers: Answers, tokens: Tokens) -> None:
         self._sets, self._file, self._answers, self._tokens = sets, file, answers, tokens
         self._kept: OrderedDict[str, StoredPlan] = OrderedDict()
         self._keeping = threading.Lock()
@@ -158,39 +145,46 @@ class Plans:
         row = self._row(person, plan_id)
         if row.receipt:
             return self._answers.at(person, row.data, row.receipt)
-        stored, deadline = self._planned(person, row), time.monotonic() + patience
-        wait = _FIRST_WAIT
-        with self._questions.alone((row.data, stored.plan.request.sql), patience):
-            self._file.note_attempt(row.id)
-            while True:
-                try:
-                    answer = self._release_once(person, row, stored)
-                    break
-                except InProgress:
-                    if time.monotonic() + wait > deadline:
-                        raise
-                    time.sleep(wait)
-                    wait = min(2 * wait, _LONGEST_WAIT)
+        stored = self._planned(person, row)
+        with (
+            self._questions.alone((row.data, stored.plan.request.sql), patience),
+            self._booked(person, stored),
+        ):
+            answer = self._waited_for(person, row, stored, time.monotonic() + patience)
         assert answer.receipt is not None, "only dry runs have none"
         self._file.note_receipt(row.id, answer.receipt.position)
         return StoredAnswer.of(row.data, stored.form.sql, answer)
 
-    def _release_once(self, person: Person, row: PlanRow, stored: StoredPlan) -> Answer:
-        plan, is_fresh = stored.plan, stored.form.fresh
-        session = self._sets.require(person, row.data, Role.ANALYST).session(person).session
-        version = row.version
-        if not version:  # the data was not known yet
-            version = self._file.fix_version(row.id, session.curator.data(plan.question).version)
-        is_booked = person.credential == "token" and (is_fresh or not session.has_answer(plan))
-        if is_booked:
-            self._tokens.book(person.credential_id, row.id, plan.cost.epsilon)
+    @contextmanager
+    def _booked(self, person: Person, stored: StoredPlan) -> Iterator[None]:
+        """Book a plan's price on the token that it is released with, unless its answer is stored."""
+        plan = stored.plan
+        if person.credential != "token" or (not stored.form.fresh and plan.session.has_answer(plan)):
+            yield
+            return
+        self._tokens.book(person.credential_id, stored.id, plan.cost.epsilon)
         try:
-            return session.release(plan, fresh=is_fresh, since=row.since, version=version)
+            yield
         except (OverBudget, BadParameter):  # before the charge, always
-            with self._file.refused_attempt(row.id) as is_certain:  # no other attempt was charged
-                if is_booked and is_certain:
-                    self._tokens.cancel_booking(person.credential_id, row.id)
+            self._tokens.cancel_booking(person.credential_id, stored.id)
             raise
+
+    def _waited_for(self, person: Person, row: PlanRow, stored: StoredPlan, deadline: float) -> Answer:
+        """Release a plan, or wait until a process that answers the same question has stored its answer."""
+        session = self._sets.require(person, row.data, Role.ANALYST).session(person).session
+        version, wait = row.version, _FIRST_WAIT
+        if not version:  # the data was not known yet
+            version = self._file.fix_version(row.id, session.curator.data(stored.plan.question).version)
+        while True:
+            try:
+                return session.release(
+                    stored.plan, fresh=stored.form.fresh, since=row.since, version=version
+                )
+            except InProgress:
+                if time.monotonic() + wait > deadline:
+                    raise
+                time.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
 
 
 class _OneAtATime:

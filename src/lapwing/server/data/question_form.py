@@ -20,6 +20,7 @@ from lapwing.errors import BadParameter
 
 LONGEST_SQL = 20_000  # characters
 LARGEST_COUNT = 10**15
+DECIMALS = frozenset({"epsilon", "delta", "within", "confidence"})  # numbers that come as text
 _DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,30})?([eE]-?[0-9]{1,2})?")
 WHY_DECIMAL = 'must be decimal text, such as "0.5": in quotation marks, not negative, with few digits'
 _WHY_POSITIVE = 'must be above 0, as decimal text such as "0.5"'
@@ -79,14 +80,10 @@ def bad_field(
         return BadParameter(name[:60], f"is not known here. Known are: {', '.join(known)}")
     if kind == "missing":
         return BadParameter(name, "is missing")
-    if kind == "string_type" and _is_decimal(known.get(str(place[0]))):
+    if kind == "string_type" and place[0] in DECIMALS:
         return BadParameter(name, WHY_DECIMAL)
     why = message.removeprefix("Value error, ")
     return BadParameter(name, why[:1].lower() + why[1:])
-
-
-def _is_decimal(field: Any) -> bool:
-    return "_positive" in repr(field) or "_decimal" in repr(field)
 
 
 class QuestionForm(CheckedForm):

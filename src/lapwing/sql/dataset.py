@@ -123,10 +123,10 @@ class Dataset:
         Example:
             >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
         """
-        text, bound = self.curator.bind(question, rows, where_first=where_first)
+        (text, bound), *earlier = self.curator.bind(question, rows, where_first=where_first)
         return plan_question(
             self.session, bound, text, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
-            noise=noise, rows=rows, n=n, sampling=sampling,
+            noise=noise, rows=rows, n=n, sampling=sampling, earlier_forms=earlier,
         )  # fmt: skip
 
     def ask(
@@ -209,11 +209,13 @@ class Dataset:
         Example:
             >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
         """
-        text, bound = self.curator.bind(question, rows, where_first=where_first)
+        (name, sizes), *earlier = (
+            (f"{preliminary_questions.SIZES_PREFIX} {text}", preliminary_questions.sizes_question(bound))
+            for text, bound in self.curator.bind(question, rows, where_first=where_first)
+        )
         counted = plan_question(
-            self.session, preliminary_questions.sizes_question(bound),
-            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first, confidence=confidence,
-            delta=delta, rows=rows,
+            self.session, sizes, name, epsilon=first, confidence=confidence, delta=delta, rows=rows,
+            earlier_forms=earlier,
         ).release()  # fmt: skip
         plan = self.plan(
             question, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,

@@ -78,14 +78,14 @@ class ReleaseSession:
             request, *others = look.requests_about(plan.question, plan.request, data)
             earlier, key = look.find(request)
             asked = request.price[:3]  # an answer of older code has the mechanisms of its time
-            for stored in (earlier, look.of_other_ranks(others)):
-                readable = readable_answers(plan.question, stored)
+            for question, stored in ((plan.question, earlier), *look.only_repeated(plan, others, data)):
+                readable = readable_answers(question, stored)
                 same = [one for one in readable if one[1].request.price[:3] == asked]
                 if same and not fresh:
                     shares, last = same[-1]
-                    own = replace(plan, shares=shares)
+                    own = replace(plan, question=question, shares=shares)
                     answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
-                    return self._combined(plan, answer, readable)
+                    return self._combined(own, answer, readable)
             return self._new_answer(plan, request, key, earlier)
 
     def data_digest(self, question: BoundQuery) -> str:
@@ -212,7 +212,9 @@ class ReleaseSession:
             return False
         request, *others = look.requests_about(plan.question, plan.request, look.current_data)
         try:
-            earlier = [*look.find(request)[0], *look.of_other_ranks(others)]
+            earlier = look.find(request)[0]
+            repeated = look.only_repeated(plan, others, look.current_data)
+            earlier += [answer for _, answers in repeated for answer in answers]
         except (InProgress, Held):
             return False
         return any(stored.request.price == request.price for stored in earlier)

@@ -21,7 +21,7 @@ from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering import estimates
-from lapwing.sql.answering.answers import Answer
+from lapwing.sql.answering.answers import Answer, AnswerCharge
 from lapwing.sql.answering.combining import combine_releases
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
 from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_bytes
@@ -230,18 +230,16 @@ class ReleaseSession:
         exact = generated_rows.generated_numbers(curator.policy, curator.public, plan.question)
         noisy = add_noise(plan.shares, exact)
         rows = estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling)
-        return Answer(rows, plan.cost, float(plan.confidence), None, is_fake=True, truncation=plan.bounds)
+        return Answer(rows, float(plan.confidence), is_fake=True, truncation=plan.bounds)
 
     def _answer(
         self, plan: Plan, noisy: list[NoisyGrouping], receipt: Receipt, *, is_replay: bool
     ) -> Answer:
         return Answer(
             estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling),
-            plan.cost,
             float(plan.confidence),
-            receipt,
+            AnswerCharge(plan.cost, receipt, self.left()),
             is_replay,
-            left=self.left(),
             notes=self.curator.take_notices(),
             truncation=plan.bounds,
         )

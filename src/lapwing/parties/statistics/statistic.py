@@ -141,9 +141,7 @@ class Statistic(ABC):
         self, rows: AnswerRows, opened: Sequence[OpenedSum], confidence: Fraction, notes: tuple[str, ...]
     ) -> JointAnswer:
         least = min(len(opened_sum.contributors) for opened_sum in opened)
-        return JointAnswer(
-            rows, None, float(confidence), None, notes=notes, title=self.title, contributors=least
-        )
+        return JointAnswer(rows, float(confidence), notes=notes, title=self.title, contributors=least)
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,9 +7,9 @@ Because  rows are read by `ChargedRead` only; errors of the source or the questi
 Test     tests/sql/test_dataset.py, tests/sql/test_releasing.py, tests/faults/test_query_faults.py
 
 A `Plan` holds values alone, and so do all functions that price, print or store one. Analysts get a
-`SessionPlan`: these values, and beside them the session that releases them, which no comparison sees and any
-other session can stand in for. It is a plan, not the owner of one: an owner would forward each of the dozen
-attributes that people read of a plan, and every function that shows plans would have to take both.
+`SessionPlan`: these values, and beside them the session that releases them, which no comparison sees and
+any other session can stand in for. It is a plan, not the owner of one: an owner would forward each of the
+dozen attributes that people read of a plan, and every function that shows plans would have to take both.
 """
 
 from __future__ import annotations

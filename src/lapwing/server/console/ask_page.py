@@ -122,8 +122,9 @@ def _fixes(desk: Desk, served: Any, form: asking.AskForm) -> tuple[Fix, ...]:
         if one.epsilon is not None and one.sql.split() == form.sql.split():
             found.append(Fix(title, detail, "use_epsilon", short_down(one.epsilon), price=price))
         else:
-            lines = asking.diff_lines(form.sql, one.sql)
-            found.append(Fix(title, detail, "use_sql", one.sql, lines, price))
+            sql = asking.laid_out(one.sql, form.sql)
+            lines = asking.diff_lines(form.sql, sql)
+            found.append(Fix(title, detail, "use_sql", sql, lines, price))
     return tuple(found)
 
 

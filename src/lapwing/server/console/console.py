@@ -9,6 +9,7 @@ from starlette.responses import Response
 from lapwing.server.console import (
     ask_page,
     budget_page,
+    dashboard_page,
     data_page,
     door_page,
     home_page,
@@ -23,6 +24,7 @@ ROUTERS = (
     door_page.router,
     home_page.router,
     ask_page.router,
+    dashboard_page.router,
     budget_page.router,
     ledger_page.router,
     data_page.router,

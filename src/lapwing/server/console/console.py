@@ -13,6 +13,7 @@ from lapwing.server.console import (
     data_page,
     door_page,
     home_page,
+    jobs_page,
     ledger_page,
     people_page,
     work_page,
@@ -23,6 +24,7 @@ from lapwing.server.console.rendering import Pages
 ROUTERS = (
     door_page.router,
     home_page.router,
+    jobs_page.router,
     ask_page.router,
     dashboard_page.router,
     budget_page.router,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import pairwise
 
 from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.server.console.budget_page import block_columns, has_history, spent_steps
@@ -39,7 +40,7 @@ def test_spending_ends_now_at_what_is_spent(console: ConsoleDoor) -> None:
     steps, cap, _ = spent_steps(history, datetime.now(UTC))
     assert cap == 10
     assert steps[-1].spent >= 0.5
-    assert all(one.spent <= other.spent for one, other in zip(steps, steps[1:], strict=False))
+    assert all(one.spent <= other.spent for one, other in pairwise(steps))
 
 
 def test_blocks_are_filled_with_what_is_left() -> None:

@@ -87,7 +87,7 @@ def test_a_question_from_typing_to_its_answer(console: ConsoleDoor, address: str
         assert copied.startswith("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.3)")
         page.reload()
         page.go_back()
-        expect(page.get_by_text("Show answer")).to_be_visible()
+        expect(page.get_by_role("button", name="Show answer")).to_be_visible()
         page.locator("[data-release]").click()
         page.wait_for_url("**/answers/**")
     assert complaints == []

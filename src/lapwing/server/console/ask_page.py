@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from lapwing.core.exact import short_down, short_up
 from lapwing.errors import LapwingError
+from lapwing.server.api.route import RECEIPT
 from lapwing.server.console import answer_view, asking, charts
 from lapwing.server.console.chooser import Chooser, chooser_of, error_words
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted, see_other
@@ -244,6 +245,7 @@ def release(desk: AtDesk, data: str, posted: Posted) -> Response:
         if form.sql != stored.form.sql.strip() or not _same_price(form, stored.form):
             return ask_changed(desk, served, posted)
     answer = desk.services.plans.release(desk.person, stored.id)
+    desk.request.scope[RECEIPT] = answer.receipt.position
     replay = "?again=1" if answer.is_replay else ""
     return desk.at_step(see_other(f"/answers/{answer.id}{replay}#answer"), "r")
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from lapwing.errors import LapwingError
+from lapwing.server.api.route import RECEIPT
 from lapwing.server.console.answer_view import AnswerTable, table_of
 from lapwing.server.console.asking import FIRST_EPSILON, ReleaseBar, refusal_of, room_for
 from lapwing.server.console.chooser import error_words
@@ -153,5 +154,5 @@ def release_dashboard(desk: AtDesk, data: str, batch_id: str) -> Response:
     """Release all questions with one charge, once."""
     desk.services.sets.require(desk.person, data, Role.ANALYST)
     answers = desk.services.batches.release(desk.person, batch_id)
-    place = f"/d/{data}/dashboard/{batch_id}#answers"
-    return desk.at_step(see_other(place), "r") if answers else see_other(place)
+    desk.request.scope[RECEIPT] = answers[0].receipt.position
+    return desk.at_step(see_other(f"/d/{data}/dashboard/{batch_id}#answers"), "r")

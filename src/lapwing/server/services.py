@@ -58,7 +58,8 @@ class Services:
             opened.callback(file.close)
             for data in sets:
                 data.warm()
-            people, answers = People.of(state), Answers(sets)
+            people, answers = People.of(state, settings.open_id), Answers(sets)
+            opened.callback(people.close)
             plans = Plans(sets, file, answers, people.tokens)
             return cls(settings, state, people, sets, plans, answers, Records(sets), opened.pop_all())
 

@@ -87,10 +87,8 @@ class Guards:
             await _reply(refusal, send)
             return
         except Unavailable as error:
-            refusal = GuardRefusal(
-                503, error.code, "the server cannot look up who you are now", "Try again.", retry_after=5
-            )
-            await _reply(refusal, send)
+            words = "the server cannot look up who you are now"
+            await _reply(GuardRefusal(503, error.code, words, "Try again.", retry_after=5), send)
             return
         except _Gone:
             return

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.config.file_table import FileTable
 from lapwing.errors import BadFile, BadParameter
 from lapwing.server.settings import (
     LOOPBACK_HOSTS,
     LimitsTable,
+    NoticesTable,
     OpenIdTable,
     ServerFile,
     ServerSettings,
@@ -87,7 +89,12 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path, text: str, said: str
 
 def test_every_setting_is_in_the_reference_and_its_example_is_right(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference" / "server.md").read_text(encoding="utf-8")
-    tables = {"server": ServerTable, "limits": LimitsTable, "open_id": OpenIdTable}
+    tables: dict[str, type[FileTable]] = {
+        "server": ServerTable,
+        "limits": LimitsTable,
+        "notices": NoticesTable,
+    }
+    tables["open_id"] = OpenIdTable
     assert tables.keys() == ServerFile.by_key().keys()
     keys = {f"{name}.{key}" for name, table in tables.items() for key in table.by_key()}
     assert set(re.findall(r"^\| `([a-z_.]+)` \|", page, re.MULTILINE)) == keys

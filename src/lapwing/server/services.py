@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from lapwing.server.data.answers import Answers
+from lapwing.server.data.batches import BATCHES, Batches
+from lapwing.server.data.budget_notices import BudgetNotices, sender
 from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.jobs.job_queue import Jobs
 from lapwing.server.people.people import People
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
@@ -26,8 +29,10 @@ class Services:
         people: Accounts, sessions and tokens.
         sets: The data sets.
         plans: The plans, and their releases.
+        batches: The same of several questions with one price.
         answers: The stored answers.
         records: What was asked and charged.
+        jobs: Long work.
     """
 
     settings: ServerSettings
@@ -35,8 +40,10 @@ class Services:
     people: People
     sets: ServedDataSets
     plans: Plans
+    batches: Batches
     answers: Answers
     records: Records
+    jobs: Jobs
     _closing: ExitStack = field(repr=False, compare=False)
 
     @classmethod
@@ -60,7 +67,25 @@ class Services:
                 data.warm()
             people, answers = People.of(state), Answers(sets)
             plans = Plans(sets, file, answers, people.tokens)
-            return cls(settings, state, people, sets, plans, answers, Records(sets), opened.pop_all())
+            plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
+            batch_file = PlanFile(settings.state_folder / BATCHES)
+            opened.callback(batch_file.close)
+            batches = Batches(sets, batch_file, people.tokens)
+            batches.after_release = plans.after_release
+            jobs = Jobs(settings, state, sets)
+            opened.callback(jobs.close)
+            return cls(
+                settings,
+                state,
+                people,
+                sets,
+                plans,
+                batches,
+                answers,
+                Records(sets),
+                jobs,
+                opened.pop_all(),
+            )
 
     @property
     def slot(self) -> Fraction:

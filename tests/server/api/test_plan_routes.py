@@ -51,7 +51,9 @@ def test_a_stored_answer_comes_as_json_csv_and_arrow(door: Door) -> None:
     where = f"/v1/answers/{given['id']}"
     again = ann.get(where)
     assert again.headers["content-type"] == "application/json"
-    assert {**again.json(), "is_replay": False, "footer": None} == {**given, "footer": None}
+    now = {"is_replay": False, "footer": None, "left": None}
+    assert {**again.json(), **now} == {**given, **now}
+    assert again.json()["left"] is None  # it is what it was: see /left
     csv = ann.get(where, headers={"accept": "text/csv"})
     assert csv.text.splitlines()[0] == "ward,n,n_low,n_high"
     table = pa.ipc.open_stream(ann.get(f"{where}?format=arrow").content).read_all()
@@ -128,6 +130,20 @@ def test_a_token_stops_at_its_most_epsilon(door: Door) -> None:
     door.release(program)
     reply = program.post(f"/v1/plans/{door.plan(program, fresh=True)}/release")
     assert (reply.status_code, reply.json()["error"]["code"]) == (403, "token-spent")
+    assert door.charges() == 1
+
+
+def test_sql_with_its_price_inside_is_answered_once(door: Door) -> None:
+    ann = door.ann()
+    sql = COUNT.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.25)")
+    replies = [ann.post("/v1/sql", json={"data": "visits", "sql": sql}) for _ in range(2)]
+    assert [one.status_code for one in replies] == [200, 200]
+    first, again = (one.json() for one in replies)
+    assert (first["cost"]["epsilon"], first["id"], again["is_replay"]) == ("0.25", again["id"], True)
+    for wrong, name in ((COUNT, "epsilon"), (sql.replace("epsilon", "epsilom"), "epsilom")):
+        refused = ann.post("/v1/sql", json={"data": "visits", "sql": wrong})
+        assert refused.status_code == 422
+        assert name in refused.json()["error"]["message"]
     assert door.charges() == 1
 
 

@@ -16,14 +16,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
+import pyarrow as pa
+
 from lapwing.core.exact import short_down, short_up
 from lapwing.errors import BadParameter
+from lapwing.ledger import DataSet
 from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.sql import policy_ledger
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question.policy_schema import schema_json
+from lapwing.sql.reading import generated_rows
 
 DIGITS = 18  # of numbers in replies
 EVERY_ROLE = tuple(Role)
@@ -64,9 +69,30 @@ class ServedData:
         }
         return {**found, "budget": {name: price_text(value) for name, value in exact.items()}}
 
+    def example_rows(self, table: str, rows: int) -> pa.Table:
+        """Return generated rows of a table, from the policy alone, to write code for."""
+        return generated_rows.example_rows(self.curator.policy, table, rows)
+
     def session(self, person: Person) -> Dataset:
         """Return the session of an analyst, under whose name charges are made."""
         return Dataset(self.curator, analyst=person.name)
+
+    def registered(self) -> DataSet | None:
+        """Return the data as the ledger knows it, or None. Its source may have changed since."""
+        curator = self.curator
+        return policy_ledger.find_data_set(curator.ledger, curator.policy) if curator.has_ledger else None
+
+    def require_allowed(self, person: Person) -> None:
+        """Refuse an analyst who may not read answers now: too many failed, or the quota is gone.
+
+        Raises:
+            AllHeld: If too many questions of the analyst failed.
+            BadParameter: If answers are shared, and the analyst has no quota any more.
+        """
+        policy = self.curator.policy
+        policy_ledger.require_few_failures(self.curator.ledger, policy, person.name)
+        if policy.shares_answers:
+            policy_ledger.quota_of(policy, person.name)
 
     def left(self, person: Person) -> BudgetLeft:
         """Return what is left of the budget, and of the person's quota if there is one."""

@@ -141,8 +141,8 @@ def batch_case(
         pairs = (
             ReplayPair(
                 pair.description,
-                run(pair.one),
-                run(pair.other, is_reversed=pair.is_reversed),
+                run(pair.first),
+                run(pair.second, is_reversed=pair.is_reversed),
                 pair.is_equal,
             )
             for pair in sources.neighbours(is_thorough=budget.is_thorough)

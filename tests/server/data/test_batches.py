@@ -67,14 +67,15 @@ def test_a_batch_is_its_owners_alone(batches: Batches) -> None:
 
 
 def test_forms_that_do_not_fit_are_refused() -> None:
-    for wrong in (
+    wrongs: tuple[dict[str, Any], ...] = (
         {"questions": []},
         {"questions": [{"sql": COUNT}] * 101},
         {"epsilon": 1.0},
         {"weights": [1, 2]},
         {"questions": [{"sql": COUNT, "epsilon": 0.5}]},
         {"questions": "canary"},
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises(BadParameter) as caught:
-            _form(**wrong)  # type: ignore[arg-type]
+            _form(**wrong)
         assert "canary" not in str(caught.value)

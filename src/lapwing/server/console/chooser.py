@@ -8,6 +8,7 @@ Test     tests/server/console/test_chooser.py
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,7 +44,9 @@ def odds_after(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Fraction:
 def epsilon_for_odds(share: Fraction) -> Fraction:
     """Return the largest ε, of four digits, whose odds are at most this share."""
     if not _HALF < share <= _MOST_GUESS:
-        raise BadParameter("odds", "must be above 50 % and at most 99.99 %: a guess is 50 % right before any answer")
+        raise BadParameter(
+            "odds", "must be above 50 % and at most 99.99 %: a guess is 50 % right before any answer"
+        )
     near = Fraction(short_down(Fraction(math.log(share / (1 - share))), 4))
     while near > 0 and odds_after(near) > share:
         near -= Fraction(1, 10**6)
@@ -53,15 +56,16 @@ def epsilon_for_odds(share: Fraction) -> Fraction:
 def round_stops(least: Fraction, left: Fraction, chosen: Fraction) -> tuple[Fraction, ...]:
     """Return round prices for a slider: up to the first that is more than what is left."""
     top = max(left, chosen)
-    found = [
-        Fraction(digit) * Fraction(10) ** power
-        for power in range(-6, 4)
-        for digit in _ROUND
-    ]
+    found = [Fraction(digit) * Fraction(10) ** power for power in range(-6, 4) for digit in _ROUND]
     allowed = [stop for stop in found if stop >= least]
     above = [stop for stop in allowed if stop > top][:1]
     below = [stop for stop in allowed if stop <= top]
     return tuple([*below, *above][-MOST_STOPS:])
+
+
+def labelled_stops(least: Fraction, left: Fraction) -> tuple[Fraction, ...]:
+    """Return the round prices 1, 2, 5 × 10^k up to what is left."""
+    return tuple(stop for stop in round_stops(least, left, left) if _is_labelled(stop) and stop <= left)
 
 
 def _is_labelled(stop: Fraction) -> bool:
@@ -178,7 +182,7 @@ def slider_of(plan: Plan, left: Fraction, least: Fraction) -> Slider | None:
     """Return the slider of a plan; None if there are too few round prices."""
     chosen = Fraction(plan.cost.epsilon)
     stops = round_stops(least, left, chosen)
-    if len(stops) < 3:  # noqa: PLR2004 (with fewer there is nothing to slide)
+    if len(stops) < 3:
         return None
     at = min(range(len(stops)), key=lambda k: abs(math.log(stops[k] / chosen)))
     position = _position(stops, chosen)
@@ -200,7 +204,7 @@ def _position(stops: tuple[Fraction, ...], value: Fraction) -> float:
     """Return the place of a price on the slider: even steps from stop to stop, logarithmic between."""
     if value <= stops[0]:
         return 0.0
-    for k, (low, high) in enumerate(zip(stops, stops[1:], strict=False)):
+    for k, (low, high) in enumerate(itertools.pairwise(stops)):
         if value <= high:
             part = math.log(value / low) / math.log(high / low)
             return (k + part) / (len(stops) - 1)
@@ -215,7 +219,7 @@ def _ticks(plan: Plan, stops: tuple[Fraction, ...], chosen: Fraction) -> Iterabl
         if place - before < _LEAST_TEXT and before >= 0:
             continue
         before = place
-        anchor = "start" if place < 0.06 else "end" if place > 0.94 else "middle"  # noqa: PLR2004 (the edges)
+        anchor = "start" if place < 0.06 else "end" if place > 0.94 else "middle"
         yield Tick(
             share_text(place), price_text(stops[k]), error_at(plan, stops[k]), anchor, stops[k] == chosen
         )

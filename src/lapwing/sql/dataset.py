@@ -23,6 +23,7 @@ from lapwing.sql.answering.answers import Answer
 from lapwing.sql.batches import BatchPlan, plan_batch
 from lapwing.sql.curator import Curator
 from lapwing.sql.fitting import RowEstimator, fit
+from lapwing.sql.offers import Offers
 from lapwing.sql.planning import plan_in_words, plan_question, plan_truncation
 from lapwing.sql.policy import policy_in_code
 from lapwing.sql.policy.policy import CheckedPolicy
@@ -84,6 +85,11 @@ class Dataset:
     def ledger(self) -> Ledger:
         """The policy's ledger. It is made at its first use."""
         return self.curator.ledger
+
+    @property
+    def offers(self) -> Offers:
+        """What can be asked instead of a refused question, and what other prices would buy. It is free."""
+        return Offers(self.session)
 
     # Planning and asking
 

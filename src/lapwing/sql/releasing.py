@@ -27,7 +27,7 @@ from lapwing.sql.answering import estimates
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.combining import combine_releases
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
-from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_bytes
+from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_bytes, requests_in
 from lapwing.sql.answering.truncation import truncation_sentences
 from lapwing.sql.curator import Curator
 from lapwing.sql.earlier_answers import EarlierAnswer, EarlierAnswers, ReadableAnswer, readable_answers
@@ -140,11 +140,12 @@ class ReleaseSession:
             return 0
         return newest_position(self.curator.ledger)
 
-    def stored(self, position: int, confidence: Fraction) -> tuple[str, Answer] | None:
+    def stored(self, position: int, confidence: Fraction, *, place: int = 0) -> tuple[str, Answer] | None:
         """Return the question and the stored answer of a receipt; None if this analyst may see none there.
 
-        An answer that was combined with earlier ones is combined with the same ones again. Nothing is
-        charged. Answers that were given under another policy are not found.
+        The receipt of a batch has several: `place` is that of the question, from 0. An answer that was
+        combined with earlier ones is combined with the same ones again. Nothing is charged. Answers that
+        were given under another policy are not found.
         """
         curator = self.curator
         data = policy_ledger.find_data_set(curator.ledger, curator.policy) if curator.has_ledger else None
@@ -152,8 +153,8 @@ class ReleaseSession:
         if data is None or status is None or status.state is not RequestState.ANSWERED:
             return None
         try:
-            asked, _ = answer_from_bytes(status.answer)
-        except (ValueError, KeyError, TypeError):  # of a model, a publication or a protocol
+            asked = requests_in(status.answer)[place]
+        except (ValueError, KeyError, TypeError, IndexError):  # of a model, a publication or a protocol
             return None
         look, of_version = self.look(), replace(data, version=asked.version)
         for where_first in (False, True):
@@ -164,8 +165,13 @@ class ReleaseSession:
             for request in look.requests_about(question, asked, of_version):
                 known = [one for one in look.find(request)[0] if one.receipt.position <= position]
                 readable = readable_answers(question, known)
-                if readable and readable[-1][1].receipt.position == position:
-                    shares, last = readable[-1]
+                same = [
+                    one
+                    for one in readable
+                    if one[1].receipt.position == position and one[1].request.price == asked.price
+                ]
+                if same:
+                    shares, last = same[-1]
                     bounds = self.bounds(question, confidence, look)
                     plan = Plan(last.request, question, shares, confidence, bounds=bounds)
                     answer = self._answer(plan, last.noisy, last.receipt, is_replay=True)

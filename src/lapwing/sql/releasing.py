@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Release, Spending
+from lapwing.ledger.readiness import newest_position
 from lapwing.ledger.request_status import RequestState, status_at
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering import estimates
@@ -142,8 +143,7 @@ class ReleaseSession:
         """The number of the ledger's newest entry: answers that are released later have greater ones."""
         if not self.curator.has_ledger:
             return 0
-        [(last,)] = self.curator.ledger.store.rows("SELECT coalesce(max(seq), 0) FROM entries")
-        return int(last)
+        return newest_position(self.curator.ledger)
 
     def stored(self, position: int, confidence: Fraction, *, place: int = 0) -> tuple[str, Answer] | None:
         """Return the question and the stored answer of a receipt; None if this analyst may see none there.

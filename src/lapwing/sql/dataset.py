@@ -253,11 +253,13 @@ class Dataset:
         Example:
             >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
         """
-        text, bound = self.curator.bind(question, rows, where_first=where_first)
+        (name, sizes), *earlier = (
+            (f"{preliminary_questions.SIZES_PREFIX} {text}", preliminary_questions.sizes_question(bound))
+            for text, bound in self.curator.bind(question, rows, where_first=where_first)
+        )
         counted = plan_question(
-            self.session, preliminary_questions.sizes_question(bound),
-            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first,
-            confidence="0.95" if confidence is None else confidence, delta=delta, rows=rows,
+            self.session, sizes, name, epsilon=first, delta=delta, rows=rows, earlier_forms=earlier,
+            confidence="0.95" if confidence is None else confidence,
         ).release()  # fmt: skip
         plan = self.plan(
             question, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,

@@ -62,11 +62,11 @@ def test_a_kept_content_is_given_only_to_who_may_read_now(
 ) -> None:
     mine, made = visits.released(), list[str]()
 
-    def content(who: Person = ANN) -> bytes:
-        def make(stored: StoredAnswer) -> bytes:
-            made.append(stored.id)
-            return b"x"
+    def make(answer: StoredAnswer) -> bytes:
+        made.append(answer.id)
+        return b"x"
 
+    def content(who: Person = ANN) -> bytes:
         return visits.answers.content(who, mine, "0.95", "x", make)
 
     assert (content(), content(), made) == (b"x", b"x", [mine])

@@ -81,7 +81,7 @@ def test_a_batch_is_its_owners_alone(batches: Batches) -> None:
 
 
 def test_forms_that_do_not_fit_are_refused() -> None:
-    wrongs: tuple[dict[str, Any], ...] = (
+    forms: tuple[dict[str, Any], ...] = (
         {"questions": []},
         {"questions": [{"sql": COUNT}] * 101},
         {"epsilon": 1.0},
@@ -89,7 +89,7 @@ def test_forms_that_do_not_fit_are_refused() -> None:
         {"questions": [{"sql": COUNT, "epsilon": 0.5}]},
         {"questions": "canary"},
     )
-    for wrong in wrongs:
+    for wrong in forms:
         with pytest.raises(BadParameter) as caught:
             _form(**wrong)
         assert "canary" not in str(caught.value)

@@ -30,6 +30,7 @@ from lapwing.errors import (
     WorkEnded,
     fields_of,
 )
+from lapwing.server.people.open_id import IdentityNotBound
 from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
 from lapwing.server.people.tokens import TokenSpent
@@ -74,7 +75,7 @@ def status_of(error: Exception) -> int:
 
 def _status_of_ours(error: LapwingError) -> int:
     match error:
-        case TokenSpent():
+        case TokenSpent() | IdentityNotBound():
             return 403
         case TooManyRequests():
             return 429

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 import duckdb
 import httpx
 
+from lapwing.audit.audit_run import AUDIT_FORMAT
+from lapwing.publish.bundle.manifest import FORM
 from lapwing.server.app import create_app
 from lapwing.server.data.answers import Answers
 from lapwing.server.data.plan_file import NAME, PlanFile
@@ -117,6 +120,38 @@ def served(folder: Path) -> Iterator[Served]:
         file.close()
         sets.close()
         state.close()
+
+
+def write_works(door: Door) -> dict[str, tuple[str, str]]:
+    """Write a bundle, a run and an audit of the data "visits". Return the id and a file of each."""
+    folder, [data] = door.services.settings.folder, door.services.sets
+    ledger = data.curator.ledger
+    key = ledger.keys.signing.public.hex()
+    privacy = {"rho": "1/8", "epsilon": "1", "delta": "1/1000000000"}
+    manifest = {
+        "form": FORM, "name": "stays", "method": "independent", "ledger": ledger.id, "key": key,
+        "charge": 1, "answer": 1, "notes": [], "privacy": privacy, "files": {}, "signature": "",
+    }  # fmt: skip
+    card = {
+        "pipeline": "p", "run": 1, "charged": {"ledger": ledger.id, "stream": "visits", "analyst": "sue"},
+        "verdict": "accepted", "words": "", "privacy": {"run_epsilon_at_most": 0.5}, "attempts": [],
+    }  # fmt: skip
+    audit = {
+        "lapwing": "audit", "format": AUDIT_FORMAT, "passed": True, "started": "2026-01-01T00:00:00+00:00",
+        "version": "0", "cases": [], "self_check": [], "uncovered": [], "error_probability": 1e-9,
+        "key": key,
+    }  # fmt: skip
+    (folder / "pipe.toml").write_text('[pipeline]\nname = "p"\nstream = "visits.toml"\n')
+    for path, value in (
+        ("stays-bundle/bundle.json", manifest), ("pipe.runs/run-1/card.json", card), ("seen.json", audit)
+    ):  # fmt: skip
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    return {
+        "releases": ("stays-bundle", "bundle.json"),
+        "models": ("pipe.run-1", "card.json"),
+        "audits": ("seen", "seen.json"),
+    }
 
 
 class Door:

@@ -47,13 +47,21 @@ class ServedProcess:
 
     def children(self) -> list[int]:
         """The processes that it started, without the one that Python keeps for shared memory."""
-        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(one) for one in listed if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")  # a thread starts those of jobs
+        listed = [child for task in tasks for child in task.read_text().split()]
+        return [int(child) for child in listed if _is_worker(Path(f"/proc/{child}/cmdline"))]
 
     def stop(self) -> int:
         """End it as a terminal does, and return its exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(60)
+
+
+def _is_worker(command: Path) -> bool:
+    try:
+        return b"spawn_main" in command.read_bytes()
+    except OSError:  # it ended meanwhile
+        return False
 
 
 @contextmanager
@@ -68,9 +76,11 @@ def serving(folder: Path, *options: str) -> Iterator[ServedProcess]:
         found = re.search(r"http\S+", line)
         assert found is not None, (line, (folder / "stderr").read_text())
         server = ServedProcess(folder, process, found[0])
-        yield server
-        for client in server.clients:
-            client.close()
+        try:
+            yield server
+        finally:
+            for client in server.clients:
+                client.close()
     finally:
         if process.poll() is None:
             process.terminate()

@@ -18,12 +18,13 @@ from contextlib import suppress
 from typing import Any
 
 from lapwing.core.noise import random_bytes
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, LapwingError
 from lapwing.server.data.served_data import ServedData, ServedDataSets
-from lapwing.server.jobs.job import MAY_START, Job, JobForm, JobKind, JobState
+from lapwing.server.jobs.job import MAY_START, SPENDING, Job, JobForm, JobKind, JobState
 from lapwing.server.jobs.job_process import checked_file, lock_path, run_job, slot_now, try_lock
 from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.tokens import Tokens
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
 
@@ -60,6 +61,8 @@ class Jobs:
             TooManyRequests: If the queue is full.
         """
         served = self._sets.require(person, form.data, *MAY_START[form.kind])
+        if form.kind in SPENDING and person.credential == "token":
+            self._require_unlimited(person.credential_id)
         settings = self._checked(served, form)
         job = random_bytes(16).hex()
         with self._state.transaction() as run:
@@ -81,6 +84,14 @@ class Jobs:
         self._wake.set()
         return self.find(person, job)
 
+    def _require_unlimited(self, token_id: str) -> None:
+        """Refuse a token with a most ε: how much the work will spend is not known before."""
+        if Tokens(self._state).known(token_id).most_epsilon is not None:
+            raise BadParameter(
+                "token",
+                "has a most ε, and this work has no fixed price. Sign in, or use one without a limit",
+            )
+
     def _checked(self, served: ServedData, form: JobForm) -> dict[str, Any]:
         policy = served.curator.policy.path
         settings: dict[str, Any] = {"policy": policy.name}
@@ -90,7 +101,8 @@ class Jobs:
             case JobKind.AUDIT:
                 if not form.sql:
                     raise BadParameter("sql", "is missing: an audit is of a question")
-                return {**settings, "sql": form.sql, "epsilon": form.epsilon}
+                asked = {"sql": form.sql, "epsilon": form.epsilon, "seconds": form.seconds}
+                return {**settings, **asked}
             case _:
                 path = checked_file(self._settings.folder, form.file, form.kind)
                 if self._policy_of(form.kind, path) != policy:
@@ -168,8 +180,8 @@ class Jobs:
         while not self._stops.is_set():
             if turn is None:  # one of all processes of the server works at a time
                 turn = try_lock(lock_path(self._settings, "turn"))
-            if turn is not None:
-                job = self._next()
+            with suppress(LapwingError, OSError):  # such as a full disk: it looks again
+                job = None if turn is None else self._next()
                 if job is not None:
                     self._run(job)
                     continue

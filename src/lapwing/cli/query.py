@@ -151,7 +151,7 @@ def _show_answers(
 
 def _write_answer(answer: Answer, first: Answer | None) -> None:
     """Write an answer as CSV. The sentences about it, and a count that was bought first, go to stderr."""
-    from lapwing.sql.answering.answers import column_notes
+    from lapwing.answer_text import column_notes
 
     rows = answer.to_arrow()
     writer = console.CsvWriter(rows.column_names)
@@ -292,7 +292,7 @@ def show_answer(answer: Answer) -> None:
 
 def show_rows(out: console.Page, answer: Answer) -> None:
     """Print the first rows of an answer, and its notes."""
-    from lapwing.sql.answering.answers import column_notes
+    from lapwing.answer_text import column_notes
 
     headings, cells = answer.table(ROWS_SHOWN)
     out.table(*headings, right=range(len(headings)), rows=cells)
@@ -375,7 +375,7 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
 
 
 def _show_noisy(policy: CheckedPolicy, made: list[NoisyCheck]) -> None:
-    from lapwing.sql.answering.answers import cell_text
+    from lapwing.answer_text import cell_text
 
     with console.page() as out:
         for check in made:

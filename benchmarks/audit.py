@@ -44,7 +44,7 @@ def laplace(scale: float, shift: int = 1, kind: type = np.int64) -> SampledPair:
 
 def known_event(pair: SampledPair, draws: int) -> float:
     """The ε that is shown by the best event of Laplace noise, at most 0, on all draws."""
-    hits = [int((np.asarray(draw(draws)) <= 0).sum()) for draw in (pair.one, pair.other)]
+    hits = [int((np.asarray(draw(draws)) <= 0).sum()) for draw in (pair.first, pair.second)]
     p = proportion_at_least(hits[0], draws, ERROR / 2)
     return math.log(p / proportion_at_most(hits[1], draws, ERROR / 2))
 

@@ -70,7 +70,7 @@ class Watched:
             promised = self.found[PROMISED].setdefault(key, [])
             for place, bound in enumerate(compared(one)):
                 shares += [0.0] * (place + 1 - len(shares))
-                share = float(bound.found / bound.allowed) if bound.allowed else float(bound.found > 0)
+                share = float(bound.actual / bound.allowed) if bound.allowed else float(bound.actual > 0)
                 shares[place] = max(shares[place], share)
                 promised.append(float(bound.allowed))
                 yield bound

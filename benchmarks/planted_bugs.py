@@ -124,7 +124,7 @@ BUGS = (
     Planted("gate: a key is not kept", "ledger/gate.py",
             "chosen = _fresh_key() if key is None else key\n            receipt",
             "chosen = _fresh_key()\n            receipt", ("ledger",)),
-    Planted("charged read: rows are read first", "ledger/gate.py", "            found = read()\n", "",
+    Planted("charged read: rows are read first", "ledger/gate.py", "            values = read()\n", "",
             ("ledger",)),
     Planted("device: the report is not written", "survey/respondent.py",
             "            state.store()  # nobody gets to see the report before this\n", "", ("device",)),
@@ -201,7 +201,7 @@ def tried(bug: Planted, folder: Path, seconds: float) -> str:
         planted = text.replace(bug.before, bug.after)
         if bug.words.startswith("charged read"):
             planted = planted.replace(
-                "        def run() -> bytes:\n", "        found = read()\n\n        def run() -> bytes:\n"
+                "        def run() -> bytes:\n", "        values = read()\n\n        def run() -> bytes:\n"
             )
         file.write_text(planted)
         done = subprocess.run(

@@ -32,7 +32,9 @@ Messages may show public parameters. They never show data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 
@@ -297,3 +299,32 @@ class MissingExtra(LapwingError, ImportError):
     def __init__(self, extra: str, needed_for: str) -> None:
         super().__init__(f"{needed_for} needs an extra: pip install 'lapwing[{extra}]'")
         self.extra = extra
+
+
+def fields_of(error: LapwingError) -> dict[str, Any]:
+    """Return the public fields of an error as plain values, as commands and the server print them in JSON.
+
+    Args:
+        error: The error.
+
+    Returns:
+        The fields by name. A field of another kind than texts, numbers and lists of them is left out.
+
+    Example:
+        >>> from lapwing.errors import BadParameter, fields_of
+        >>> fields_of(BadParameter("epsilon", "must be above 0"))
+        {'name': 'epsilon', 'why': 'must be above 0'}
+    """
+    found = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("_")}
+    return {name: value for name, value in found.items() if value is not NotImplemented}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float | Fraction):
+        return float(value) if math.isfinite(value) else NotImplemented
+    if isinstance(value, list | tuple):
+        parts = [_plain(part) for part in value]
+        return NotImplemented if NotImplemented in parts else parts
+    return NotImplemented

@@ -32,7 +32,7 @@ def test_neighbours_differ_by_one_person_or_not_at_all(form: str) -> None:
     found = neighbours(policy)
     assert len({pair.description for pair in found}) == len(found) > QUICK
     for pair in found:
-        here, there = [Counter(person.id for person in side) for side in (pair.one, pair.other)]
+        here, there = [Counter(person.id for person in side) for side in (pair.first, pair.second)]
         assert not here - there
         more = [who for who in there - here if who is not None and who.strip()]
         assert len(more) == (0 if pair.is_equal else 1), pair.description
@@ -45,7 +45,7 @@ def test_they_are_the_same_each_time() -> None:
 def test_rows_of_a_sliced_person_lie_in_one_period() -> None:
     """Where a person in one period is the unit, a neighbour differs in one period."""
     for pair in neighbours(POLICIES["periods"]):
-        for person in pair.other:
+        for person in pair.second:
             assert len({row["admitted"] for row in person.rows["visits"]}) <= 1
 
 
@@ -56,7 +56,7 @@ def test_what_is_read_is_truncated_coded_and_without_nobody() -> None:
     question = bind("SELECT COUNT(*), COUNT(cost), COUNT(DISTINCT who), SUM(stay) FROM visits", catalog)
     read = {}
     for pair in sources.neighbours(is_thorough=True):
-        for side, is_reversed in ((pair.one, False), (pair.other, pair.is_reversed)):
+        for side, is_reversed in ((pair.first, False), (pair.second, pair.is_reversed)):
             reader = sources.reader(side, is_reversed=is_reversed)
             read[pair.description, len(side)] = [
                 int(value) for value in reader.exact(question)[0].values[0]
@@ -85,7 +85,7 @@ def test_what_is_read_is_truncated_coded_and_without_nobody() -> None:
 def test_statements_are_noted_without_the_folder_of_generated_files() -> None:
     policy = POLICIES["people"]
     sources = GeneratedSources(policy, {"wards": WARDS})
-    people = sources.neighbours(is_thorough=False)[0].one
+    people = sources.neighbours(is_thorough=False)[0].first
     engine: Any = sources.reader(people).engine
     assert isinstance(engine, WatchedEngine)
     sources.reader(people).exact(bind("SELECT COUNT(*) FROM visits", Catalog(policy, sources.public)))
@@ -96,7 +96,7 @@ def test_statements_are_noted_without_the_folder_of_generated_files() -> None:
 
 def test_a_quick_audit_has_values_beyond_their_bounds_and_repeated_keys() -> None:
     policy = POLICIES["people"]
-    found = {pair.description: pair.other[-1].rows["visits"] for pair in neighbours(policy)[:QUICK]}
+    found = {pair.description: pair.second[-1].rows["visits"] for pair in neighbours(policy)[:QUICK]}
     admitted = policy.tables["visits"].columns["admitted"].kind
     assert isinstance(admitted, Moment)
 
@@ -128,7 +128,7 @@ def test_people_that_cannot_be_generated_are_no_outcome_of_the_code(
         raise pa.ArrowInvalid("no such number")
 
     sources = GeneratedSources(POLICIES["people"], {"wards": WARDS})
-    people = sources.neighbours(is_thorough=False)[0].one
+    people = sources.neighbours(is_thorough=False)[0].first
     with monkeypatch.context() as patched:
         patched.setattr(generated_sources, "stored_people", failing)
         pair = ReplayPair("people", lambda: sources.reader(people), lambda: sources.reader(people))

@@ -25,7 +25,7 @@ def test_exactly_the_possible_messages_are_listed(name: str) -> None:
 def test_classes_reach_the_same_ratio_as_all_messages(name: str) -> None:
     [classes] = message_pairs(SMALL[name], name, most=1)
     assert "by classes" in classes.description
-    worst = max(classes.one[o] / classes.other[o] for o in classes.one)
+    worst = max(classes.first[o] / classes.second[o] for o in classes.first)
     assert abs(Fraction(worst) - SMALL[name].ratio) < Fraction(1, 10**20)
 
 

@@ -10,8 +10,10 @@ import pytest
 import typer
 
 from lapwing.cli import main
-from lapwing.cli.main import fields_of, wants_json
-from lapwing.errors import Aborted, BadFile, BadParameter, Held, LapwingError, OverBudget, Tampered
+from lapwing.cli.main import wants_json
+from lapwing.errors import (
+    Aborted, BadFile, BadParameter, Held, LapwingError, OverBudget, Tampered, fields_of,
+)  # fmt: skip
 from support.shell import Shell
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"

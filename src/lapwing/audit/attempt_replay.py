@@ -101,8 +101,8 @@ def _halves(audited: AuditedPipeline) -> list[tuple[str, int]]:
         return [("", UNITS)]
     later = np.arange(UNITS, UNITS + _SEARCHED)
     tests = in_test_half(later, key=KEY, share=audited.pipeline.test_share)
-    found = [(" that trains", ~tests), (" that tests", tests)]
-    return [(words, int(later[which][0])) for words, which in found if which.any()]
+    halves = [(" that trains", ~tests), (" that tests", tests)]
+    return [(words, int(later[which][0])) for words, which in halves if which.any()]
 
 
 def _attempt_pairs(
@@ -111,7 +111,9 @@ def _attempt_pairs(
     """Return pairs that add a unit to one half. It must move no mechanism of the other half."""
     from lapwing.learn.pipelines.components import NETWORK  # noqa: PLC0415 (an extra)
 
-    def pair(description: str, one: PrivateRows, other: PrivateRows, *, seed: int, half: str) -> ReplayPair:
+    def pair(
+        description: str, first: PrivateRows, second: PrivateRows, *, seed: int, half: str
+    ) -> ReplayPair:
         def unmoved(mechanism: Any) -> bool:
             return bool(half) and is_testing(mechanism) is not (half == " that tests")
 
@@ -120,7 +122,7 @@ def _attempt_pairs(
                 return done(rows), seen
 
         return ReplayPair(
-            description, lambda: run(one), lambda: run(other), description.startswith("rows;")
+            description, lambda: run(first), lambda: run(second), description.startswith("rows;")
         )
 
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
@@ -148,5 +150,7 @@ def _attempt_pairs(
 def _reversed(rows: PrivateRows) -> PrivateRows:
     """Return the same rows in another order."""
     order = np.arange(len(rows))[::-1]
-    columns = {name: CodedColumn(one.codes[order], one.known[order]) for name, one in rows.columns.items()}
+    columns = {
+        name: CodedColumn(column.codes[order], column.known[order]) for name, column in rows.columns.items()
+    }
     return PrivateRows(rows.units[order], rows.blocks[order], columns, rows.people[order], rows.ids)

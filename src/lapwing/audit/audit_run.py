@@ -50,13 +50,13 @@ class CaseResult:
     @property
     def witness(self) -> Witness | None:
         """The violation; None if there was none."""
-        return next((one.witness for one in self.stages if one.witness is not None), None)
+        return next((result.witness for result in self.stages if result.witness is not None), None)
 
     @property
     def unable(self) -> tuple[str, ...]:
         """The stages that could not run, each with its reason."""
-        found = [f"{one.stage.value}: {one.unable}" for one in self.stages if one.unable]
-        return tuple(found) if self.stages else ("no stage of this case was asked for",)
+        reasons = [f"{result.stage.value}: {result.unable}" for result in self.stages if result.unable]
+        return tuple(reasons) if self.stages else ("no stage of this case was asked for",)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain values."""
@@ -68,7 +68,7 @@ class CaseResult:
             "delta": float(case.delta),
             "seconds": round(self.seconds, 3),
             "command": self.command,
-            "stages": [_stage_json(one) for one in self.stages],
+            "stages": [_stage_json(result) for result in self.stages],
         }
 
 
@@ -79,16 +79,16 @@ def _number(value: float | str | None) -> float | str | None:
     return value
 
 
-def _stage_json(one: StageResult) -> dict[str, Any]:
-    witness = one.witness
+def _stage_json(result: StageResult) -> dict[str, Any]:
+    witness = result.witness
     return {
-        "stage": one.stage.value,
-        "checks": one.checks,
-        "claimed": one.claimed,
-        "measured": _number(one.measured),
-        "could_show": _number(one.could_show),
-        "unable": one.unable or None,
-        "notes": list(one.notes),
+        "stage": result.stage.value,
+        "checks": result.checks,
+        "claimed": result.claimed,
+        "measured": _number(result.measured),
+        "could_show": _number(result.could_show),
+        "unable": result.unable or None,
+        "notes": list(result.notes),
         "witness": None
         if witness is None
         else {
@@ -160,17 +160,17 @@ class AuditReport:
     @property
     def violations(self) -> tuple[CaseResult, ...]:
         """The cases whose claim is false."""
-        return tuple(one for one in self.cases if one.witness is not None)
+        return tuple(result for result in self.cases if result.witness is not None)
 
     @property
     def incomplete(self) -> tuple[CaseResult, ...]:
         """The cases with a stage that could not run. They did not pass."""
-        return tuple(one for one in self.cases if one.unable and one.witness is None)
+        return tuple(result for result in self.cases if result.unable and result.witness is None)
 
     @property
     def missed(self) -> tuple[CheckedBug, ...]:
         """The planted bugs that were not caught: then the audit itself is worth nothing."""
-        return tuple(one for one in self.self_check if not one.is_caught)
+        return tuple(bug for bug in self.self_check if not bug.is_caught)
 
     @property
     def passed(self) -> bool:
@@ -185,9 +185,9 @@ class AuditReport:
     @property
     def _failure(self) -> str:
         return audit_failure(
-            {one.name: one.is_caught for one in self.self_check},
-            [one.case.name for one in self.violations],
-            [one.case.name for one in self.incomplete],
+            {bug.name: bug.is_caught for bug in self.self_check},
+            [result.case.name for result in self.violations],
+            [result.case.name for result in self.incomplete],
             self.uncovered,
         )
 
@@ -205,17 +205,17 @@ class AuditReport:
             "version": self.version,
             "self_check": [
                 {
-                    "name": one.name,
-                    "wrong": one.wrong,
-                    "stage": one.stage.value,
-                    "claimed": one.claimed,
-                    "measured": _number(one.measured),
-                    "caught": one.is_caught,
-                    "why_not": one.why_not or None,
+                    "name": bug.name,
+                    "wrong": bug.wrong,
+                    "stage": bug.stage.value,
+                    "claimed": bug.claimed,
+                    "measured": _number(bug.measured),
+                    "caught": bug.is_caught,
+                    "why_not": bug.why_not or None,
                 }
-                for one in self.self_check
+                for bug in self.self_check
             ],
-            "cases": [one.to_json() for one in self.cases],
+            "cases": [result.to_json() for result in self.cases],
         }
 
 

@@ -263,10 +263,10 @@ def reduced(matrix: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
     rows = matrix % modulus
     top = 0
     for column in range(rows.shape[1]):
-        found = np.flatnonzero(rows[top:, column])
-        if not len(found):
+        pivots = np.flatnonzero(rows[top:, column])
+        if not len(pivots):
             continue
-        rows[[top, top + found[0]]] = rows[[top + found[0], top]]
+        rows[[top, top + pivots[0]]] = rows[[top + pivots[0], top]]
         rows[top] = rows[top] * pow(int(rows[top, column]), -1, modulus) % modulus
         others = rows[:, column].copy()
         others[top] = 0

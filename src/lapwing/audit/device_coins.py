@@ -107,11 +107,11 @@ def weight(path: Iterable[Step]) -> Fraction:
     return prod(chances, start=Fraction(1))
 
 
-def law_of(found: Iterable[Leaf]) -> MessageLaw:
+def law_of(leaves: Iterable[Leaf]) -> MessageLaw:
     """Return the law of the messages. Rounds that are drawn again begin after a path's last coin."""
     accepted: dict[tuple[Step, ...], dict[bytes, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     cut: set[tuple[Step, ...]] = set()
-    for path, message in found:
+    for path, message in leaves:
         coins = [place for place, step in enumerate(path) if step[0] == "odds"]
         start = coins[-1] + 1 if coins else 0
         begun = tuple(path[:start])
@@ -128,10 +128,10 @@ def law_of(found: Iterable[Leaf]) -> MessageLaw:
     return dict(law)
 
 
-def rounds_are_alike(play: Callable[[CoinSource], bytes], most: int, found: Iterable[Leaf]) -> bool:
+def rounds_are_alike(play: Callable[[CoinSource], bytes], most: int, first_round: Iterable[Leaf]) -> bool:
     """Return whether a second round has the law of the first, after one rejected round of each start."""
     seen: set[tuple[Step, ...]] = set()
-    listed = list(found)
+    listed = list(first_round)
     for path, message in listed:
         if message is not None or len(path) < most:
             continue
@@ -147,8 +147,8 @@ def rounds_are_alike(play: Callable[[CoinSource], bytes], most: int, found: Iter
     return True
 
 
-def _after(found: Iterable[Leaf], begun: tuple[Step, ...]) -> Iterator[Leaf]:
-    for path, message in found:
+def _after(leaves: Iterable[Leaf], begun: tuple[Step, ...]) -> Iterator[Leaf]:
+    for path, message in leaves:
         if tuple(path[: len(begun)]) == begun:
             yield path[len(begun) :], message
 
@@ -199,7 +199,7 @@ def check_device(randomizer: Randomizer, name: str, paths: int) -> DeviceCheck:
     answers = tried_answers(randomizer, paths)
     most = round_size(randomizer)
 
-    def found(answer: int) -> list[Leaf]:
+    def leaves_of(answer: int) -> list[Leaf]:
         def play(source: CoinSource) -> bytes:
             return randomizer.randomize(answer, source)
 
@@ -213,18 +213,18 @@ def check_device(randomizer: Randomizer, name: str, paths: int) -> DeviceCheck:
             raise BadValue("a round that is drawn again has another law than the first")
         return listed
 
-    return compare_device(randomizer, name, answers, found)
+    return compare_device(randomizer, name, answers, leaves_of)
 
 
 def compare_device(
-    randomizer: Randomizer, name: str, answers: Sequence[int], found: Callable[[int], list[Leaf]]
+    randomizer: Randomizer, name: str, answers: Sequence[int], leaves_of: Callable[[int], list[Leaf]]
 ) -> DeviceCheck:
     """Compare the leaves of each answer with the stated law. An error of the device's code is a finding."""
     laws: dict[int, MessageLaw] = {}
     paths = 0
     for answer in answers:
         try:
-            listed = found(answer)
+            listed = leaves_of(answer)
             paths += len(listed)
             laws[answer] = law_of(listed)
             wrong = _difference(randomizer, answer, laws[answer])
@@ -234,7 +234,7 @@ def compare_device(
             for other in answers:  # so that the true ε can be told
                 if other not in laws:
                     try:
-                        laws[other] = law_of(found(other))
+                        laws[other] = law_of(leaves_of(other))
                     except Exception:  # noqa: S112 (one finding is enough)
                         continue
             event, numbers = wrong
@@ -262,8 +262,8 @@ def _difference(randomizer: Randomizer, answer: int, law: MessageLaw) -> tuple[s
 def _epsilon(laws: dict[int, MessageLaw]) -> float | None:
     """Return the true ε of all answers that were listed; None if there is only one."""
     worst = 0.0
-    for one, other in combinations(laws.values(), 2):
-        for p, q in ((one, other), (other, one)):
+    for first, second in combinations(laws.values(), 2):
+        for p, q in ((first, second), (second, first)):
             for message, chance in p.items():
                 beside = q.get(message, Fraction(0))
                 worst = max(worst, log(chance / beside) if beside else inf) if chance else worst
@@ -280,14 +280,14 @@ def with_device_code(stage: RunStage, named: Callable[[StageBudget], Iterable[Na
         paths = MOST_PATHS if budget.is_thorough else QUICK_PATHS
         counts, too_many = DeviceCheck(), []
         for name, randomizer in named(budget):
-            found = check_device(randomizer, name, paths)
-            counts = DeviceCheck(counts.answers + found.answers, counts.paths + found.paths)
-            if found.witness is not None:
+            check = check_device(randomizer, name, paths)
+            counts = DeviceCheck(counts.answers + check.answers, counts.paths + check.paths)
+            if check.witness is not None:
                 return replace(
-                    result, checks=result.checks + counts.paths, measured=found.witness.at_least,
-                    witness=found.witness, notes=(),
+                    result, checks=result.checks + counts.paths, measured=check.witness.at_least,
+                    witness=check.witness, notes=(),
                 )  # fmt: skip
-            if not found.answers:
+            if not check.answers:
                 too_many.append(name)
         ways = f"{counts.paths:,} ways in which coins fall, of {counts.answers} answers"
         notes = [f"the code that devices run: {ways}"]

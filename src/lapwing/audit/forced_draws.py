@@ -66,8 +66,8 @@ def _without_draws(replaced: dict[str, Callable[..., Any]]) -> dict[str, Any]:
     """Return all names of the primitives: with their stand-ins, or refused."""
     return {
         name: replaced.get(name, _refusing(name))
-        if inspect.isfunction(one := getattr(noise, name)) and name not in _FIXED
-        else one
+        if inspect.isfunction(member := getattr(noise, name)) and name not in _FIXED
+        else member
         for name in noise.__all__
     }
 
@@ -102,17 +102,17 @@ class ForcedDraws:
     @precise
     def law(self, run: Callable[[], Hashable]) -> Law:
         """Return the law of what `run` returns. It must be the same on the same path."""
-        found: dict[Hashable, Decimal] = {}
+        law: dict[Hashable, Decimal] = {}
         self._planned = []
         for number in range(MOST_PATHS):
             self._left, self._taken, self._probability = [], [], Decimal(1)
             outcome = run()
             if number < _RUN_TWICE:
                 self._again(run, outcome)
-            found[outcome] = found.get(outcome, Decimal(0)) + self._probability
+            law[outcome] = law.get(outcome, Decimal(0)) + self._probability
             places = [place for place, left in enumerate(self._left) if left]
             if not places:
-                return found
+                return law
             self._planned = [*self._taken[: places[-1]], self._taken[places[-1]] + 1]
         raise BadParameter("run", f"has more than {MOST_PATHS:,} paths: too many to enumerate")
 
@@ -228,6 +228,6 @@ class Scales:
         """Return the scale of each coordinate, the number of parties, and the values without noise."""
         used, result = self.of(run)
         values = [int(value) for value in result]
-        if len(used) != len(values) or any(one[1] != other[1] for one, other in pairwise(used)):
+        if len(used) != len(values) or any(first[1] != second[1] for first, second in pairwise(used)):
             raise BadParameter("run", f"{len(values)} values have {len(used)} noises: each needs one")
         return [scale for scale, _ in used], used[0][1], values

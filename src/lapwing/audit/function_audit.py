@@ -175,7 +175,7 @@ def _check_trial(function: AuditedFunction, trial: Trial) -> None:
 
 def _function_stage(function: AuditedFunction, trial: Trial, claim: tuple[Number, Number]) -> RunStage:
     """Return the stage: first the checks of the contract, then the attack on all pairs."""
-    found = trial.neighbours
+    neighbours = trial.neighbours
     # The second call on each side: the first one may load something.
     seconds = sum(trial.seconds[1::2]) / _TRIED[1]
 
@@ -183,10 +183,10 @@ def _function_stage(function: AuditedFunction, trial: Trial, claim: tuple[Number
         claimed = float(checked_epsilon(claim[0]))
         try:
             budget.progress("sampled: is the function's contract kept?")
-            witness = _repeated_seed(function, found)
+            witness = _repeated_seed(function, neighbours)
             if witness is not None:
                 return StageResult(Stage.SAMPLED, 2, claimed, witness=witness)
-            contract = _Contract.of(function, found, 0.4 * budget.seconds / max(seconds, 1e-9))
+            contract = _Contract.of(function, neighbours, 0.4 * budget.seconds / max(seconds, 1e-9))
             share = replace(budget, error=budget.error / _SHARES)
             witness = contract.repeated_calls() or contract.telling_types(claim, share.error)
             if witness is not None:
@@ -196,8 +196,10 @@ def _function_stage(function: AuditedFunction, trial: Trial, claim: tuple[Number
                 return StageResult(Stage.SAMPLED, 0, claimed, unable=broken)
             draws = _JudgedDraws.planned(function, contract, share)
             pairs = [
-                SampledPair(f"{one} and {other}", partial(draws.of, place, 0), partial(draws.of, place, 1))
-                for place, (one, other) in enumerate(found)
+                SampledPair(
+                    f"{first} and {second}", partial(draws.of, place, 0), partial(draws.of, place, 1)
+                )
+                for place, (first, second) in enumerate(neighbours)
             ]
             return sampled_stage(pairs, *claim, draws=draws.number, calls=1)(share)
         except FunctionEnded as error:
@@ -295,15 +297,15 @@ def _sizes(size: int) -> list[int]:
     return [size for size in (*[1] * single, *map(int, np.diff([0, *cuts, rest]))) if size]
 
 
-def _repeated_seed(function: AuditedFunction, found: Sequence[tuple[str, str]]) -> Witness | None:
+def _repeated_seed(function: AuditedFunction, neighbours: Sequence[tuple[str, str]]) -> Witness | None:
     """Return a witness if two calls or two processes give the same outputs on the same data."""
-    places = sorted({0, len(found) - 1})
+    places = sorted({0, len(neighbours) - 1})
     calls: list[Call] = [(place, 1, _REPEATED) for place in places for _ in range(2)]
-    one, other = function.both_results(calls)
+    here, elsewhere = function.both_results(calls)
     for number, place in enumerate(places):
         for words, first, second in (
-            ("two calls", one[2 * number], one[2 * number + 1]),
-            ("two processes at the same time", one[2 * number], other[2 * number]),
+            ("two calls", here[2 * number], here[2 * number + 1]),
+            ("two processes at the same time", here[2 * number], elsewhere[2 * number]),
         ):
             if isinstance(first, Raised) or isinstance(second, Raised):
                 continue
@@ -311,7 +313,7 @@ def _repeated_seed(function: AuditedFunction, found: Sequence[tuple[str, str]]) 
             chance = _chance_of_order(texts)
             if 4 * chance < _COINCIDENCE and texts == [canonical(value) for value in second]:
                 return Witness(
-                    pair=f"{found[place][1]}, twice",
+                    pair=f"{neighbours[place][1]}, twice",
                     event=f"{words} gave the same outputs: noise is repeated, as from a fixed seed",
                     numbers={"equal outputs": _REPEATED, "probability by chance, at most": chance},
                 )
@@ -329,7 +331,7 @@ class _Contract:
     """Outcomes of single calls (in two processes), of one large call and of several short ones, by side."""
 
     name: str
-    found: Sequence[tuple[str, str]]
+    neighbours: Sequence[tuple[str, str]]
     sides: Sequence[tuple[int, int]]
     singles: Sequence[Sequence[Outputs | Raised]]
     types: Sequence[Sequence[str]]
@@ -341,9 +343,11 @@ class _Contract:
     start_up: float
 
     @classmethod
-    def of(cls, function: AuditedFunction, found: Sequence[tuple[str, str]], outputs: float) -> _Contract:
+    def of(
+        cls, function: AuditedFunction, neighbours: Sequence[tuple[str, str]], outputs: float
+    ) -> _Contract:
         """Make the calls; about as many outputs on each side as is given."""
-        sides = [(place, side) for place in range(len(found)) for side in (0, 1)]
+        sides = [(place, side) for place in range(len(neighbours)) for side in (0, 1)]
         singles = int(min(max(outputs / 4, _SINGLES // 2), _SINGLES)) // 4 * 4
         count = int(min(max(outputs / 2 / _LENGTH, _FEWEST), _MOST)) // 2 * 2
         sizes = [*[1] * singles, singles, *[_LENGTH] * count]
@@ -357,7 +361,7 @@ class _Contract:
         has_raised = [any(isinstance(each, Raised) for each in of_side[singles:]) for of_side in results]
         return cls(
             function.name,
-            found,
+            neighbours,
             sides,
             [of_side[:singles] for of_side in results],
             [made.types[start : start + singles] for start in starts],
@@ -374,7 +378,7 @@ class _Contract:
 
     def _words(self, place: int) -> str:
         pair, side = self.sides[place]
-        return self.found[pair][side]
+        return self.neighbours[pair][side]
 
     def repeated_calls(self) -> Witness | None:
         """Return a witness if two of the short calls on a side gave the same outputs in the same order."""
@@ -398,18 +402,18 @@ class _Contract:
     def telling_types(self, claim: tuple[Number, Number], error: float) -> Witness | None:
         """Return a witness if the types of single outputs contradict the claim."""
         for place in range(0, len(self.sides), 2):
-            one, other = self.types[place], self.types[place + 1]
-            if len({*one, *other}) == 1:
+            first, second = self.types[place], self.types[place + 1]
+            if len({*first, *second}) == 1:
                 continue
             verdict = attack_pair(
-                SampledPair("", _given_draws(one), _given_draws(other)),
-                *claim, draws=len(one), error=error / (len(self.sides) // 2),
+                SampledPair("", _given_draws(first), _given_draws(second)),
+                *claim, draws=len(first), error=error / (len(self.sides) // 2),
             )  # fmt: skip
             if verdict.violation is not None:
                 return Witness(
-                    pair=" and ".join(self.found[place // 2]),
+                    pair=" and ".join(self.neighbours[place // 2]),
                     event="the type of an output depends on the data: "
-                    f"{', '.join(sorted(set(one)))}, and {', '.join(sorted(set(other)))}",
+                    f"{', '.join(sorted(set(first)))}, and {', '.join(sorted(set(second)))}",
                     numbers={
                         "times on one input": verdict.violation.hits[0],
                         "times on the other input": verdict.violation.hits[1],
@@ -487,10 +491,10 @@ def _given_draws(values: Outputs) -> Draw:
     return lambda size: [next(left) for _ in range(size)]
 
 
-def _differ(one: Outputs, other: Outputs, error: float) -> bool:
+def _differ(first: Outputs, second: Outputs, error: float) -> bool:
     """Return whether two samples show that their laws differ, up to an error."""
-    number = min(len(one), len(other))
+    number = min(len(first), len(second))
     if number < 8:
         return False
-    pair = SampledPair("", _given_draws(one), _given_draws(other))
+    pair = SampledPair("", _given_draws(first), _given_draws(second))
     return not attack_pair(pair, 0, draws=number, error=error, families=_QUICK_FAMILIES).holds

@@ -92,7 +92,7 @@ class AuditedFunction:
         """Call the function on each side of each pair; raises BadParameter for bad names and outputs."""
         with _Running(self, [], sizes) as running:
             return Trial(
-                [(str(one), str(other)) for one, other in running.reply()["neighbours"]],
+                [(str(first), str(second)) for first, second in running.reply()["neighbours"]],
                 running.results(),
                 running.seconds(),
             )
@@ -108,8 +108,8 @@ class AuditedFunction:
 
     def both_results(self, calls: Sequence[Call]) -> tuple[list[Outputs | Raised], list[Outputs | Raised]]:
         """Make the same calls in two fresh processes that run at the same time."""
-        with _Running(self, calls) as one, _Running(self, calls) as other:
-            return one.results(), other.results()
+        with _Running(self, calls) as first, _Running(self, calls) as second:
+            return first.results(), second.results()
 
 
 class _Running:

@@ -106,11 +106,11 @@ def _answered(module: Any, request: dict[str, Any], folder: Path) -> dict[str, A
     given = request["data"]
     pairs = getattr(module, "NEIGHBOURS", request["default"]) if given is None else given
     try:
-        pairs = [(one, other) for one, other in pairs]
+        pairs = [(first, second) for first, second in pairs]
     except (TypeError, ValueError):
         return {"bad_neighbours": True}
     reply: dict[str, Any] = {
-        "neighbours": [[_short(one), _short(other)] for one, other in pairs],
+        "neighbours": [[_short(first), _short(second)] for first, second in pairs],
         "calls": [],
     }
     sides = [(place, side) for place in range(len(pairs)) for side in (0, 1)]

@@ -51,10 +51,10 @@ class NeighbourPeople:
     """Two sets of people that differ by one person, or by nothing if `is_equal`."""
 
     description: str
-    one: tuple[GeneratedPerson, ...]
-    other: tuple[GeneratedPerson, ...]
+    first: tuple[GeneratedPerson, ...]
+    second: tuple[GeneratedPerson, ...]
     is_equal: bool = False
-    is_reversed: bool = False  # whether the rows of `other` are stored in the other order
+    is_reversed: bool = False  # whether the rows of `second` are stored in the other order
 
 
 Pick = Callable[[Column, int], Any]  # the value of a column in the n-th row
@@ -64,8 +64,8 @@ def ordinary(who: str) -> Pick:
     """Return a function that picks values within the declared bounds, by a hash."""
 
     def pick(column: Column, place: int) -> Any:
-        found = hashlib.blake2b(f"{who}/{column.name}/{place}".encode(), digest_size=8).digest()
-        return _inside(column.kind, int.from_bytes(found))
+        digest = hashlib.blake2b(f"{who}/{column.name}/{place}".encode(), digest_size=8).digest()
+        return _inside(column.kind, int.from_bytes(digest))
 
     return pick
 
@@ -110,7 +110,9 @@ def _far_beyond(column: Column, place: int) -> Any:
             return (1e300, -1e300, float("inf"), float("-inf"))[place % 4]
         case Moment() | Period():
             return (date(1000, 1, 1), date(9000, 1, 1))[place % 2]
-        case Choice(values) if all(isinstance(one, int) and not isinstance(one, bool) for one in values):
+        case Choice(values) if all(
+            isinstance(value, int) and not isinstance(value, bool) for value in values
+        ):
             return 10**15 + place
         case Choice() | Text():
             return "lapwing: a value that nobody declared"
@@ -224,8 +226,8 @@ def neighbours(policy: CheckedPolicy) -> list[NeighbourPeople]:
     typed = {kind: list(stored_as(kind)) for kind in NUMBER_TYPES[1:]}
     partly = [lacks(names) for names in _parts(policy)]
     alone = (_person(policy, "target", _highest),)
-    one = (_person(policy, "P1", ordinary("P1"), times=0, more=1),)
-    found = [
+    single = (_person(policy, "P1", ordinary("P1"), times=0, more=1),)
+    pairs = [
         joins("as many rows as count, each at the greatest value", _highest),
         joins("as many rows as count, with rare keys", _rare),
         joins("many more rows than count", ordinary("target"), times=3, more=5),
@@ -245,10 +247,10 @@ def neighbours(policy: CheckedPolicy) -> list[NeighbourPeople]:
         joins("as many rows as count, at the least and the greatest value in turn", _in_turn),
         joins("one row", ordinary("one row"), times=0, more=1),
         joins("no row", ordinary("no row"), times=0),
-        NeighbourPeople("nobody, and one person with one row", (), one),
+        NeighbourPeople("nobody, and one person with one row", (), single),
     ]
-    found += [pair for kind in NUMBER_TYPES[2:] for pair in typed[kind][1:]]
-    found += [
+    pairs += [pair for kind in NUMBER_TYPES[2:] for pair in typed[kind][1:]]
+    pairs += [
         *partly[2:],
         joins("numbers just below their bounds, by one bit", _just_below),
         *(
@@ -257,21 +259,21 @@ def neighbours(policy: CheckedPolicy) -> list[NeighbourPeople]:
         ),
     ]
     if policy.folds_ids:
-        found.insert(0, _spelled_ids(policy, crowd))
+        pairs.insert(0, _spelled_ids(policy, crowd))
     else:
-        found += [
+        pairs += [
             joins("an id like that of another person, but for a space", _highest, who=" P1", times=2),
             joins("an id like that of another person, but for a capital", _in_turn, who="p1", times=2),
         ]
     if all(table.unit is not None and table.unit.column for table in policy.private_tables):
         lost = tuple(GeneratedPerson(who, _person(policy, "x", _highest).rows) for who in NOBODIES)
-        found.append(
+        pairs.append(
             NeighbourPeople(
                 "generated people, and rows without an id, which belong to nobody",
                 crowd, (*crowd, *lost), is_equal=True,
             )
         )  # fmt: skip
-    return found
+    return pairs
 
 
 def _spelled_ids(policy: CheckedPolicy, crowd: tuple[GeneratedPerson, ...]) -> NeighbourPeople:

@@ -264,6 +264,6 @@ def _type(kind: Kind, numbers: str) -> pa.DataType:
             return pa.date32()
         case Truth():
             return pa.bool_()
-        case Choice(values) if all(isinstance(one, int) for one in values):
-            return pa.bool_() if all(isinstance(one, bool) for one in values) else pa.int64()
+        case Choice(values) if all(isinstance(value, int) for value in values):
+            return pa.bool_() if all(isinstance(value, bool) for value in values) else pa.int64()
     return pa.string()

@@ -155,9 +155,9 @@ def summed(law: Law, count: int) -> Law:
     total: dict[int, Decimal] = {0: Decimal(1)}
     for _ in range(count):
         longer: dict[int, Decimal] = {}
-        for one, p in total.items():
-            for other, q in law.items():
-                longer[one + other] = longer.get(one + other, Decimal(0)) + p * q
+        for so_far, p in total.items():
+            for drawn, q in law.items():
+                longer[so_far + drawn] = longer.get(so_far + drawn, Decimal(0)) + p * q
         total = longer
     return total
 
@@ -270,11 +270,11 @@ def randomized_response(answer: int, options: int, truth: Decimal) -> Law:
 
 def courses(questions: int, positives: int) -> list[tuple[bool, ...]]:
     """Return all courses of answers. A course ends with the last question or the last yes."""
-    found: set[tuple[bool, ...]] = {()}
+    answered: set[tuple[bool, ...]] = {()}
     for _ in range(questions):
-        going_on = {c for c in found if sum(c) < positives}
-        found = (found - going_on) | {(*c, answer) for c in going_on for answer in (False, True)}
-    return sorted(found)
+        going_on = {c for c in answered if sum(c) < positives}
+        answered = (answered - going_on) | {(*c, answer) for c in going_on for answer in (False, True)}
+    return sorted(answered)
 
 
 @cache
@@ -357,11 +357,11 @@ def total(law: Law) -> Decimal:
 
 
 @precise
-def log_ratio(one: Law, other: Law) -> Decimal:
+def log_ratio(first: Law, second: Law) -> Decimal:
     """Return the greatest |ln(one / other)| over the outcomes: the least ε that is purely private."""
-    if one.keys() != other.keys():
+    if first.keys() != second.keys():
         raise BadParameter("other", "must have the same outcomes as one")
-    return max(max(one[o] / other[o], other[o] / one[o]) for o in one).ln()
+    return max(max(first[o] / second[o], second[o] / first[o]) for o in first).ln()
 
 
 class Direction:
@@ -371,8 +371,8 @@ class Direction:
     """
 
     @precise
-    def __init__(self, one: Law, other: Law) -> None:
-        cells = [(_ratio(p, other.get(o, ZERO)), p, other.get(o, ZERO), o) for o, p in one.items() if p]
+    def __init__(self, first: Law, second: Law) -> None:
+        cells = [(_ratio(p, second.get(o, ZERO)), p, second.get(o, ZERO), o) for o, p in first.items() if p]
         cells.sort(key=lambda cell: cell[0], reverse=True)
         self._cells = cells
         self._falling = [-cell[0] for cell in cells]

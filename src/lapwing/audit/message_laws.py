@@ -87,14 +87,14 @@ class ListedMessages:
     def _probabilities(self, answer: int) -> NDArray[np.int64]:
         """Return the place of each message's probability in `_places`."""
         if answer not in self._codes:
-            found = (self.randomizer.probability(answer, message) for message in self.messages)
-            codes = [self._places.setdefault(p, len(self._places)) for p in found]
+            chances = (self.randomizer.probability(answer, message) for message in self.messages)
+            codes = [self._places.setdefault(p, len(self._places)) for p in chances]
             self._codes[answer] = np.array(codes, dtype=np.int64)
         return self._codes[answer]
 
-    def cells(self, one: int, other: int) -> _Cells:
+    def cells(self, answer: int, other_answer: int) -> _Cells:
         """Return the total probabilities under two answers, of all messages with the same two."""
-        first, second = self._probabilities(one), self._probabilities(other)
+        first, second = self._probabilities(answer), self._probabilities(other_answer)
         both = first * len(self._places) + second
         _, places, counts = np.unique(both, return_index=True, return_counts=True)
         values = list(self._places)
@@ -122,23 +122,23 @@ def _class_cells(randomizer: Randomizer) -> _Cells:
         return {f"{k} options are set": (flips[k], flips[m - k]) for k in range(m + 1)}
     if isinstance(randomizer, TwoLevel):
         likely, unlikely = randomizer.likely, randomizer.unlikely
-        both, one = randomizer.both, randomizer.share - randomizer.both
+        both, only = randomizer.both, randomizer.share - randomizer.both
         return {
             "favoured by both": (both * likely, both * likely),
-            "favoured by the first": (one * likely, one * unlikely),
-            "favoured by the second": (one * unlikely, one * likely),
-            "favoured by neither": ((1 - both - 2 * one) * unlikely, (1 - both - 2 * one) * unlikely),
+            "favoured by the first": (only * likely, only * unlikely),
+            "favoured by the second": (only * unlikely, only * likely),
+            "favoured by neither": ((1 - both - 2 * only) * unlikely, (1 - both - 2 * only) * unlikely),
         }
     raise _not_listed(randomizer)
 
 
 def _laws(cells: _Cells) -> tuple[Law, Law]:
-    one: dict[str, Decimal] = {}
-    other: dict[str, Decimal] = {}
+    first: dict[str, Decimal] = {}
+    second: dict[str, Decimal] = {}
     for name, (p, q) in cells.items():
         if p or q:
-            one[name], other[name] = dec(p), dec(q)
-    return one, other
+            first[name], second[name] = dec(p), dec(q)
+    return first, second
 
 
 def chosen_answers(inputs: int, most: int) -> list[int]:
@@ -167,9 +167,9 @@ def message_pairs(
     loss = Pure(claimed)
     count = message_count(randomizer)
     if count > min(MOST_MESSAGES, most // 2):
-        one, other = _laws(_class_cells(randomizer))
+        first, second = _laws(_class_cells(randomizer))
         text = f"{name}: {count:,} messages by classes, two answers that are as different as can be"
-        yield ExactPair(text, one, other, loss, claimed)
+        yield ExactPair(text, first, second, loss, claimed)
         return
     listed = _listed(randomizer)
     answers = chosen_answers(randomizer.inputs, min(max(2, most // count), MOST_ANSWERS))
@@ -180,5 +180,5 @@ def message_pairs(
         if kind in seen:  # the same probabilities again, of other messages
             continue
         seen.add(kind)
-        one, other = _laws(cells)
-        yield ExactPair(f"{name}: {count:,} messages, answers {a} and {b}", one, other, loss, claimed)
+        first, second = _laws(cells)
+        yield ExactPair(f"{name}: {count:,} messages, answers {a} and {b}", first, second, loss, claimed)

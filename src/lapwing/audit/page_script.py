@@ -62,16 +62,16 @@ _DRAWS = 20_000  # on each input; a call starts the engine anew
 
 def engine() -> str | None:
     """Return the path of Node.js: that of the system, or that of an installed Playwright; None if none."""
-    found = shutil.which("node")
-    if found is None:
+    program = shutil.which("node")
+    if program is None:
         spec = find_spec("playwright")
         places = (
             [Path(folder) / "driver" / "node" for folder in (spec.submodule_search_locations or [])]
             if spec
             else []
         )
-        found = next((str(place) for place in places if place.is_file()), None)
-    return found
+        program = next((str(place) for place in places if place.is_file()), None)
+    return program
 
 
 @contextmanager
@@ -137,21 +137,21 @@ def page_stage(named: Callable[[StageBudget], Sequence[Named]], claimed: float) 
 
 def check_page(named: Sequence[Named], paths: int, claimed: float) -> StageResult:
     """Compare the page's coins and its messages with their laws."""
-    plans = [(name, one, tried_answers(one, paths)) for name, one in named]
-    jobs = [_walk(one, answer, paths) for _, one, answers in plans for answer in answers]
-    wrong = _price_mistake([one for _, one in named])
+    plans = [(name, randomizer, tried_answers(randomizer, paths)) for name, randomizer in named]
+    jobs = [_walk(randomizer, answer, paths) for _, randomizer, answers in plans for answer in answers]
+    wrong = _price_mistake([randomizer for _, randomizer in named])
     if wrong:
         return _result(1, claimed, Witness("the price that the page charges a device", wrong, {}))
     coins = list(_coin_jobs())
-    found = run_page([*coins, *jobs])
-    for job, got in zip(coins, found, strict=False):
+    replies = run_page([*coins, *jobs])
+    for job, got in zip(coins, replies, strict=False):
         wrong = _coin_mistake(job, got)
         if wrong:
             return _result(1, claimed, Witness("the coins of the page's script", wrong, {}))
-    rest = iter(found[len(coins) :])
+    rest = iter(replies[len(coins) :])
     checks = len(coins)
     too_many = []
-    for name, one, answers in plans:
+    for name, randomizer, answers in plans:
         if not answers:
             too_many.append(name)
         by_answer = dict(zip(answers, rest, strict=False))
@@ -159,11 +159,11 @@ def check_page(named: Sequence[Named], paths: int, claimed: float) -> StageResul
         def of(answer: int, got: dict[int, Any] = by_answer) -> list[Leaf]:
             return _leaves(got[answer])
 
-        compared = compare_device(one, f"{name}, by the page's script", answers, of)
+        compared = compare_device(randomizer, f"{name}, by the page's script", answers, of)
         checks += compared.paths
         if compared.witness is not None:
             return _result(checks, claimed, compared.witness)
-    again = _second_rounds(plans, found[len(coins) :], paths)
+    again = _second_rounds(plans, replies[len(coins) :], paths)
     if again:
         return _result(checks, claimed, Witness(again, "a round that is drawn again has another law", {}))
     notes = [
@@ -186,11 +186,11 @@ def _price_mistake(randomizers: Sequence[Randomizer]) -> str:
         for at in range(len(randomizers))
     ]
     jobs = [
-        {"work": "charged", "ask": ask, "recipes": [one.recipe() for one in several]}
+        {"work": "charged", "ask": ask, "recipes": [randomizer.recipe() for randomizer in several]}
         for ask, several in listed
     ]
     for (ask, several), got in zip(listed, run_page(jobs), strict=True):
-        kinds = ", ".join(one.kind for one in several)
+        kinds = ", ".join(randomizer.kind for randomizer in several)
         if "error" in got:
             return f"{kinds}: it failed with {got['error']}"
         price = Fraction(int(got["found"]), EPSILON_UNIT)
@@ -201,7 +201,7 @@ def _price_mistake(randomizers: Sequence[Randomizer]) -> str:
 
 def report_ratio(randomizers: Iterable[Randomizer], ask: str) -> Fraction:
     """Return the greatest ratio of a report's probabilities, with messages of all of these or of one."""
-    ratios = [one.ratio for one in randomizers]
+    ratios = [randomizer.ratio for randomizer in randomizers]
     return prod(ratios, start=Fraction(1)) if ask == "all" else max(ratios)
 
 
@@ -210,11 +210,11 @@ def _result(checks: int, claimed: float, witness: Witness) -> StageResult:
 
 
 def _walk(
-    one: Randomizer, answer: int, paths: int, told: Sequence[int] = (), rounds: int = 1
+    randomizer: Randomizer, answer: int, paths: int, told: Sequence[int] = (), rounds: int = 1
 ) -> dict[str, Any]:
-    size = round_size(one)
+    size = round_size(randomizer)
     return {
-        "work": "walk", "recipe": one.recipe(), "answer": str(answer), "limit": 4 * paths,
+        "work": "walk", "recipe": randomizer.recipe(), "answer": str(answer), "limit": 4 * paths,
         "most": None if size is None else rounds * size, "told": [str(fell) for fell in told],
     }  # fmt: skip
 
@@ -232,12 +232,12 @@ def _leaves(got: dict[str, Any]) -> list[Leaf]:
 
 
 def _second_rounds(
-    plans: Sequence[tuple[str, Randomizer, list[int]]], found: Sequence[Any], paths: int
+    plans: Sequence[tuple[str, Randomizer, list[int]]], replies: Sequence[Any], paths: int
 ) -> str:
     """Return a randomizer whose second round has another law than its first; empty if there is none."""
-    wanted, jobs, rest = [], [], iter(found)
-    for name, one, answers in plans:
-        size = round_size(one)
+    wanted, jobs, rest = [], [], iter(replies)
+    for name, randomizer, answers in plans:
+        size = round_size(randomizer)
         for answer, got in zip(answers, rest, strict=False):
             if size is None or answer != answers[-1]:
                 continue
@@ -251,7 +251,7 @@ def _second_rounds(
             )
             told = [fell for _, _, fell in rejected]
             wanted.append((name, len(told), first))
-            jobs.append(_walk(one, answer, paths, told, rounds=2))
+            jobs.append(_walk(randomizer, answer, paths, told, rounds=2))
     for (name, start, first), got in zip(wanted, run_page(jobs) if jobs else [], strict=True):
         again = law_of((path[start:], sent) for path, sent in _leaves(got))
         if again != first:
@@ -278,7 +278,7 @@ def _coin_mistake(job: dict[str, Any], got: dict[str, Any]) -> str:
     return "" if is_even else f"numbers below {bound} are not equally likely"
 
 
-def page_draws(randomizer: Randomizer, one: int, other: int) -> SampledPair:
+def page_draws(randomizer: Randomizer, first: int, second: int) -> SampledPair:
     """Return draws of messages by the page's script, with the random bytes that a browser would use."""
 
     def drawn(answer: int) -> Draw:
@@ -292,5 +292,5 @@ def page_draws(randomizer: Randomizer, one: int, other: int) -> SampledPair:
 
         return draw
 
-    text = f"{randomizer.kind}, by the page's script, answers {one} and {other}"
-    return SampledPair(text, drawn(one), drawn(other))
+    text = f"{randomizer.kind}, by the page's script, answers {first} and {second}"
+    return SampledPair(text, drawn(first), drawn(second))

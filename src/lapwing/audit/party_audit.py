@@ -73,8 +73,8 @@ def _block_pairs(plan: JointPlan) -> Iterator[tuple[Fraction, ExactPair]]:
         response = plan.row_randomizer
         each = needs.epsilon / needs.people_at
         truth = laws.certain(response.truth_probability()(_BITS))
-        one, other = _row_laws(response.options, truth)
-        yield each, ExactPair("one row", one, other, Pure(each), each)
+        first, second = _row_laws(response.options, truth)
+        yield each, ExactPair("one row", first, second, Pure(each), each)
         return
     for block, part, shares in zip(plan.blocks, plan.parts, plan.shares, strict=True):
         name = f'block "{block.label}"'
@@ -102,14 +102,14 @@ def _laplace_pair(
     honest = _honest(plan) if honest is None else honest
     scale = shares.scale / (shares.l1 * plan.requirements.people_at)
     if scale <= _LARGEST_SCALE:
-        one, other = laws.shifted_pair(laws.laplace_shares(scale, shares.of, honest), 1)
+        first, second = laws.shifted_pair(laws.laplace_shares(scale, shares.of, honest), 1)
     elif honest >= shares.of:
-        one, other = (laws.laplace(scale, centre, 0, 1) for centre in (0, 1))
+        first, second = (laws.laplace(scale, centre, 0, 1) for centre in (0, 1))
     else:
         why = f"{name} has noise for {shares.of} honest members, but only {honest} are there"
         raise BadParameter("consortium", why)
     text = f"{name}: the noise of {honest} honest members, a person's rows at {plan.requirements.people_at}"
-    return ExactPair(text, one, other, LaplaceNoise(1 / part, 1), part)
+    return ExactPair(text, first, second, LaplaceNoise(1 / part, 1), part)
 
 
 def _gaussian_pair(plan: JointPlan, name: str, part: Fraction, shares: GaussianShares) -> ExactPair:
@@ -119,10 +119,10 @@ def _gaussian_pair(plan: JointPlan, name: str, part: Fraction, shares: GaussianS
     moved = needs.people_at if plan.protocol == "A" else needs.people_at**2
     sigma = sqrt_up(_honest(plan) * shares.sigma**2 / (shares.l2_squared * moved))
     reach = int(_DEVIATIONS * sigma) + _LARGEST_ORDER + 2
-    one, other = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
+    first, second = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
     text = f"{name}: the noise of {_honest(plan)} honest members, a person's rows at {needs.people_at}"
     epsilon = max(zcdp_to_epsilon(part, needs.delta), Fraction(1, 10**9))
-    return ExactPair(text, one, other, Concentrated(part), epsilon, needs.delta)
+    return ExactPair(text, first, second, Concentrated(part), epsilon, needs.delta)
 
 
 def scaled_setting(plan: JointPlan) -> tuple[ViewedSetting, str]:
@@ -178,8 +178,8 @@ def compare_noise(plan: JointPlan, budget: StageBudget) -> StageResult:
             at_least=float(promised) if is_pure else None,
         )
     measured = steps * total if is_pure else None
-    found = StageResult(Stage.EXACT, checks, claimed, measured, claimed, witness)
-    return found if witness is not None else replace(found, witness=_larger_coalition(plan, budget))
+    compared = StageResult(Stage.EXACT, checks, claimed, measured, claimed, witness)
+    return compared if witness is not None else replace(compared, witness=_larger_coalition(plan, budget))
 
 
 def _larger_coalition(plan: JointPlan, budget: StageBudget) -> Witness | None:
@@ -200,10 +200,10 @@ def _larger_coalition(plan: JointPlan, budget: StageBudget) -> Witness | None:
     stated, total = epsilon_for_coalition(plan, together), Fraction(0)
     for label, shares in narrow:
         pair = _laplace_pair(plan, f'block "{label}"', stated, shares, left)
-        found = compare_exactly([pair], budget, epsilon=stated)
-        if found.witness is not None:
-            return found.witness
-        total += Fraction(found.measured or 0.0)
+        result = compare_exactly([pair], budget, epsilon=stated)
+        if result.witness is not None:
+            return result.witness
+        total += Fraction(result.measured or 0.0)
     if float(plan.stages * total) <= float(stated) * (1 + _ROUNDING):
         return None
     return Witness(

@@ -169,8 +169,8 @@ class CheapRemainder:
 
     def laws(self) -> tuple[laws.Law, laws.Law]:
         """Return the laws of the counts 0 and 1."""
-        one, other = (laws.gaussian(self.sigma, centre, -28, 30) for centre in (0, 1))
-        return one, other
+        first, second = (laws.gaussian(self.sigma, centre, -28, 30) for centre in (0, 1))
+        return first, second
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,8 @@ class _Exactly:
         return compare_exactly([pair], budget, epsilon=self.epsilon, delta=self.delta)
 
 
-def _sampled(one: Draw, other: Draw, draws: int, epsilon: Fraction = ONE) -> RunStage:
-    return sampled_stage([SampledPair("the counts 0 and 1", one, other)], epsilon, draws=draws)
+def _sampled(first: Draw, second: Draw, draws: int, epsilon: Fraction = ONE) -> RunStage:
+    return sampled_stage([SampledPair("the counts 0 and 1", first, second)], epsilon, draws=draws)
 
 
 def _two_processes(count: int) -> Draw:
@@ -208,9 +208,9 @@ def _replayed(pair: ReplayPair, loss: losses.Loss, epsilon: Fraction = ONE) -> R
 
 
 def _inputs(
-    description: str, run: Callable[[Any], object], one: Any, other: Any, *, is_equal: bool = False
+    description: str, run: Callable[[Any], object], first: Any, second: Any, *, is_equal: bool = False
 ) -> ReplayPair:
-    return ReplayPair(description, lambda: run(one), lambda: run(other), is_equal)
+    return ReplayPair(description, lambda: run(first), lambda: run(second), is_equal)
 
 
 def planted_bugs() -> list[PlantedBug]:

@@ -38,7 +38,7 @@ class DistantInputs:
     """A mechanism, an input, one at the declared distance from it, and one that is twice as far or more."""
 
     mechanism: Any
-    one: Mapping[str, Any]
+    base: Mapping[str, Any]
     near: Mapping[str, Any]
     far: Mapping[str, Any]
 
@@ -131,7 +131,7 @@ def _replayed(make: Callable[[], DistantInputs], *, is_far: bool) -> RunStage:
         given = make()
         pair = ReplayPair(
             "an input, and one farther away than declared" if is_far else "inputs at the declared distance",
-            _called(given.mechanism, given.one),
+            _called(given.mechanism, given.base),
             _called(given.mechanism, given.far if is_far else given.near),
         )
         return replay_stage([pair], given.mechanism.loss, epsilon=EPSILON, delta=DELTA)(budget)

@@ -82,7 +82,7 @@ def some_schedules(viewed: ViewedSetting, *, thorough: bool) -> Iterator[views.S
     fates = [(kind, i, at) for kind in ("lost", "late") for i in members for at in rounds]
     chosen: list[tuple[tuple[str, int, int], ...]] = [(fate,) for fate in fates]
     if thorough:
-        chosen += [(one, two) for one, two in combinations(fates, 2) if one[1] != two[1]]
+        chosen += [(first, second) for first, second in combinations(fates, 2) if first[1] != second[1]]
     for some in chosen:
         lost = {i: at for kind, i, at in some if kind == "lost"}
         yield views.Schedule(lost, {i: at for kind, i, at in some if kind == "late"}, views.HONEST_RELAY)
@@ -128,14 +128,14 @@ def share_pairs(viewed: ViewedSetting) -> Iterator[ExactPair]:
     if issubclass(viewed.protocol, LocalModel):
         response = RandomizedResponse.for_epsilon(CLAIM, options=2)
         truth = laws.certain(response.truth_probability()(views.BITS))
-        one, other = (laws.randomized_response(answer, 2, truth) for answer in (0, 1))
-        yield ExactPair("one row that is 0 or 1", one, other, response.loss, CLAIM)
+        first, second = (laws.randomized_response(answer, 2, truth) for answer in (0, 1))
+        yield ExactPair("one row that is 0 or 1", first, second, response.loss, CLAIM)
     honest = viewed.protocol.honest(viewed.setting)
     of = viewed.shares or honest
     shares = LaplaceShares.for_epsilon(CLAIM, l1=1, of=of)
-    one, other = laws.shifted_pair(laws.laplace_shares(shares.scale, of, honest), 1)
+    first, second = laws.shifted_pair(laws.laplace_shares(shares.scale, of, honest), 1)
     name = f"the noise of {honest} honest members, {of} shares a noise: sums of 0 and 1"
-    yield ExactPair(name, one, other, shares.loss, CLAIM)
+    yield ExactPair(name, first, second, shares.loss, CLAIM)
 
 
 def view_stage(settings: Callable[[StageBudget], Sequence[ViewedSetting]]) -> RunStage:

@@ -147,8 +147,8 @@ def release_replay(
 
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
         for pair in sources.neighbours(is_thorough=budget.is_thorough):
-            other = released(pair.other, is_reversed=pair.is_reversed)
-            yield ReplayPair(pair.description, released(pair.one), other, pair.is_equal)
+            other = released(pair.second, is_reversed=pair.is_reversed)
+            yield ReplayPair(pair.description, released(pair.first), other, pair.is_equal)
 
     replayed = replay_stage(
         pairs, Concentrated(rho), epsilon=epsilon, delta=bound.file.delta,
@@ -160,7 +160,7 @@ def release_replay(
         if not result.holds:
             return result
         pair = sources.neighbours(is_thorough=False)[0]
-        _, _, late = released(pair.one)()
+        _, _, late = released(pair.first)()
         witness = (
             Witness(pair.description, f"{late[0]} before the charge of the step", {}) if late else None
         )

@@ -137,9 +137,12 @@ def query_replay(
         for other in others:
             if not result.holds:
                 break
-            found = _replayed(other, sources, release, read)(budget)
-            notes = (*result.notes, *(f"with {other.shares.noise} noise: {note}" for note in found.notes))
-            result = replace(found, checks=result.checks + found.checks, notes=notes)
+            replayed = _replayed(other, sources, release, read)(budget)
+            notes = (
+                *result.notes,
+                *(f"with {other.shares.noise} noise: {note}" for note in replayed.notes),
+            )
+            result = replace(replayed, checks=result.checks + replayed.checks, notes=notes)
         return result
 
     return run
@@ -149,7 +152,7 @@ def _replayed(
     plan: Plan, sources: GeneratedSources, release: Release, read: Sequence[ReadNumbers]
 ) -> RunStage:
     # One loss of a choice covers all groups: a unit's rows are in some of them, K at most in all.
-    chosen = {id(one.mechanism) for one in plan.shares.chosen}
+    chosen = {id(choice.mechanism) for choice in plan.shares.chosen}
 
     def share(mechanism: Any) -> Hashable | None:
         return id(mechanism) if id(mechanism) in chosen else None
@@ -166,8 +169,8 @@ def _replayed(
             prepared = numbers.prepared
             for pair in sources.neighbours(is_thorough=budget.is_thorough and not prepared):
                 words = f"{pair.description}{', from a prepared copy' if prepared else ''}"
-                other = run(numbers, pair.other, is_reversed=pair.is_reversed)
-                yield ReplayPair(words, run(numbers, pair.one), other, pair.is_equal)
+                other = run(numbers, pair.second, is_reversed=pair.is_reversed)
+                yield ReplayPair(words, run(numbers, pair.first), other, pair.is_equal)
             if not budget.is_thorough or not sources.has_copy(plan.question):
                 break
 
@@ -205,32 +208,37 @@ def query_sampled(plan: Plan, sources: GeneratedSources, release: Release) -> Ru
 
         numbers = ReadNumbers(plan, sources)
         pair = max(
-            (one for one in sources.neighbours(is_thorough=False) if not one.is_equal),
-            key=lambda one: _moved(numbers.of(one.one)[1], numbers.of(one.other)[1]),
+            (candidate for candidate in sources.neighbours(is_thorough=False) if not candidate.is_equal),
+            key=lambda candidate: _moved(numbers.of(candidate.first)[1], numbers.of(candidate.second)[1]),
         )
 
         def draws(people: People) -> Callable[[int], list[object]]:
             exact = numbers.of(people)[1]
             return lambda size: [_output(release(plan, exact)) for _ in range(size)]
 
-        pairs = [SampledPair(pair.description, draws(pair.one), draws(pair.other))]
+        pairs = [SampledPair(pair.description, draws(pair.first), draws(pair.second))]
         return sampled_stage(pairs, plan.cost.epsilon, plan.cost.delta)(budget)
 
     return run
 
 
-def _moved(one: list[ExactGrouping], other: list[ExactGrouping]) -> int:
+def _moved(first: list[ExactGrouping], second: list[ExactGrouping]) -> int:
     """Return how far numbers and counted codes move, over all declared groups and new keys."""
 
-    def size(found: ExactGrouping) -> int:
-        rows = sum(int(spectrum.rows.sum()) for spectrum in found.spectra)
-        return rows + sum(abs(int(value)) for value in found.values.reshape(-1).tolist())
+    def size(grouping: ExactGrouping) -> int:
+        rows = sum(int(spectrum.rows.sum()) for spectrum in grouping.spectra)
+        return rows + sum(abs(int(value)) for value in grouping.values.reshape(-1).tolist())
 
-    return sum(abs(size(mine) - size(its)) for mine, its in zip(one, other, strict=True))
+    return sum(abs(size(mine) - size(its)) for mine, its in zip(first, second, strict=True))
 
 
 def _output(noisy: list[NoisyGrouping]) -> object:
     """Return an answer as one output: its keys where they are selected, else its numbers."""
-    if any(one.keys is not None for one in noisy):
-        return [str(key) for one in noisy for key in one.keys or ()]
-    return [int(value) for one in noisy for part in (*one.parts, *one.codes.values()) for value in part]
+    if any(grouping.keys is not None for grouping in noisy):
+        return [str(key) for grouping in noisy for key in grouping.keys or ()]
+    return [
+        int(value)
+        for grouping in noisy
+        for part in (*grouping.parts, *grouping.codes.values())
+        for value in part
+    ]

@@ -29,18 +29,18 @@ def shown_epsilon(value: float | None) -> str:
     return short(round(value, 4)) if math.isfinite(value) else "infinite"
 
 
-def witness_rows(one: CaseResult) -> list[tuple[str, str]]:
+def witness_rows(result: CaseResult) -> list[tuple[str, str]]:
     """Return the evidence of a violation as names and texts; nothing if there is none."""
-    witness = one.witness
+    witness = result.witness
     if witness is None:
         return []
     rows = [("inputs", witness.pair), ("what shows it", witness.event)]
     if witness.at_least is not None:
-        claim = shown_epsilon(float(one.case.epsilon))
+        claim = shown_epsilon(float(result.case.epsilon))
         rows.append(("true ε", f"at least {shown_epsilon(witness.at_least)}, where {claim} is claimed"))
     for name, value in witness.numbers.items():
         rows.append((name, f"{value:.4g}" if isinstance(value, float) else str(value)))
-    return [*rows, ("to repeat it", one.command)]
+    return [*rows, ("to repeat it", result.command)]
 
 
 def outcome_of(result: StageResult) -> str:
@@ -52,8 +52,8 @@ def outcome_of(result: StageResult) -> str:
 
 def html_report(report: AuditReport) -> bytes:
     """Return the page."""
-    caught = sum(one.is_caught for one in report.self_check)
-    seconds = sum(one.seconds for one in report.cases)
+    caught = sum(bug.is_caught for bug in report.self_check)
+    seconds = sum(result.seconds for result in report.cases)
     facts = (
         f"Audited {len(report.cases)} claim{'s' * (len(report.cases) > 1)} with Lapwing {report.version} "
         f"on {report.started:%Y-%m-%d %H:%M} UTC, in {seconds:.0f} s. If every claim is true, this audit "
@@ -70,7 +70,7 @@ def html_report(report: AuditReport) -> bytes:
                 ' Replay finds no ε: it compares the inputs of mechanisms. The column "would show" has the '
                 "smallest true ε with which the stage would have found a violation."
             ),
-            grid(_HEADS, [row for one in report.cases for row in _rows(one)], bars=1, wrapped=7),
+            grid(_HEADS, [row for result in report.cases for row in _rows(result)], bars=1, wrapped=7),
         ),
         section(
             "What the stages do",
@@ -85,8 +85,8 @@ def html_report(report: AuditReport) -> bytes:
             grid(
                 ("planted bug", "stage", "result"),
                 [
-                    (one.name, one.stage.value, "caught" if one.is_caught else "NOT CAUGHT")
-                    for one in report.self_check
+                    (bug.name, bug.stage.value, "caught" if bug.is_caught else "NOT CAUGHT")
+                    for bug in report.self_check
                 ],
             ),
         ),
@@ -96,17 +96,17 @@ def html_report(report: AuditReport) -> bytes:
 
 
 def _violations(report: AuditReport) -> Iterator[str]:
-    for one in report.violations:
-        yield section(f"Violation: {one.case.name}", grid(("", ""), witness_rows(one), wrapped=1))
+    for result in report.violations:
+        yield section(f"Violation: {result.case.name}", grid(("", ""), witness_rows(result), wrapped=1))
 
 
-def _rows(one: CaseResult) -> Iterator[tuple[str, ...]]:
-    for place, result in enumerate(one.stages):
+def _rows(case_result: CaseResult) -> Iterator[tuple[str, ...]]:
+    for place, result in enumerate(case_result.stages):
         measured = min(result.measured or 0.0, 1000.0)  # an infinite one fills the line, too
         most = max(result.claimed, measured) or 1.0
         drawn = bar(result.claimed / most) + (bar(measured / most, "bar other") if measured else "")
         yield (
-            one.case.name if not place else "",
+            case_result.case.name if not place else "",
             drawn,
             result.stage.value,
             shown_epsilon(result.claimed),
@@ -119,9 +119,9 @@ def _rows(one: CaseResult) -> Iterator[tuple[str, ...]]:
 
 def _notes(report: AuditReport) -> Iterator[str]:
     rows = [
-        (one.case.name, result.stage.value, line)
-        for one in report.cases
-        for result in one.stages
+        (case_result.case.name, result.stage.value, line)
+        for case_result in report.cases
+        for result in case_result.stages
         for line in result.notes
     ]
     if rows:

@@ -31,16 +31,16 @@ def signed_run(fields: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
     return {**whole, SIGNATURE: key.sign(_signed_bytes(whole)).hex()}
 
 
-def is_signed_by(found: Mapping[str, Any], public: bytes) -> bool:
+def is_signed_by(document: Mapping[str, Any], public: bytes) -> bool:
     """Return whether the owner of a public key signed exactly these fields."""
-    text = found.get(SIGNATURE)
+    text = document.get(SIGNATURE)
     try:
         signature = bytes.fromhex(text) if isinstance(text, str) else b""
-        return good_signature(public, _signed_bytes(found), signature)
+        return good_signature(public, _signed_bytes(document), signature)
     except (ValueError, RecursionError):
         return False
 
 
-def _signed_bytes(found: Mapping[str, Any]) -> bytes:
-    rest = {name: value for name, value in found.items() if name != SIGNATURE}
+def _signed_bytes(document: Mapping[str, Any]) -> bytes:
+    rest = {name: value for name, value in document.items() if name != SIGNATURE}
     return _SIGNED + canonical_json(rest).encode()

@@ -45,8 +45,8 @@ def cases_of_survey(path: str | Path) -> list[AuditCase]:
 
 def _page_case(made: Design) -> AuditCase:
     named = _named(made)
-    widest = max((part.randomizer for part in made.parts), key=lambda one: one.loss.epsilon)
-    covers = tuple({type(one): None for _, one in named})
+    widest = max((part.randomizer for part in made.parts), key=lambda randomizer: randomizer.loss.epsilon)
+    covers = tuple({type(randomizer): None for _, randomizer in named})
     name = f"survey {made.survey.name}: the page's script"
     return page_case(name, lambda _: named, widest, covers=covers)
 
@@ -67,7 +67,7 @@ def _survey_case(made: Design) -> AuditCase:
 
 def _exact(made: Design, claimed: Fraction) -> RunStage:
     def run(budget: StageBudget) -> StageResult:
-        checks, found = 0, []
+        checks, measured = 0, []
         for part in made.parts:
             announced = Fraction(epsilon_text(part.epsilon))
             result = compare_exactly(_pairs(part, announced, budget), budget, epsilon=announced)
@@ -75,8 +75,8 @@ def _exact(made: Design, claimed: Fraction) -> RunStage:
             if result.witness is not None or result.unable:
                 whole = float(claimed)
                 return replace(result, checks=checks, claimed=whole, could_show=whole, notes=())
-            found.append(result.measured or 0.0)
-        total = sum(found) if made.asks_all else max(found)
+            measured.append(result.measured or 0.0)
+        total = sum(measured) if made.asks_all else max(measured)
         limit = Fraction(epsilon_text(made.survey.epsilon))
         checks += 1
         witness = None
@@ -90,7 +90,7 @@ def _exact(made: Design, claimed: Fraction) -> RunStage:
         notes = tuple(
             f"{part.question.name}: {part.protocol}, {_messages(part)}, true ε {true:.6g} of "
             f"{float(part.epsilon):.6g}"
-            for part, true in zip(made.parts, found, strict=True)
+            for part, true in zip(made.parts, measured, strict=True)
         )
         return StageResult(
             Stage.EXACT, checks, float(claimed), total, float(claimed), witness=witness, notes=notes

@@ -119,8 +119,8 @@ def charged_loss(fit: Fit, rows: LabelledRows) -> Loss:
 def training_pair(
     description: str,
     fit: Fit,
-    one: LabelledRows,
-    other: LabelledRows,
+    first: LabelledRows,
+    second: LabelledRows,
     *,
     seed: int,
     is_equal: bool = False,
@@ -142,7 +142,7 @@ def training_pair(
             fitted = fit(rows, payer)
         return payer.paid, fitted, seen
 
-    return ReplayPair(description, lambda: run(one), lambda: run(other), is_equal)
+    return ReplayPair(description, lambda: run(first), lambda: run(second), is_equal)
 
 
 @contextmanager
@@ -194,8 +194,10 @@ def neighbour_pairs(
             (f"{units} of two rows; the same and ", twice, added[0]),
         ]
         for seed in seeds:
-            for before, one, (words, rows, target) in neighbours:
-                yield training_pair(f"{before}{words}", fit, one, one.with_unit(rows, target), seed=seed)
+            for before, labelled, (words, rows, target) in neighbours:
+                yield training_pair(
+                    f"{before}{words}", fit, labelled, labelled.with_unit(rows, target), seed=seed
+                )
             yield training_pair(
                 "rows; the same in another order", fit, base, base.reversed(), seed=seed, is_equal=True
             )
@@ -255,7 +257,7 @@ def composed_as(charged: Loss) -> Compose:
 def training_loss(calls: Sequence[MechanismCall], prices: Sequence[Loss], delta: Fraction) -> Loss:
     """Return the price with the steps of these calls, or else the loss of a fixed run of them at δ."""
     counts = Counter(call.mechanism.loss for call in calls)
-    known = [one for one in prices if isinstance(one, FixedRun) and dict(one.steps) == counts]
+    known = [price for price in prices if isinstance(price, FixedRun) and dict(price.steps) == counts]
     return known[0] if known else FixedRun(tuple(counts.items()), delta)
 
 
@@ -317,9 +319,9 @@ def participation_stage(
     }
 
     def run(budget: StageBudget) -> StageResult:
-        found = replayed(budget)
-        if not (rates and found.holds and budget.is_thorough):
-            return found
+        result = replayed(budget)
+        if not (rates and result.holds and budget.is_thorough):
+            return result
         moved: Counter[Fraction] = Counter()
         steps: Counter[Fraction] = Counter()
         words, rows, target = unit
@@ -330,7 +332,7 @@ def participation_stage(
                 if rate is not None:
                     steps[rate] += 1
                     moved[rate] += not np.array_equal(mine.inputs["values"], its.inputs["values"])
-        notes, witness = list(found.notes), None
+        notes, witness = list(result.notes), None
         for rate, count in steps.items():
             notes.append(f"{words} moved {moved[rate]} of {count} steps that are charged at rate {rate}")
             if _upper_tail(count, moved[rate], rate) <= budget.error:
@@ -339,8 +341,8 @@ def participation_stage(
                     f"the unit takes part in {moved[rate]} of {count} steps, more than the rate allows",
                     {"steps": count, "moved": moved[rate], "rate": str(rate), "error": budget.error},
                 )
-        checks = found.checks + len(steps)
-        return replace(found, checks=checks, witness=witness, notes=tuple(notes))
+        checks = result.checks + len(steps)
+        return replace(result, checks=checks, witness=witness, notes=tuple(notes))
 
     return run
 
@@ -356,9 +358,9 @@ def _upper_tail(count: int, least: int, probability: Fraction) -> float:
 
 def replayed_calls(pair: ReplayPair) -> list[tuple[MechanismCall, MechanismCall]]:
     """Return the calls of both runs of a pair, the second one with the outputs of the first."""
-    one = recorded_run(pair.one)
+    run = recorded_run(pair.first)
 
     def decide(_mechanism: Any, _inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
-        return one.calls[place].output if place < len(one.calls) else draw()
+        return run.calls[place].output if place < len(run.calls) else draw()
 
-    return list(zip(one.calls, recorded_run(pair.other, decide).calls, strict=False))
+    return list(zip(run.calls, recorded_run(pair.second, decide).calls, strict=False))

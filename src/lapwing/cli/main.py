@@ -10,10 +10,8 @@ command line that cannot be understood, and `stopped` for a command that a perso
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import wraps
 from typing import Annotated, Any
 
@@ -26,9 +24,10 @@ from lapwing.cli.attack import attack
 from lapwing.cli.console import Commands, print_findings, print_json, tell
 from lapwing.cli.explain import explain
 from lapwing.cli.schema import schema
+from lapwing.cli.serve import serve
 from lapwing.cli.show import OWN_NUMBERS, show
 from lapwing.cli.survey_answer import answer
-from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
+from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered, fields_of
 
 USAGE, STOPPED = "usage", "stopped"
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
@@ -109,6 +108,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = 
         query.truncated,
         query.clear_hold,
     ),
+    "Servers": (serve,),
     "Survey owners and respondents": (("survey", survey.app),),
     "Parties": (("party", party.app),),
     "Publishers": (("publish", publish.app),),
@@ -199,20 +199,3 @@ def print_error(code: str, message: str, exit_code: int, fields: dict[str, Any] 
     always = {"code": code, "message": message, "exit_code": exit_code}
     more = {name: value for name, value in (fields or {}).items() if name not in always}
     print_json({"error": {**always, **more}})
-
-
-def fields_of(error: LapwingError) -> dict[str, Any]:
-    """Return the public fields of an error as plain values. A field of another kind is left out."""
-    values = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("_")}
-    return {name: value for name, value in values.items() if value is not NotImplemented}
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float | Fraction):
-        return float(value) if math.isfinite(value) else NotImplemented
-    if isinstance(value, list | tuple):
-        parts = [_plain(part) for part in value]
-        return NotImplemented if NotImplemented in parts else parts
-    return NotImplemented

@@ -67,10 +67,10 @@ class ArrivalNote:
 def read_arrival_note(policy: CheckedPolicy) -> ArrivalNote | None:
     """Read the last note; None if there is none, or if it cannot be read."""
     try:
-        found = json.loads((stream_folder(policy) / ARRIVALS_FILE).read_text(encoding="utf-8"))
-        born = {str(label): int(append) for label, append in found["born"].items()}
-        through, files, day = (str(found[name]) for name in ("through", "files", "day"))
-        note = ArrivalNote(through, born, int(found["appends"]), files, day)
+        fields = json.loads((stream_folder(policy) / ARRIVALS_FILE).read_text(encoding="utf-8"))
+        born = {str(label): int(append) for label, append in fields["born"].items()}
+        through, files, day = (str(fields[name]) for name in ("through", "files", "day"))
+        note = ArrivalNote(through, born, int(fields["appends"]), files, day)
         if policy.blocks is not None and policy.blocks.by == "row":
             codes_of_block_labels(policy.blocks, [*born, *({through} - {"", *born})])
         return note

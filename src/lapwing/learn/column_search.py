@@ -54,7 +54,9 @@ def find_values(
 ) -> FoundColumn:
     """Find the values of a text column that enough people have. All other values then count as missing."""
     own = private_table(dataset.policy, table)
-    known = next((one for name, one in own.columns.items() if name.lower() == column.lower()), None)
+    known = next(
+        (declared for name, declared in own.columns.items() if name.lower() == column.lower()), None
+    )
     if known is not None and not isinstance(known.kind, Text):
         raise BadParameter("column", "is declared with bounds or values already")
     sql = f'SELECT "{column}", COUNT(*) AS n FROM "{table}" GROUP BY "{column}"'  # noqa: S608

@@ -76,11 +76,11 @@ class Feature:
         first, last = self.ends
         if isinstance(self.kind, Choice):
             placed = (codes[:, None] == np.arange(last + 1)) & known[:, None]
-            found = placed.astype(np.float64)
+            numbers = placed.astype(np.float64)
         else:
             scaled = (2.0 * (codes - first) - (last - first)) / max(last - first, 1)
-            found = np.where(known, np.clip(scaled, -1.0, 1.0), 0.0)[:, None]
-        return np.hstack([found, ~known[:, None]]) if self.indicator else found
+            numbers = np.where(known, np.clip(scaled, -1.0, 1.0), 0.0)[:, None]
+        return np.hstack([numbers, ~known[:, None]]) if self.indicator else numbers
 
     # For trainers, which scale by themselves
 
@@ -98,8 +98,8 @@ class Feature:
     def table(self, column: CodedColumn) -> Floats:
         """Return numbers on their own scale, and declared values by position; NaN if unknown."""
         codes, known = self.codes(column)
-        found = np.where(known, codes * float(kind_step(self.kind)), np.nan)[:, None]
-        return np.hstack([found, ~known[:, None]]) if self.indicator else found
+        numbers = np.where(known, codes * float(kind_step(self.kind)), np.nan)[:, None]
+        return np.hstack([numbers, ~known[:, None]]) if self.indicator else numbers
 
     def coded(self, values: Any) -> CodedColumn:
         """Convert plain Python values to codes. A value that is not declared counts as missing.
@@ -109,9 +109,9 @@ class Feature:
         if any(not has_kind(self.kind, value) for value in values):
             wanted = _MEANT.get(type(self.kind), "dates or times")
             raise BadParameter("values", f"of {self.name[:60]!r} must be {wanted}, or None")
-        found = [code_of(self.kind, value) for value in values]
-        known = np.array([code is not None for code in found], dtype=np.bool_)
-        return CodedColumn(np.array([code or 0 for code in found], dtype=np.int64), known)
+        codes = [code_of(self.kind, value) for value in values]
+        known = np.array([code is not None for code in codes], dtype=np.bool_)
+        return CodedColumn(np.array([code or 0 for code in codes], dtype=np.int64), known)
 
 
 _MEANT: dict[type, str] = {
@@ -129,7 +129,7 @@ def has_kind(kind: Kind, value: Any) -> bool:
         return True
     match kind:
         case Choice(values):
-            return type(value) in {type(one) for one in values}
+            return type(value) in {type(declared) for declared in values}
         case Numeric():
             return isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
         case Truth():
@@ -155,7 +155,7 @@ def code_of(kind: Kind, value: Any) -> int | None:  # noqa: PLR0911 (a case for 
         value = value.item()
     match kind:
         case Choice(values):
-            places = {(type(one) is bool, one): place for place, one in enumerate(values)}
+            places = {(type(declared) is bool, declared): place for place, declared in enumerate(values)}
             return places.get((type(value) is bool, value)) if isinstance(value, str | int | bool) else None
         case Truth():
             return int(value) if isinstance(value, bool) else None
@@ -252,7 +252,7 @@ class Features:
     @property
     def declared(self) -> tuple[Column, ...]:
         """The declared types of the columns of `table`, as trainers expect them in `columns`."""
-        return tuple(one for column in self.columns for one in column.declared)
+        return tuple(declared for column in self.columns for declared in column.declared)
 
     def table(self, rows: PrivateRows) -> Floats:
         """Return the table that trainers learn from. The result is private.
@@ -325,7 +325,8 @@ class Features:
             kinds[self.label] = self.label_feature
         given = [values.get(name) for name in kinds] if isinstance(values, Mapping) else [None]
         lengths = {
-            len(one) if isinstance(one, Sized) and not isinstance(one, str) else None for one in given
+            len(cells) if isinstance(cells, Sized) and not isinstance(cells, str) else None
+            for cells in given
         }
         if None in lengths or len(lengths) > 1:
             raise BadParameter("values", "must be one column for each feature (a list), all of one length")
@@ -353,16 +354,20 @@ class Features:
         }
 
     @classmethod
-    def from_json(cls, found: Any) -> Features:
+    def from_json(cls, fields: Any) -> Features:
         """Read a description that `to_json` returned."""
         try:
-            if found["form"] != _FORM or found["bias"] or any(one["as_code"] for one in found["columns"]):
+            if (
+                fields["form"] != _FORM
+                or fields["bias"]
+                or any(column["as_code"] for column in fields["columns"])
+            ):
                 raise BadParameter("features", "are of another form")
             columns = tuple(
-                Feature(one["name"], _kind_of(one["kind"]), one["missing"], one["indicator"])
-                for one in found["columns"]
+                Feature(column["name"], _kind_of(column["kind"]), column["missing"], column["indicator"])
+                for column in fields["columns"]
             )
-            label, kind = found["label"] or ("", None)
+            label, kind = fields["label"] or ("", None)
             return cls(columns, label, None if kind is None else _kind_of(kind))
         except BadParameter:
             raise
@@ -396,18 +401,22 @@ def _kind_to(kind: Kind) -> list[Any]:
     if type(kind) not in _WORDS:
         raise BadParameter("features", "have neither bounds nor declared values")
     values = kind.values if isinstance(kind, Choice) else astuple(kind)
-    return [_WORDS[type(kind)], *(str(one) if isinstance(one, Fraction) else one for one in values)]
+    return [_WORDS[type(kind)], *(str(value) if isinstance(value, Fraction) else value for value in values)]
 
 
-def _kind_of(found: Sequence[Any]) -> Kind:
-    word, *rest = found
+def _kind_of(values: Sequence[Any]) -> Kind:
+    word, *rest = values
     if word == "number":
         step = exact(rest[0], "step")
         if step <= 0:
             raise BadParameter("step", "must be above 0")
         return Numeric(step, *_ends(rest[1:]))
     if word == "choice":
-        if not rest or len(set(rest)) < len(rest) or any(not isinstance(one, str | int) for one in rest):
+        if (
+            not rest
+            or len(set(rest)) < len(rest)
+            or any(not isinstance(value, str | int) for value in rest)
+        ):
             raise BadParameter("values", "must be one or more different ones")
         return Choice(tuple(rest))
     if word == "truth":
@@ -419,15 +428,18 @@ def _kind_of(found: Sequence[Any]) -> Kind:
     return made[word](size, *_ends(others[:2]), *others[2:])
 
 
-def _ends(found: Sequence[Any]) -> tuple[int, int]:
-    first, last = _wholes(found)
+def _ends(values: Sequence[Any]) -> tuple[int, int]:
+    first, last = _wholes(values)
     if first > last:
         raise BadParameter("bounds", "must begin with the smaller number")
     return first, last
 
 
-def _wholes(found: Sequence[Any]) -> list[int]:
+def _wholes(values: Sequence[Any]) -> list[int]:
     """Check that all values are whole numbers that arrays can hold."""
-    if any(not isinstance(one, int) or isinstance(one, bool) or abs(one) > _FARTHEST for one in found):
+    if any(
+        not isinstance(number, int) or isinstance(number, bool) or abs(number) > _FARTHEST
+        for number in values
+    ):
         raise BadParameter("bounds", "must be whole numbers below 2^53")
-    return list(found)
+    return list(values)

@@ -148,12 +148,12 @@ class LedgerPayer(Payer):
             >>> from lapwing.learn import LedgerPayer
             >>> payer = LedgerPayer.for_account(ledger, "patients", request="stays, version 3")
         """
-        found = ledger.account(account)
+        opened = ledger.account(account)
         return cls(
             Gate(ledger, principal=analyst or getpass.getuser()),
-            targets=(Target(account, everyone=found.slices is not Slices.NONE),),
-            unit=found.unit,
-            relation=found.relation,
+            targets=(Target(account, everyone=opened.slices is not Slices.NONE),),
+            unit=opened.unit,
+            relation=opened.relation,
             request=request.encode(),
             key=key,
         )

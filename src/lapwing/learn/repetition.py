@@ -87,15 +87,15 @@ def _between(run: FixedRun, epsilon: Fraction) -> Fraction:
             return below[-1][1] if below else Fraction(1)
         (low, more), (high, less) = below[-1], above[0]
         left, right = ball(low).exp(), ball(high).exp()
-        found = ball(more) + (ball(less) - ball(more)) * (at - left) / (right - left)
-        return conversions.probability_up(found)
+        chance = ball(more) + (ball(less) - ball(more)) * (at - left) / (right - left)
+        return conversions.probability_up(chance)
 
 
 @lru_cache(maxsize=64)
 def _points(run: FixedRun) -> tuple[tuple[Fraction, Fraction], ...]:
     """Return (ε, δ) in the order of rising ε and falling δ."""
-    found = {FixedRun(run.steps, delta).pair[0]: delta for delta in _DELTAS}
-    return tuple(sorted(found.items()))
+    points = {FixedRun(run.steps, delta).pair[0]: delta for delta in _DELTAS}
+    return tuple(sorted(points.items()))
 
 
 def gaussian_delta_at(loss: Loss, epsilon: Fraction) -> Fraction:
@@ -117,8 +117,8 @@ def _added(loss: Loss) -> tuple[arb, arb]:
             law = conversions.rounded_gaussian(sigma, l2_squared, dimension)
             return law.ratio**2, law.paid
         case losses.Repeated(each, count):
-            one = _added(each)
-            return count * one[0], count * one[1]
+            added = _added(each)
+            return count * added[0], count * added[1]
         case FixedRun():
             several = [_added(losses.Repeated(step, count)) for step, count in loss.steps]
         case losses.SequentialComposition():
@@ -128,7 +128,7 @@ def _added(loss: Loss) -> tuple[arb, arb]:
                 "base",
                 "must be a fixed run, or Gaussian noise, for Poisson runs: use negative binomial ones",
             )
-    return sum((one[0] for one in several), arb(0)), sum((one[1] for one in several), arb(0))
+    return sum((part[0] for part in several), arb(0)), sum((part[1] for part in several), arb(0))
 
 
 LAW_BITS = 256
@@ -298,20 +298,20 @@ class NegativeBinomialRuns(RunCountLaw):
 @lru_cache(maxsize=64)
 def _growth(runs: NegativeBinomialRuns, base: Loss) -> Fraction | None:
     """Bound ln of (γ + (1-γ)p') / (γ + (1-γ)p) over all events: by an order, the pair, or pure ε."""
-    found: list[Fraction] = []
+    bounds: list[Fraction] = []
     with precision(LAW_BITS):
         rest = -ball(runs.gamma).log()
         for order in _HELPERS:
             value = base.renyi(order)
             if value is None or not value.is_finite():
                 break
-            found.append(upper((1 - 1 / ball(order)) * value + rest / ball(order)))
-            if len(found) > _RISEN and min(found[-_RISEN:]) > min(found):
+            bounds.append(upper((1 - 1 / ball(order)) * value + rest / ball(order)))
+            if len(bounds) > _RISEN and min(bounds[-_RISEN:]) > min(bounds):
                 break  # it has risen for a while, and high orders are slow to evaluate
         if base.pair is not None:
             epsilon, delta = base.pair
-            found.append(upper((ball(epsilon).exp() + ball((1 - runs.gamma) / runs.gamma * delta)).log()))
-    return min(found, default=None)
+            bounds.append(upper((ball(epsilon).exp() + ball((1 - runs.gamma) / runs.gamma * delta)).log()))
+    return min(bounds, default=None)
 
 
 def _mean(eta: float, gamma: float) -> float:
@@ -412,15 +412,15 @@ class Repetition:
         cut = self.delta * CUT_SHARE if self.padded else Fraction(0)
         if self.padded and not self.delta:
             raise BadParameter("delta", "must be above 0 if the number of runs is cut off")
-        found: list[losses.Approximate] = []
+        charges: list[losses.Approximate] = []
         if self.delta:
             units = round_up(_epsilon(self.base, self.runs, self.delta - cut), EPSILON_UNIT)
-            found.append(losses.Approximate(Fraction(units, EPSILON_UNIT), self.delta))
+            charges.append(losses.Approximate(Fraction(units, EPSILON_UNIT), self.delta))
         if pure is not None:
-            found.append(losses.Approximate(pure, cut))
-        if not found:
+            charges.append(losses.Approximate(pure, cut))
+        if not charges:
             raise BadParameter("delta", "must be above 0: this base is not purely private")
-        loss = min(found, key=lambda one: one.epsilon)
+        loss = min(charges, key=lambda charge: charge.epsilon)
         most = self.runs.most(cut / (1 + exp_up(loss.epsilon))) if cut else None
         set_fields(self, loss=loss, most=most)
 

@@ -172,8 +172,8 @@ def _equal_epsilon(terms: Terms, epsilon: Fraction, place: int) -> Fraction:
 
     low = math.floor(epsilon * EPSILON_UNIT)  # a bounded range never costs more than pure ε
     high = min(4 * low, int(LARGEST_EPSILON) * EPSILON_UNIT) + 1
-    found = Fraction(least_where(costs_more, low, high) - 1, EPSILON_UNIT)
-    return max(found, epsilon if place == EPSILON else Fraction(0))
+    equal_epsilon = Fraction(least_where(costs_more, low, high) - 1, EPSILON_UNIT)
+    return max(equal_epsilon, epsilon if place == EPSILON else Fraction(0))
 
 
 def worst_error(choice: SelectionMechanism, candidates: int) -> float:
@@ -262,7 +262,7 @@ class EveryCandidate(SearchStrategy):
     def find(self, candidates: Sequence[Loss], score: Score, attempt: TryCandidate) -> SearchResult:
         """Train every candidate, and choose one of them privately."""
         tried = [attempt(number) for number in range(len(candidates))]
-        best = tried[self.choice.sample([one.score for one in tried])]
+        best = tried[self.choice.sample([result.score for result in tried])]
         return SearchResult(best.candidate, best.model)
 
 
@@ -316,19 +316,19 @@ class RandomRuns(SearchStrategy):
         best: SearchResult | None = None
         for run in range(wanted if repetition.most is None else repetition.most):
             tried = attempt(int(uniform_int(0, len(candidates), 1)[0]))
-            found = SearchResult(tried.candidate, tried.model, int(mechanism.sample([tried.score])[0]))
-            if run < wanted and (best is None or _place(found) > _place(best)):
-                best = found
+            result = SearchResult(tried.candidate, tried.model, int(mechanism.sample([tried.score])[0]))
+            if run < wanted and (best is None or _place(result) > _place(best)):
+                best = result
         return best
 
     def _mechanism(self, score: Score) -> Gaussian:
         return Gaussian(self.noise, Fraction(score.most**2), 1)
 
 
-def _place(found: SearchResult) -> tuple[int, int, bytes]:
+def _place(result: SearchResult) -> tuple[int, int, bytes]:
     """Return the place of an output in a total order: outputs that are equal in it are equal."""
-    assert found.noisy_score is not None
-    return found.noisy_score, -found.candidate, found.model
+    assert result.noisy_score is not None
+    return result.noisy_score, -result.candidate, result.model
 
 
 @dataclass(eq=False, repr=False)
@@ -485,8 +485,8 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
         """Return the public parameters, for the receipt."""
         own = self.estimator.get_params(deep=False)
         fixed, *varied = (
-            sorted((name, repr(value)) for name, value in one.items() if name != _PAYER)
-            for one in (own, *self.candidates)
+            sorted((name, repr(value)) for name, value in settings.items() if name != _PAYER)
+            for settings in (own, *self.candidates)
         )
         kind, strategy = type(self.estimator).__qualname__, repr(self.strategy)
         text = repr([kind, fixed, varied, strategy, self.score_by.most])
@@ -504,7 +504,7 @@ class Search(PickledWithoutPayer, MetaEstimatorMixin, BaseEstimator):  # type: i
         shows_time = isinstance(self.strategy, RandomRuns) and not self.strategy.padded
         if shows_time and not isinstance(self.payer, PublicData):
             raise BadParameter("strategy", "must be padded: a ledger keeps when a search began and ended")
-        if not self.candidates or any(_PAYER in one for one in self.candidates):
+        if not self.candidates or any(_PAYER in settings for settings in self.candidates):
             raise BadParameter("candidates", "must be one or more sets of parameters, none with a payer")
 
 
@@ -516,9 +516,9 @@ def _sides(units: Any, tests: Any, rows: int) -> tuple[Cells, Cells]:
     return np.arange(rows) if unit_of_row is None else unit_of_row, testing
 
 
-def _stored(found: SearchResult | None) -> bytes:
+def _stored(result: SearchResult | None) -> bytes:
     record: dict[str, Any] = {"candidate": None, "model": None, "noisy score": None}
-    if found is not None:
-        model = base64.b64encode(found.model).decode()
-        record = {"candidate": found.candidate, "model": model, "noisy score": found.noisy_score}
+    if result is not None:
+        model = base64.b64encode(result.model).decode()
+        record = {"candidate": result.candidate, "model": model, "noisy score": result.noisy_score}
     return canonical_json(record).encode()

@@ -214,10 +214,12 @@ class Stream(AbstractContextManager["Stream"]):
         if not policy_ledger.has_ledger(self.policy):
             return self.policy.epsilon, self.policy.delta
         first = self.ledger.account(account_label(self.policy))
-        raised = [one for one in self.ledger.accounts() if one.raises and one.root == first.number]
+        raised = [
+            account for account in self.ledger.accounts() if account.raises and account.root == first.number
+        ]
         terms = [account.terms for account in (first, *raised)]
         none = Fraction(0)
-        return sum((one.epsilon for one in terms), none), sum((one.delta for one in terms), none)
+        return sum((term.epsilon for term in terms), none), sum((term.delta for term in terms), none)
 
     def _unlocked(self, labels: Sequence[str]) -> dict[str, Fraction]:
         """Return the part of each block's budget that may be used now."""
@@ -247,25 +249,25 @@ class Stream(AbstractContextManager["Stream"]):
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             raise BadParameter("n", "must be a whole number of at least 1")
         newest = self.blocks()[::-1]
-        share, found = self._share(pipeline), list[str]()
+        share, chosen = self._share(pipeline), list[str]()
         at, size = 0, max(2 * n, FIRST_LOOK)
-        while len(found) < n and at < len(newest):  # usually the newest can pay, so that few are looked up
+        while len(chosen) < n and at < len(newest):  # usually the newest can pay, so that few are looked up
             labels = newest[at : at + size]
             unlocked = self._unlocked(labels) if self.sharing.versions else None
             targets = self._targets(labels)
             able = stream_blocks.blocks_able_to_pay(self.ledger, targets, loss, unlocked, share)
-            found += [label for label in labels if label in able]
+            chosen += [label for label in labels if label in able]
             at, size = at + size, 4 * size
-        return found[:n]
+        return chosen[:n]
 
     def targets(
         self, question: row_questions.RowQuestion, blocks: Sequence[str], *, pipeline: str
     ) -> tuple[Target, ...]:
         """Return the ledger targets that pay for reading these blocks, the pipeline's share included."""
-        found = row_questions.targets(self.dataset, question, blocks)
+        targets = row_questions.targets(self.dataset, question, blocks)
         reached = row_questions.blocks_to_charge(self.dataset, question, blocks)
         share = stream_blocks.open_share(self.ledger, self.policy, self.sharing, pipeline)
-        return found if share is None else (*found, Target(share, tuple(reached or ())))
+        return targets if share is None else (*targets, Target(share, tuple(reached or ())))
 
     def _targets(self, labels: Sequence[str]) -> tuple[Target, ...]:
         own = self.dataset

@@ -110,10 +110,10 @@ class SharingRule:
         return f"{self.rule} over {self.versions} appends" if self.rule == UNLOCK else self.rule
 
 
-def _labels(found: object) -> tuple[str, ...]:
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found) or not found:
+def _labels(labels: object) -> tuple[str, ...]:
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels) or not labels:
         raise ValueError('must be a list of names, such as ["durations", "tips"]')
-    return tuple([checked_label(one, "pipelines") for one in found])
+    return tuple([checked_label(label, "pipelines") for label in labels])
 
 
 class SharingTable(FileTable):
@@ -334,12 +334,12 @@ def budget_left_by_block(
                 accounts[label].append(anew)
         targets = (*targets, *share.targets(labels))
     for target in targets:
-        found = ledger.look_at(ledger.account(target.account), target.blocks)
+        looked_at = ledger.look_at(ledger.account(target.account), target.blocks)
         sums: dict[Terms, set[Costs]] = {}
-        for account, block in found:
+        for account, block in looked_at:
             sums.setdefault(account.terms, set()).add(block.taken(account.terms))
         left = {terms: remaining_exactly(terms, several) for terms, several in sums.items()}
-        for account, block in found:
+        for account, block in looked_at:
             taken = block.taken(account.terms)
             epsilon = left[account.terms][taken] if block.is_open else Fraction(0)
             now = account.terms.epsilon, epsilon, account.terms.largest_delta(taken), not any(taken)
@@ -349,7 +349,7 @@ def budget_left_by_block(
     status = []
     for label in labels:
         each = zip(*(accounts[label] or none), strict=True)
-        epsilon, left, delta, is_untouched = (min(one) for one in each)
+        epsilon, left, delta, is_untouched = (min(amounts) for amounts in each)
         part = unlocked.get(label, ALL_UNLOCKED)
         status.append(BlockStatus(label, epsilon, left, delta, label in arrived, part, is_untouched))
     return tuple(status)
@@ -374,8 +374,10 @@ def blocks_able_to_pay(
         able = {label for label in labels if fits_anew or label in share.blocks}
         targets = (*targets, *share.targets(sorted(labels)))
     for target in targets:
-        found = ledger.look_at(ledger.account(target.account), target.blocks)
-        fits = dict(zip([block.label for _, block in found], _fits(found, loss, unlocked), strict=True))
+        looked_at = ledger.look_at(ledger.account(target.account), target.blocks)
+        fits = dict(
+            zip([block.label for _, block in looked_at], _fits(looked_at, loss, unlocked), strict=True)
+        )
         if not target.blocks:
             if not all(fits.values()):
                 return set()
@@ -386,23 +388,23 @@ def blocks_able_to_pay(
 
 
 def _fits(
-    found: Sequence[tuple[Account, Block]], loss: Loss, unlocked: Mapping[str, Fraction] | None
+    blocks: Sequence[tuple[Account, Block]], loss: Loss, unlocked: Mapping[str, Fraction] | None
 ) -> list[bool]:
     """Apply the accounts' filter (like `Terms.after`) to many blocks at once."""
-    if not found:
+    if not blocks:
         return []
-    priced = {account.number: account.costs(loss) for account in {a.number: a for a, _ in found}.values()}
-    caps = np.array([account.terms.caps for account, _ in found], np.int64)
-    spent = np.array([block.spent for _, block in found], np.int64)
-    held = np.array([block.held for _, block in found], np.int64)
+    priced = {account.number: account.costs(loss) for account in {a.number: a for a, _ in blocks}.values()}
+    caps = np.array([account.terms.caps for account, _ in blocks], np.int64)
+    spent = np.array([block.spent for _, block in blocks], np.int64)
+    held = np.array([block.held for _, block in blocks], np.int64)
     taken = np.minimum(spent + held, caps + 1)  # as `Block.taken` does it
-    costs = np.array([priced[account.number] for account, _ in found], np.int64)
-    is_open = np.array([block.is_open for _, block in found], np.bool_)
+    costs = np.array([priced[account.number] for account, _ in blocks], np.int64)
+    is_open = np.array([block.is_open for _, block in blocks], np.bool_)
     if unlocked is not None:
-        caps = _scaled(caps, [unlocked.get(block.label, ALL_UNLOCKED) for _, block in found])
+        caps = _scaled(caps, [unlocked.get(block.label, ALL_UNLOCKED) for _, block in blocks])
     within = taken + costs <= caps
-    one = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(axis=1)
-    fits: NDArray[np.bool_] = is_open & within[:, DELTA0] & one
+    fits_one = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(axis=1)
+    fits: NDArray[np.bool_] = is_open & within[:, DELTA0] & fits_one
     return [bool(fit) for fit in fits]
 
 

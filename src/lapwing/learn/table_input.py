@@ -54,20 +54,20 @@ def read_column(values: Any, wanted: str) -> Cells:
 
     Raises BadValue with the text `wanted` for any other input.
     """
-    found = plain_array(values)
-    if found is None and _columns(values) is not None:
-        found = read_table(values, wanted)
-    if found is None:
-        cells = _listed(values)
+    cells = plain_array(values)
+    if cells is None and _columns(values) is not None:
+        cells = read_table(values, wanted)
+    if cells is None:
+        listed = _listed(values)
         # A list in a single cell is a missing value. If all cells are lists, the input has two dimensions.
-        if cells and all(isinstance(cell, list | tuple | np.ndarray) for cell in cells):
+        if listed and all(isinstance(cell, list | tuple | np.ndarray) for cell in listed):
             raise BadValue(wanted)
-        found = _other(values, wanted) if cells is None else np.fromiter(cells, object, len(cells))
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    if found.ndim != 1:
+        cells = _other(values, wanted) if listed is None else np.fromiter(listed, object, len(listed))
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        cells = cells[:, 0]
+    if cells.ndim != 1:
         raise BadValue(wanted)
-    return found
+    return cells
 
 
 def read_table(values: Any, wanted: str) -> Cells:
@@ -75,15 +75,15 @@ def read_table(values: Any, wanted: str) -> Cells:
 
     Raises BadValue with the text `wanted` for any other input.
     """
-    found, columns = plain_array(values), _columns(values)
-    if found is None and columns is not None:
+    cells, columns = plain_array(values), _columns(values)
+    if cells is None and columns is not None:
         return beside([read_column(column, wanted) for column in columns], len(values))
-    if found is None:
+    if cells is None:
         rows = _listed(values)
-        found = _stacked(rows, wanted) if rows is not None else _other(values, wanted)
-    if found.ndim != 2:
+        cells = _stacked(rows, wanted) if rows is not None else _other(values, wanted)
+    if cells.ndim != 2:
         raise BadValue(wanted)
-    return found
+    return cells
 
 
 def read_numbers(cells: Cells) -> Floats:
@@ -199,15 +199,15 @@ def in_steps(losses: Floats, step: Fraction, most: int, rounding: Rounding) -> W
     known = np.maximum(np.where(np.isnan(losses), np.inf if up else 0.0, losses), 0.0)
     with np.errstate(over="ignore", under="ignore"):
         quotients = np.minimum(known / float(step), most + 1.0)
-    found = (np.ceil(quotients) if up else np.floor(quotients)).astype(np.int64)
+    wholes = (np.ceil(quotients) if up else np.floor(quotients)).astype(np.int64)
     distance = np.abs(quotients - np.rint(quotients))
     unsure = (distance <= quotients * _UNSURE) & (known > 0) & (quotients < most + 0.5)
     if unsure.any():
         distinct, places = np.unique(known[unsure], return_inverse=True)
         exactly = [Fraction(loss) / step for loss in distinct.tolist()]
         settled = [math.ceil(q) if up else math.floor(q) for q in exactly]
-        found[unsure] = np.array(settled, dtype=np.int64)[places]
-    return np.clip(found, 0, most)
+        wholes[unsure] = np.array(settled, dtype=np.int64)[places]
+    return np.clip(wholes, 0, most)
 
 
 def _number(cell: Any) -> float:
@@ -272,8 +272,8 @@ def _listed(values: Any) -> list[Any] | None:
     """Return the cells of a column, or the rows of a list; None for any other input."""
     for name in ("to_pylist", "to_list", "tolist"):  # of pyarrow, of pandas and polars, of arrays
         if hasattr(values, name):
-            found = getattr(values, name)()
-            return found if isinstance(found, list) else None
+            cells = getattr(values, name)()
+            return cells if isinstance(cells, list) else None
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return list(values)
     return None

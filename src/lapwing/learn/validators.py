@@ -191,7 +191,7 @@ class Validator(ABC):
     def parameters(self) -> dict[str, str | int]:
         """The declared numbers, for the receipt."""
         declared = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: one if isinstance(one, int) else str(one) for name, one in declared.items()}
+        return {name: value if isinstance(value, int) else str(value) for name, value in declared.items()}
 
     @property
     def mechanism(self) -> str:
@@ -409,7 +409,7 @@ class LossValidator(Validator):
         if len({len(losses) for losses in each}) != 1:
             raise BadValue("every model of the class must have a loss for each row")
         units = unit_numbers(of_class.units, len(each[0]))
-        return min(self._sums(one, units, Rounding.DOWN) for one in each)
+        return min(self._sums(losses, units, Rounding.DOWN) for losses in each)
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
         """Accept if the upper bound of the loss meets the target; reject if the class cannot."""
@@ -418,9 +418,9 @@ class LossValidator(Validator):
         reach = noise_quantile(self._noise, eta / 3)
         top = bounds.noisy_mean_ceiling(lost, spared, reach=reach, most=self._l1, risk=eta / 3)
         estimate = self._estimate(lost, spared)
-        found = self._verdict("loss", self.bound * top, estimate)
-        if found.verdict is ValidationVerdict.ACCEPT:
-            return found
+        result = self._verdict("loss", self.bound * top, estimate)
+        if result.verdict is ValidationVerdict.ACCEPT:
+            return result
         if of_class and self.best is not None:
             # All models of the class lose more than the floor, with a probability of at least 1 - eta.
             reach = noise_quantile(self._noise_of(self.best), eta / 3)
@@ -431,7 +431,7 @@ class LossValidator(Validator):
                 least, shown = self._estimate(*of_class), bounds.float_down(floor)
                 words = f"no model of the class loses less than {shown:.6g}"
                 return ValidationResult(ValidationVerdict.REJECT, least, shown, words)
-        return found if top < 1 else self._too_few(estimate)
+        return result if top < 1 else self._too_few(estimate)
 
     def _estimate(self, lost: int, spared: int) -> float | None:
         return float(self.bound * bounds.clamped_share(lost, spared)) if lost + spared > 0 else None
@@ -557,7 +557,11 @@ class HistogramValidator(StatisticValidator):
         """
         counts = self._numbers(released, self.bins)
         total = sum(counts)
-        return tuple(float(bounds.clamped_share(one, total - one)) for one in counts) if total > 0 else None
+        return (
+            tuple(float(bounds.clamped_share(count, total - count)) for count in counts)
+            if total > 0
+            else None
+        )
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
         """Accept if the error of every share is at most the target."""

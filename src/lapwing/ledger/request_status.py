@@ -147,12 +147,15 @@ def _rows(ledger: Ledger, hashed: bytes, tx: Transaction) -> list[Row]:
     return rows
 
 
+def status_at(ledger: Ledger, position: int) -> RequestStatus | None:
+    """Return the status of the request that was charged at this position, or None if there is none."""
+    rows = ledger.store.rows("SELECT key FROM entries WHERE seq = ?", position)
+    return None if not rows or rows[0][0] is None else status_under_key(ledger, bytes(rows[0][0]), None)
+
+
 def has_ended(ledger: Ledger, position: int) -> bool:
     """Return whether the entry at this position is a charge that will have no answer."""
-    rows = ledger.store.rows("SELECT key FROM entries WHERE seq = ?", position)
-    if not rows or rows[0][0] is None:
-        return False
-    status = status_under_key(ledger, bytes(rows[0][0]), "")
+    status = status_at(ledger, position)
     return status is not None and status.state is RequestState.ENDED
 
 

@@ -182,6 +182,18 @@ def require_room(ledger: Ledger, spending: Spending) -> None:
         raise error
 
 
+def how_many_more(ledger: Ledger, spending: Spending) -> int:
+    """Return how many charges of this price would fit now, one after another. Charges nothing."""
+    found = []
+    for target in spending.targets:
+        root = ledger.account(target.account)
+        ledger.forget_blocks(root)
+        for account, block in ledger.look_at(root, target.blocks):
+            charge = Charge(account.terms.orders, spending.costs(account))
+            found.append(account.terms.how_many(charge, block.taken(account.terms)) if block.is_open else 0)
+    return min(found, default=0)
+
+
 def refusal(
     ledger: Ledger, targets: Sequence[Target], loss: Loss, costs: Callable[[Account], Costs]
 ) -> OverBudget | None:

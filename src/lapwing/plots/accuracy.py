@@ -108,10 +108,10 @@ def accuracy(*, n: int) -> Figure:
     if people > 10**12:
         raise BadParameter("n", "must be at most 1e12 to be drawn")
     with style():
-        one, tenth = (_percent(of_count(Fraction(1, k), people).within) for k in (1, 10))
+        at_one, at_tenth = (_percent(of_count(Fraction(1, k), people).within) for k in (1, 10))
         figure, panels = new_figure(
             f"A ten times smaller ε costs ten times the error: at ε = 1 a count of {people:,} people is "
-            f"within {one}, at ε = 0.1 within {tenth}",
+            f"within {at_one}, at ε = 0.1 within {at_tenth}",
             "Error of one answer under Laplace noise, as a share of n (count, bars) or of the range of "
             "values (mean). Dashed: by how much a random sample of n people is off anyway.",
             panels=3,

@@ -174,7 +174,9 @@ class BoundRelease:
 
     def _admitted_by_ledger(self) -> Callable[[Loss], bool]:
         ledger, targets = self.dataset.ledger, self.targets()
-        return lambda loss: refusal(ledger, targets, loss, lambda one: one.costs_of_steps(loss)) is None
+        return lambda loss: (
+            refusal(ledger, targets, loss, lambda account: account.costs_of_steps(loss)) is None
+        )
 
     def _admitted_by_policy(self) -> Callable[[Loss], bool]:
         """Return a function that tells whether new accounts with the policy's terms admit a loss."""
@@ -243,11 +245,11 @@ def impossible_cells(
             f"connects columns to a model of {needed:.3g} cells, and at most {model_cells:,} are possible. "
             "Use fewer rules, fewer bins, or model_megabytes under [synthetic]",
         )
-    found: dict[Clique, NDArray[np.bool_]] = {}
+    masks: dict[Clique, NDArray[np.bool_]] = {}
     for number, rule in enumerate(rules, 1):
         clique = domain.clique(rule)
-        mask = found.setdefault(clique, np.zeros(domain.shape(clique), np.bool_))
+        mask = masks.setdefault(clique, np.zeros(domain.shape(clique), np.bool_))
         mask[tuple(by_name[name].cell_of(rule[name], f"impossible {number}") for name in clique)] = True
-    if not BeliefPropagation(domain, [], found).is_possible():
+    if not BeliefPropagation(domain, [], masks).is_possible():
         raise BadParameter("impossible", "leaves no row: every row would have something impossible")
-    return found
+    return masks

@@ -68,20 +68,24 @@ class LastChoice:
     def bounds(self, published: Marginals, confidence: float = 0.95) -> dict[Clique, float]:
         """Return for each candidate that was not chosen the greatest L1 error of its published counts."""
         miss = (1 - confidence) / 2  # half for the choice, half for the measurement
-        heaviest = max(one.weight for one in self.candidates)
+        heaviest = max(candidate.weight for candidate in self.candidates)
         sensitivity = GRID * self.rows_per_unit * heaviest
         slack = 2 * sensitivity / float(self.epsilon) * math.log(len(self.candidates) / miss)
-        chosen = next(one for one in self.candidates if one.clique == self.measured.clique)
+        chosen = next(
+            candidate for candidate in self.candidates if candidate.clique == self.measured.clique
+        )
         seen = float(np.abs(GRID * self.measured.counts.ravel() - chosen.expected.ravel()).sum())
         noise = GRID * self.measured.sigma * math.sqrt(2 * self.measured.counts.size * math.log(1 / miss))
         best = chosen.weight * (seen + noise - chosen.penalty) + slack
-        found = {}
-        for one in self.candidates:
-            if one.clique != chosen.clique:
-                then = max(0.0, (one.penalty + best / one.weight) / GRID)
-                moved = np.abs(published(one.clique).ravel() - one.expected.ravel() / GRID).sum()
-                found[one.clique] = then + float(moved)
-        return found
+        bounds = {}
+        for candidate in self.candidates:
+            if candidate.clique != chosen.clique:
+                then = max(0.0, (candidate.penalty + best / candidate.weight) / GRID)
+                moved = np.abs(
+                    published(candidate.clique).ravel() - candidate.expected.ravel() / GRID
+                ).sum()
+                bounds[candidate.clique] = then + float(moved)
+        return bounds
 
 
 STEPS_OF_A_ROUND = 100
@@ -145,10 +149,10 @@ class _Run:
         return self.source.domain
 
     def measure(self, clique: Clique, rho: Fraction) -> NoisyMarginal:
-        found = self.source.measure(clique, smallest_sigma(rho, self.source.rows_per_unit))
-        self.measured.append(found)
+        marginal = self.source.measure(clique, smallest_sigma(rho, self.source.rows_per_unit))
+        self.measured.append(marginal)
         self._tell(f"measured {' × '.join(clique)}")
-        return found
+        return marginal
 
     def fit(self, steps: int) -> GraphicalModel:
         start = None if self.model is None else self.model.potentials
@@ -156,9 +160,9 @@ class _Run:
         return self.model
 
     def choose(self, candidates: Sequence[Candidate], rho: Fraction) -> Clique:
-        found = self.source.choose(candidates, largest_epsilon(rho))
-        self._tell(f"chose {' × '.join(found)}")
-        return found
+        clique = self.source.choose(candidates, largest_epsilon(rho))
+        self._tell(f"chose {' × '.join(clique)}")
+        return clique
 
     def end(self) -> Measured:
         start = {} if self.model is None else self.model.potentials
@@ -207,9 +211,9 @@ def tree(
         parts = _connected(domain, chosen)
         linked = _connected(domain, [*chosen, *run.impossible])
         possible = [
-            one for (left, right), one in pairs.items()
+            candidate for (left, right), candidate in pairs.items()
             if parts[left] != parts[right]
-            and (linked[left] != linked[right] or _stays_small(run, chosen, one.clique, linked[left]))
+            and (linked[left] != linked[right] or _stays_small(run, chosen, candidate.clique, linked[left]))
         ]  # fmt: skip
         if not possible:
             break
@@ -375,7 +379,7 @@ def _small_enough(
     domain: Domain, model: GraphicalModel, run: _Run, weights: Mapping[Clique, int], cells: int
 ) -> list[Clique]:
     """Return the marginals with which the model stays small. Those that it has already cost nothing."""
-    known = [one.clique for one in run.measured] + list(run.impossible)
+    known = [marginal.clique for marginal in run.measured] + list(run.impossible)
     sizes: dict[frozenset[Clique], int] = {}  # by the pairs that a marginal joins anew
     joined = {pair for clique in known for pair in itertools.combinations(clique, 2)}
 

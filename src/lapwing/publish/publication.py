@@ -202,10 +202,12 @@ class Publication:
     def _errors(self, rho: Fraction) -> list[tuple[str, int, Mapping[str, float]]]:
         census = self.census
         if census is not None:
-            found = census_release.expected_errors(census, rho)
+            by_level = census_release.expected_errors(census, rho)
             return [
                 (level, len(nodes), errors)
-                for level, nodes, errors in zip(census.spine.levels, census.spine.nodes, found, strict=True)
+                for level, nodes, errors in zip(
+                    census.spine.levels, census.spine.nodes, by_level, strict=True
+                )
             ]
         error = self._checked(lambda: first_error(self.bound, rho))
         return [("single columns, measured first", 1, {"count": error})]
@@ -217,10 +219,10 @@ class Publication:
         """
         if not self.dataset.curator.has_ledger:
             return None
-        found = self.dataset.session.gate.find(self.bound.key)
-        if found is not None and found.receipt.record["parameters"].get("file") != self.file.digest:
+        earlier = self.dataset.session.gate.find(self.bound.key)
+        if earlier is not None and earlier.receipt.record["parameters"].get("file") != self.file.digest:
             raise self._other_release()
-        return found
+        return earlier
 
     def _other_release(self) -> KeyReused:
         return KeyReused(

@@ -118,7 +118,7 @@ class ReleasePlanFile:
     def facts(self) -> list[str]:
         """The public facts that the tables keep. They are not protected."""
         lines = [
-            "No row has " + " and ".join(f"{name} = {shown_value(one)}" for name, one in rule.items())
+            "No row has " + " and ".join(f"{name} = {shown_value(value)}" for name, value in rule.items())
             for rule in self.impossible
         ]
         census = self.census
@@ -136,7 +136,11 @@ def _sql(text: object) -> str:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) and one for one in value):
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(name, str) and name for name in value)
+    ):
         raise ValueError('must be a list of names, such as ["state", "county", "block"]')
     if len(set(value)) < len(value):
         raise ValueError("must name each one once")
@@ -146,7 +150,7 @@ def _names(value: object) -> tuple[str, ...]:
 def _name_lists(value: object) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, list) or not 0 < len(value) <= MOST_RULES:
         raise ValueError('must be a list of lists of columns, such as [["ward", "stay"]]')
-    return tuple(_names(one) for one in value)
+    return tuple(_names(names) for names in value)
 
 
 def _share(value: object) -> Fraction:
@@ -165,14 +169,14 @@ def _count(value: object) -> int:
 def _rule(value: object) -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
         raise ValueError("must be a table of columns with the values that do not go together")
-    if any(isinstance(one, list | dict) for one in value.values()):
+    if any(isinstance(cell, list | dict) for cell in value.values()):
         raise ValueError("must have one value for each column")
     return dict(value)
 
 
-_PRICE = fits(lambda one: 0 < one <= MOST_RHO, f"must be above 0, and at most {MOST_RHO:,}")
-_POSITIVE = fits(lambda one: one > 0, "must be above 0")
-_PART = fits(lambda one: 0 <= one < 1, "must be at least 0 and below 1: a share of ρ")
+_PRICE = fits(lambda rho: 0 < rho <= MOST_RHO, f"must be above 0, and at most {MOST_RHO:,}")
+_POSITIVE = fits(lambda number: number > 0, "must be above 0")
+_PART = fits(lambda share: 0 <= share < 1, "must be at least 0 and below 1: a share of ρ")
 
 
 _NO_DELTA = "must be above 0: Gaussian noise needs some, such as 1e-9"
@@ -186,7 +190,7 @@ class ReleaseTable(FileTable):
     rows: Annotated[str, PlainValidator(_sql)] | None = needed('rows = "SELECT ward, stay FROM visits"')
     method: Annotated[Text, one_of(METHODS)] | None = needed(f"method = {quoted_choices(METHODS)}")
     epsilon: Epsilon | None = None
-    delta: Annotated[Delta, fits(lambda one: one > 0, _NO_DELTA)] | None = None
+    delta: Annotated[Delta, fits(lambda delta: delta > 0, _NO_DELTA)] | None = None
     rho: Annotated[Number, _PRICE] | None = None
     check: Annotated[Number, _PART] | None = None
 
@@ -330,7 +334,8 @@ def load_release(path: str | Path) -> ReleasePlanFile:
         delta=release.delta,
         rho=rho,
         columns={
-            name: ColumnSettings(one.bins, one.unknown is not False) for name, one in tables.columns.items()
+            name: ColumnSettings(column.bins, column.unknown is not False)
+            for name, column in tables.columns.items()
         },
         impossible=tuple(rules),
         workload=None if synthetic is None else synthetic.workload,

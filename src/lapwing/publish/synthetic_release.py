@@ -218,12 +218,17 @@ def _agree(bound: BoundRelease, work: Work, journals: Sequence[Journal]) -> None
     A process that died between writing a step and charging it leaves a step that was not charged. That one
     is dropped.
     """
-    current = next((one for one in reversed(journals) if one.steps), journals[0])
-    if sum(len(one.steps) for one in journals) == work.charged + 1 and current.steps[-1].result is None:
+    current = next((journal for journal in reversed(journals) if journal.steps), journals[0])
+    if (
+        sum(len(journal.steps) for journal in journals) == work.charged + 1
+        and current.steps[-1].result is None
+    ):
         current.drop()
     try:
         losses = [
-            step_loss(bound.domain, bound.rows_per_unit, step) for one in journals for step in one.steps
+            step_loss(bound.domain, bound.rows_per_unit, step)
+            for journal in journals
+            for step in journal.steps
         ]
     except ValueError:
         raise current.was_changed() from None
@@ -256,7 +261,7 @@ def check_marginals(source: PrivateMarginals, shuffle: Callable[[int], Wholes] =
         if step.result is not None:
             clique = source.domain.clique(step.step["measure"])
             source.measure(clique, Fraction(step.step["sigma"]))
-            possible = [one for one in possible if one != clique]
+            possible = [candidate for candidate in possible if candidate != clique]
             wanted -= 1
     chosen = [possible[k] for k in shuffle(len(possible))[:wanted]] if wanted > 0 else []
     for number, clique in enumerate(chosen):
@@ -267,8 +272,8 @@ def check_marginals(source: PrivateMarginals, shuffle: Callable[[int], Wholes] =
 def _answer(
     bound: BoundRelease, rho: Fraction, steps: Sequence[JournalStep], checked: Sequence[JournalStep]
 ) -> bytes:
-    def written(one: JournalStep) -> dict[str, Any]:
-        return {"step": one.step, "rho": str(one.rho), "result": one.result}
+    def written(step: JournalStep) -> dict[str, Any]:
+        return {"step": step.step, "rho": str(step.rho), "result": step.result}
 
     said = {
         "form": ANSWER_FORM,
@@ -278,8 +283,8 @@ def _answer(
         "rho": str(rho),
         "columns": {column.name: column.size for column in bound.columns},
         "dictionary": dictionary_digest(bound.columns, bound.rows_per_unit),
-        "steps": [written(one) for one in steps],
-        "check": [written(one) for one in checked],
+        "steps": [written(step) for step in steps],
+        "check": [written(step) for step in checked],
     }
     return canonical_json(said).encode()
 
@@ -288,8 +293,8 @@ def _measured(
     domain: Domain, answer: dict[str, Any], name: str
 ) -> tuple[graphical_model.NoisyMarginal, ...]:
     """Return the noisy marginals of a stored answer."""
-    steps = [JournalStep(one["step"], Fraction(one["rho"]), one["result"]) for one in answer[name]]
-    return tuple(noisy_marginal(domain, one) for one in steps if one.result and "measure" in one.step)
+    steps = [JournalStep(step["step"], Fraction(step["rho"]), step["result"]) for step in answer[name]]
+    return tuple(noisy_marginal(domain, step) for step in steps if step.result and "measure" in step.step)
 
 
 def table_from_answer(

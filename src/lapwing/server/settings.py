@@ -29,7 +29,8 @@ STATE_FOLDER = ".lapwing-server"
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104  to bind to, never a name in a request
 BODY_BYTES = 256 * 1024  # of one request
-REQUESTS_PER_MINUTE = 1200  # of one person, and of one address without a person
+REQUESTS_PER_MINUTE = 3000  # of one person
+UNKNOWN_PER_MINUTE = 600  # of one address, without a person
 REPLY_SLOT = Fraction(1, 2)  # seconds
 _HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 
@@ -69,7 +70,8 @@ class ServerSettings:
         client_address_header: The header in which that proxy tells the client's address; "" for none.
         reply_slot: The seconds of the public grid on which replies of releases leave.
         body_bytes: The most bytes of one request's body.
-        requests_per_minute: The most requests of one person, and of one address without a person.
+        requests_per_minute: The most requests of one person.
+        unknown_per_minute: The most requests of one address, of people who have not signed in.
         open_id: The provider for sign-in; None for passwords alone.
     """
 
@@ -84,6 +86,7 @@ class ServerSettings:
     reply_slot: Fraction = REPLY_SLOT
     body_bytes: int = BODY_BYTES
     requests_per_minute: int = REQUESTS_PER_MINUTE
+    unknown_per_minute: int = UNKNOWN_PER_MINUTE
     open_id: OpenIdSettings | None = None
 
     @property
@@ -210,10 +213,17 @@ class LimitsTable(FileTable):
 
     body_bytes: int | None = Field(None, ge=4096, le=64 * 1024 * 1024)
     requests_per_minute: int | None = Field(None, ge=10, le=1_000_000)
+    unknown_per_minute: int | None = Field(None, ge=10, le=1_000_000)
 
     def fields(self) -> dict[str, Any]:
         """Return the settings that the table gives."""
-        return _given({"body_bytes": self.body_bytes, "requests_per_minute": self.requests_per_minute})
+        return _given(
+            {
+                "body_bytes": self.body_bytes,
+                "requests_per_minute": self.requests_per_minute,
+                "unknown_per_minute": self.unknown_per_minute,
+            }
+        )
 
 
 class OpenIdTable(FileTable):

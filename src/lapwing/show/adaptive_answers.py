@@ -190,9 +190,9 @@ def _draw_adaptive(
     left.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     left.set_title(f"At δ = {short(float(delta))}")
     left.set(xlabel="answers", ylabel="total ε")
-    deltas = [one[0] for one in curve]
-    right.plot(deltas, [one[1] for one in curve], color=ORANGE)
-    right.plot(deltas, [one[2] for one in curve], color=BLUE, marker="o", markersize=4)
+    deltas = [point[0] for point in curve]
+    right.plot(deltas, [point[1] for point in curve], color=ORANGE)
+    right.plot(deltas, [point[2] for point in curve], color=BLUE, marker="o", markersize=4)
     right.set_xscale("log")
     is_clear = min(curve[0][1], top) - curve[0][2] > 0.15 * top  # room between the two lines
     beside = (5, "bottom") if is_clear else (-6, "top")

@@ -41,17 +41,21 @@ class ShownTopic:
     shown: Shown
 
 
-def booklet(chapters: Sequence[Chapter], found: Mapping[str, ShownTopic], left_out: Sequence[str]) -> bytes:
+def booklet(
+    chapters: Sequence[Chapter], topics: Mapping[str, ShownTopic], left_out: Sequence[str]
+) -> bytes:
     """Return the page. `left_out` has a sentence for each topic that could not be shown.
 
     The argument pages are at the end of it, if the source of Lapwing is on this machine.
     """
-    arguments = {name: path for name, path in _arguments(found).items() if path.is_file()}
-    parts = [note(_INTRODUCTION), contents(_entries(chapters, found))]
+    arguments = {name: path for name, path in _arguments(topics).items() if path.is_file()}
+    parts = [note(_INTRODUCTION), contents(_entries(chapters, topics))]
     for chapter in chapters:
-        here = [found[topic.name] for topic in chapter.topics if topic.name in found]
+        here = [topics[topic.name] for topic in chapter.topics if topic.name in topics]
         if here:
-            parts.append(section(chapter.title, *(_topic(one, found, arguments) for one in here)))
+            parts.append(
+                section(chapter.title, *(_topic(shown_topic, topics, arguments) for shown_topic in here))
+            )
     if left_out:
         parts.append(section("Left out", *(note(sentence) for sentence in left_out)))
     if arguments:
@@ -65,33 +69,33 @@ def booklet(chapters: Sequence[Chapter], found: Mapping[str, ShownTopic], left_o
     return page(TITLE, parts, more_style=_LOOK)
 
 
-def _arguments(found: Mapping[str, ShownTopic]) -> dict[str, Path]:
+def _arguments(topics: Mapping[str, ShownTopic]) -> dict[str, Path]:
     """Return the argument pages of these topics, and where they are in a copy of the source."""
     source = Path(lapwing.__file__).parents[2]
-    pages = sorted({argument_page(one.topic) for one in found.values()})
+    pages = sorted({argument_page(shown_topic.topic) for shown_topic in topics.values()})
     return {name: source / name for name in pages}
 
 
 def _entries(
-    chapters: Sequence[Chapter], found: Mapping[str, ShownTopic]
+    chapters: Sequence[Chapter], topics: Mapping[str, ShownTopic]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     every = [
-        (chapter.title, [(topic.name, topic.question) for topic in chapter.topics if topic.name in found])
+        (chapter.title, [(topic.name, topic.question) for topic in chapter.topics if topic.name in topics])
         for chapter in chapters
     ]
     return [(title, entries) for title, entries in every if entries]
 
 
-def _topic(one: ShownTopic, found: Mapping[str, ShownTopic], arguments: Mapping[str, Path]) -> str:
-    topic, shown = one.topic, one.shown
+def _topic(shown_topic: ShownTopic, topics: Mapping[str, ShownTopic], arguments: Mapping[str, Path]) -> str:
+    topic, shown = shown_topic.topic, shown_topic.shown
     name = argument_page(topic)
     why = f'<a href="#{name}">{name}</a>' if name in arguments else f"<code>{escape(name)}</code>"
     figure = shown.picture()
-    command = " ".join([f"lapwing show {topic.name}", *given_options(one)])
+    command = " ".join([f"lapwing show {topic.name}", *given_options(shown_topic)])
     return section(
         topic.question,
         f"<p><strong>{escape(shown.headline)}</strong></p>",
-        *(f"<p>{_with_links(sentence, found)}</p>" for sentence in shown.sentences),
+        *(f"<p>{_with_links(sentence, topics)}</p>" for sentence in shown.sentences),
         picture(svg_bytes(figure), str(figure.get_label()) or shown.headline),
         *(_table(table) for table in shown.tables),
         f'<p class="note"><code>{escape(command)}</code><br>Why it holds: {why}</p>',
@@ -100,21 +104,21 @@ def _topic(one: ShownTopic, found: Mapping[str, ShownTopic], arguments: Mapping[
     )
 
 
-def _with_links(text: str, found: Mapping[str, ShownTopic]) -> str:
+def _with_links(text: str, topics: Mapping[str, ShownTopic]) -> str:
     """Return a text as HTML. Commands between backticks are set as such, and lead to their topics."""
 
     def shown(match: re.Match[str]) -> str:
         command, _, name = match[1].rpartition(" ")
         code = f"<code>{match[1]}</code>"
-        is_here = command == "lapwing show" and name in found
+        is_here = command == "lapwing show" and name in topics
         return f'<a href="#{name}">{code}</a>' if is_here else code
 
     return re.sub("`([^`]+)`", shown, escape(text))
 
 
-def given_options(one: ShownTopic) -> list[str]:
+def given_options(shown_topic: ShownTopic) -> list[str]:
     """Return the options that give these values to the topic."""
-    return [f"--{name} {_written(value)}" for name, value in one.values.items()]
+    return [f"--{name} {_written(value)}" for name, value in shown_topic.values.items()]
 
 
 def _written(value: Fraction) -> str:

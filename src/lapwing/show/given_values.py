@@ -35,7 +35,7 @@ def given_values(topic: Topic, texts: Mapping[str, str]) -> dict[str, Fraction]:
     known = {parameter.name: parameter for parameter in topic.parameters}
     for name in texts:
         if name not in known:
-            takes = ", ".join(f"--{one}" for one in known) or "no numbers"
+            takes = ", ".join(f"--{parameter}" for parameter in known) or "no numbers"
             raise BadParameter(name, f"{topic.name} does not take it. It takes {takes}")
     return {
         name: parameter.default if name not in texts else _checked(parameter, texts[name])
@@ -56,7 +56,7 @@ def values_of_all(topics: Iterable[Topic], texts: Mapping[str, str]) -> dict[str
             raise BadParameter(name, f"no topic takes it. {did_you_mean(name, sorted(known), 'Numbers')}")
     values = {}
     for topic in every:
-        own = {one.name for one in topic.parameters}
+        own = {parameter.name for parameter in topic.parameters}
         try:
             values[topic.name] = given_values(topic, {name: texts[name] for name in texts if name in own})
         except BadParameter as error:

@@ -164,18 +164,18 @@ def doubling_run(
 ) -> dict[str, tuple[bool, int]]:
     """Run once with doubling data. Return for each way that accepts: whether the model is bad, and rows."""
     data = models.data
-    found: dict[str, tuple[bool, int]] = {}
+    accepted: dict[str, tuple[bool, int]] = {}
     blocks, i = 1, 1
-    while blocks <= data.blocks and len(found) < len(DECIDERS):
+    while blocks <= data.blocks and len(accepted) < len(DECIDERS):
         values = models.drawn(draw, blocks, epsilon)
         truth = float(values.mean())
         places = draw.integers(0, len(values), blocks * data.block // SHARE)  # fresh from the same law
         is_bad = truth < goal if data.is_accuracy else truth > goal
         for name, accepts in decisions(data, goal, epsilon, values[places], i=i, eta=eta).items():
-            if accepts and name not in found:
-                found[name] = is_bad, blocks * data.block
+            if accepts and name not in accepted:
+                accepted[name] = is_bad, blocks * data.block
         blocks, i = 2 * blocks, i + 1
-    return found
+    return accepted
 
 
 @dataclass(slots=True)
@@ -215,15 +215,15 @@ def compare_decisions(
     for done, (epsilon, gap) in enumerate(pairs):
         tell(done, len(pairs))
         for _ in range(runs):
-            found = doubling_run(models, data.goal(gap), epsilon, draw, eta)
+            accepted = doubling_run(models, data.goal(gap), epsilon, draw, eta)
             for name in DECIDERS:
                 tally = tallies[name, epsilon]
                 tally.runs += 1
-                if name in found:
+                if name in accepted:
                     tally.accepted += 1
-                    tally.bad += found[name][0]
-            if "ours" in found:
-                needed.setdefault((gap, epsilon), []).append(found["ours"][1])
+                    tally.bad += accepted[name][0]
+            if "ours" in accepted:
+                needed.setdefault((gap, epsilon), []).append(accepted["ours"][1])
     tell(len(pairs), len(pairs))
     return DecisionCount(tallies, needed)
 

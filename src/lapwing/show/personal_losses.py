@@ -92,7 +92,7 @@ def spend_by_person(
             for account in ("clinic", "school")
         }
     everyone = max(lost["school"].values())
-    found = [
+    losses = [
         PersonalLoss(
             f"person {k + 1}",
             first[k] + 1 if is_patient[k] else None,
@@ -102,15 +102,15 @@ def spend_by_person(
         )
         for k in range(people)
     ]
-    return found, refusal
+    return losses, refusal
 
 
 def show_personal_losses(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     """Compute the topic `per-person`."""
     price, people, months = values["epsilon"], int(values["n"]), int(values["months"])
-    found, refusal = spend_by_person(price, people, months, progress)
+    losses, refusal = spend_by_person(price, people, months, progress)
     progress(months, months)
-    most = max(found, key=lambda person: person.total)
+    most = max(losses, key=lambda person: person.total)
     questions = months + -(-months // _NEWEST)
     return Shown(
         f"{questions} questions at ε {short(float(price))} cost these people between ε 0 and ε "
@@ -135,26 +135,26 @@ def show_personal_losses(values: Mapping[str, Fraction], full: bool, progress: P
                 ("person", "first month at the clinic", "at school", "clinic", "school", "together"),
                 tuple(
                     (
-                        one.name, one.month, "yes" if one.is_at_school else "no",
-                        float(one.clinic), float(one.school), float(one.total),
+                        person.name, person.month, "yes" if person.is_at_school else "no",
+                        float(person.clinic), float(person.school), float(person.total),
                     )
-                    for one in found
+                    for person in losses
                 ),
             ),
             NumberTable("The refusal", ("account", "text"), (("school", refusal),)),
         ),
-        lambda: _draw_per_person(found),
+        lambda: _draw_per_person(losses),
     )  # fmt: skip
 
 
 @style()
-def _draw_per_person(found: Sequence[PersonalLoss]) -> Figure:
-    ordered = sorted(found, key=lambda person: person.total)
+def _draw_per_person(losses: Sequence[PersonalLoss]) -> Figure:
+    ordered = sorted(losses, key=lambda person: person.total)
     figure, (axes,) = new_figure(
         f"The same questions cost people different amounts: ε 0 to {short(float(ordered[-1].total))}",
         "Blue: charged at the clinic, to the month of the first visit. Orange: charged at the school. "
         "For a person in both, the two add up.",
-        size=(9.0, 2.4 + 0.3 * len(found)),
+        size=(9.0, 2.4 + 0.3 * len(losses)),
         left=2.3,
     )
     for height, person in enumerate(ordered):
@@ -166,7 +166,7 @@ def _draw_per_person(found: Sequence[PersonalLoss]) -> Figure:
         note_beside(axes, short(float(person.total)), at, (5, 0), va="center", size=9.5)
     axes.set_yticks(
         range(len(ordered)),
-        [f"{one.name}{', month ' + str(one.month) if one.month else ''}" for one in ordered],
+        [f"{loss.name}{', month ' + str(loss.month) if loss.month else ''}" for loss in ordered],
     )
     axes.set(ylim=(-0.6, len(ordered) - 0.4), xlim=(0, 1.1 * max(float(ordered[-1].total), 1e-9)))
     axes.set_xlabel("ε lost so far")

@@ -83,7 +83,7 @@ class ViewOfRun:
     @property
     def loss(self) -> float:
         """The greatest |ln(P[view] / P'[view])| over all views."""
-        return float(np.log(max(one.ratio for one in self.outcomes)))
+        return float(np.log(max(outcome.ratio for outcome in self.outcomes)))
 
 
 def small_setting(letter: str, members: int, coalition: int) -> Setting:
@@ -154,7 +154,7 @@ def view_of_run(
     base = [i + 1 for i in range(members)]
     laws = _LeakedLaws(rows, tuple(honest), changed, p, worlds.noise_law(p, shares, epsilon))
     outcomes = laws.outcomes(base)
-    place = [one.told for one in outcomes].index(laws.told(laws.telling, chosen))
+    place = [outcome.told for outcome in outcomes].index(laws.told(laws.telling, chosen))
     part = laws.chance_of_others(base, chosen) / float(p) ** (rank - len(rows))
     return ViewOfRun(
         letter=letter,
@@ -197,15 +197,15 @@ class _LeakedLaws:
     @worlds.with_precision
     def outcomes(self, counts: Sequence[int]) -> tuple[ViewOutcome, ...]:
         """Return the law of the telling rows with these counts, and with one more of the changed member."""
-        rows, found = self.telling, self._of_noise(self.telling)
+        rows, chances = self.telling, self._of_noise(self.telling)
         step = self.told(rows, [int(i == self.changed) for i in range(len(counts))])
         base = self.told(rows, counts)
         outcomes = []
         for told in product(range(self.p), repeat=len(rows)):
             first = tuple((t - b) % self.p for t, b in zip(told, base, strict=True))
             second = tuple((f - s) % self.p for f, s in zip(first, step, strict=True))
-            if first in found:
-                outcomes.append(ViewOutcome(told, float(found[first]), float(found[second])))
+            if first in chances:
+                outcomes.append(ViewOutcome(told, float(chances[first]), float(chances[second])))
         return tuple(outcomes)
 
     @worlds.with_precision
@@ -220,14 +220,14 @@ class _LeakedLaws:
 
     def _of_noise(self, rows: worlds.Rows) -> dict[tuple[int, ...], arb]:
         used = [k for k in range(len(self.honest)) if any(row[k] for row in rows)]
-        found: dict[tuple[int, ...], arb] = {}
+        chances: dict[tuple[int, ...], arb] = {}
         for drawn in product(range(self.p), repeat=len(used)):
             told = tuple(sum(row[k] * n for k, n in zip(used, drawn, strict=True)) % self.p for row in rows)
             weight = arb(1)
             for n in drawn:
                 weight *= self.law[n]
-            found[told] = found.get(told, arb(0)) + weight
-        return found
+            chances[told] = chances.get(told, arb(0)) + weight
+        return chances
 
 
 def _words(row: Sequence[int], honest: Sequence[int]) -> str:

@@ -47,9 +47,9 @@ class BlocksNeeded:
     a: float
     b: float
 
-    def met(self, one: WaitingPipeline, blocks: float, epsilon: float) -> bool:
+    def met(self, pipeline: WaitingPipeline, blocks: float, epsilon: float) -> bool:
         """Return whether an attempt would be accepted."""
-        return epsilon > 0 and blocks >= one.share * (self.a + self.b / epsilon)
+        return epsilon > 0 and blocks >= pipeline.share * (self.a + self.b / epsilon)
 
 
 class SharedBlocks:
@@ -67,64 +67,64 @@ class SharedBlocks:
         self.hours += 1
         self.free = np.append(self.free, self.epsilon)
         self.waiting += [WaitingPipeline(self.hours - 1, share) for share in shares]
-        for one in self.waiting:
-            one.own = np.append(one.own, np.zeros(self.hours - len(one.own)))
+        for pipeline in self.waiting:
+            pipeline.own = np.append(pipeline.own, np.zeros(self.hours - len(pipeline.own)))
         self._divide()
-        done = [one for one in self.waiting if self._attempts(one)]
-        for one in done:
-            self.free += one.own
-        self.waiting = [one for one in self.waiting if one not in done]
-        return [self.hours - one.arrived for one in done]
+        done = [pipeline for pipeline in self.waiting if self._attempts(pipeline)]
+        for pipeline in done:
+            self.free += pipeline.own
+        self.waiting = [pipeline for pipeline in self.waiting if pipeline not in done]
+        return [self.hours - pipeline.arrived for pipeline in done]
 
     def _divide(self) -> None:
-        for one in self.waiting:
-            one.own += self.free / len(self.waiting)
-            one.blocks += 1 / len(self.waiting)
+        for pipeline in self.waiting:
+            pipeline.own += self.free / len(self.waiting)
+            pipeline.blocks += 1 / len(self.waiting)
         if self.waiting:
             self.free[:] = 0
 
-    def _attempts(self, one: WaitingPipeline) -> bool:
+    def _attempts(self, pipeline: WaitingPipeline) -> bool:
         """Make attempts until it is done, or has to wait."""
         while True:
-            tried = getattr(self, f"_{self.way.replace(' ', '_')}")(one)
+            tried = getattr(self, f"_{self.way.replace(' ', '_')}")(pipeline)
             if tried is None:
                 return False
             blocks, epsilon = tried
-            one.use = blocks * epsilon
-            if self.need.met(one, blocks, epsilon):
+            pipeline.use = blocks * epsilon
+            if self.need.met(pipeline, blocks, epsilon):
                 return True
 
-    def _conserve(self, one: WaitingPipeline) -> tuple[float, float] | None:
-        wanted = max(2 * one.use, LEAST)
-        order = np.argsort(-one.own, kind="stable")
+    def _conserve(self, pipeline: WaitingPipeline) -> tuple[float, float] | None:
+        wanted = max(2 * pipeline.use, LEAST)
+        order = np.argsort(-pipeline.own, kind="stable")
         counts = np.arange(1, self.hours + 1)
         epsilons = np.maximum(wanted / counts, LEAST)
-        able = np.flatnonzero(epsilons <= one.own[order] + 1e-12)
+        able = np.flatnonzero(epsilons <= pipeline.own[order] + 1e-12)
         if not len(able):
             return None
         count, epsilon = int(counts[able[-1]]), float(epsilons[able[-1]])
-        one.own[order[:count]] -= epsilon
+        pipeline.own[order[:count]] -= epsilon
         return count, epsilon
 
-    def _aggressive(self, one: WaitingPipeline) -> tuple[float, float] | None:
-        newest = np.flatnonzero(one.own > LEAST / 4)[::-1]
-        least = np.minimum.accumulate(one.own[newest])
+    def _aggressive(self, pipeline: WaitingPipeline) -> tuple[float, float] | None:
+        newest = np.flatnonzero(pipeline.own > LEAST / 4)[::-1]
+        least = np.minimum.accumulate(pipeline.own[newest])
         uses = least * np.arange(1, len(newest) + 1)
-        enough = np.flatnonzero((uses >= 2 * one.use) & (uses > 0))
+        enough = np.flatnonzero((uses >= 2 * pipeline.use) & (uses > 0))
         if not len(enough):
             return None
         count, epsilon = int(enough[0]) + 1, float(least[enough[0]])
-        one.own[newest[:count]] -= epsilon
+        pipeline.own[newest[:count]] -= epsilon
         return count, epsilon
 
-    def _streaming(self, one: WaitingPipeline) -> tuple[float, float] | None:
-        if one.blocks < max(2 * one.use, LEAST):
+    def _streaming(self, pipeline: WaitingPipeline) -> tuple[float, float] | None:
+        if pipeline.blocks < max(2 * pipeline.use, LEAST):
             return None
-        blocks, one.blocks = one.blocks, 0.0
+        blocks, pipeline.blocks = pipeline.blocks, 0.0
         return blocks, self.epsilon
 
-    def _whole_data(self, one: WaitingPipeline) -> tuple[float, float] | None:
-        epsilon = max(2 * one.use / self.hours, LEAST / 16)
+    def _whole_data(self, pipeline: WaitingPipeline) -> tuple[float, float] | None:
+        epsilon = max(2 * pipeline.use / self.hours, LEAST / 16)
         if epsilon > self.whole:
             return None
         self.whole -= epsilon
@@ -166,7 +166,7 @@ def simulated_waits(
         waits += [
             wait if wait <= within else math.inf for wait in done if stream.hours - wait < hours - within
         ]
-    return waits + [math.inf for one in stream.waiting if one.arrived < hours - within]
+    return waits + [math.inf for pipeline in stream.waiting if pipeline.arrived < hours - within]
 
 
 def release_times(
@@ -188,7 +188,7 @@ def release_times(
         epsilon: The ε of a block, or of the whole.
         tell: Is called with the numbers of finished and of all points.
     """
-    found: dict[str, list[ReleaseWaits]] = {way: [] for way in WAYS}
+    waits_by_way: dict[str, list[ReleaseWaits]] = {way: [] for way in WAYS}
     done = 0
     for way in WAYS:
         for rate in rates:
@@ -196,7 +196,7 @@ def release_times(
             waits: list[float] = []
             for seed in range(runs):
                 waits += simulated_waits(way, rate, need, hours=hours, seed=seed, epsilon=epsilon)
-            found[way].append(ReleaseWaits(tuple(waits), hours // 2))
+            waits_by_way[way].append(ReleaseWaits(tuple(waits), hours // 2))
             done += 1
     tell(done, done)
-    return found
+    return waits_by_way

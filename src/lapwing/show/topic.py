@@ -118,10 +118,10 @@ def to_json(topic: Topic, values: Mapping[str, Fraction], shown: Shown) -> dict[
         "text": list(shown.sentences),
         "tables": [
             {
-                "title": one.title,
-                "rows": [dict(zip(one.heads, map(_json_cell, row), strict=True)) for row in one.rows],
+                "title": table.title,
+                "rows": [dict(zip(table.heads, map(_json_cell, row), strict=True)) for row in table.rows],
             }
-            for one in shown.tables
+            for table in shown.tables
         ],
         "argument": argument_page(topic),
     }

@@ -10,6 +10,7 @@ Test     tests/sql/test_dataset.py, tests/sql/test_releasing.py, tests/faults/te
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from typing import Any
 
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
+from lapwing.ledger.request_status import RequestState, status_at
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering import estimates
 from lapwing.sql.answering.answers import Answer
@@ -64,14 +66,25 @@ class ReleaseSession:
         with self.curator.with_policy(policy) as other:
             yield ReleaseSession(other, self.analyst)
 
-    def release(self, plan: Plan, *, fresh: bool = False) -> Answer:
+    def release(
+        self, plan: Plan, *, fresh: bool = False, since: float = math.inf, version: int | None = None
+    ) -> Answer:
         """Return the stored answer of a plan, or charge and make a new one. See `Plan.release`.
 
         This session's analyst is charged, and this session's stored answers are looked up, whoever planned.
+
+        Args:
+            plan: The plan.
+            fresh: Whether earlier answers do not count.
+            since: The ledger's position from which on an answer counts as the fresh one. With it, a fresh
+                release can be repeated: it is charged once.
+            version: The version of the data that is asked. If there is a later one, only a stored answer
+                is given. None: the current one.
         """
         with self.curator.keeping_open():
             self.require_same_data(plan)
-            data = self.curator.data(plan.question)
+            current = self.curator.data(plan.question)
+            data = current if version is None else replace(current, version=version)
             look = self.look()
             # Sentences say what this analyst knows now: others may know more, and plans may be old.
             plan = replace(plan, bounds=self.bounds(plan.question, plan.confidence, look))
@@ -80,13 +93,60 @@ class ReleaseSession:
             asked = request.price[:3]  # an answer of older code has the mechanisms of its time
             for stored in (earlier, look.of_other_ranks(others)):
                 readable = readable_answers(plan.question, stored)
-                same = [one for one in readable if one[1].request.price[:3] == asked]
-                if same and not fresh:
+                counts = [one for one in readable if not fresh or one[1].receipt.position > since]
+                same = [one for one in counts if one[1].request.price[:3] == asked]
+                if same:
                     shares, last = same[-1]
                     own = replace(plan, shares=shares)
                     answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
                     return self._combined(plan, answer, readable)
+            if data.version != current.version:
+                raise BadParameter(
+                    "plan",
+                    f"was made for version {data.version} of the data, and now there is version "
+                    f"{current.version}. Plan the question again. Nothing was charged",
+                )
             return self._new_answer(plan, request, key, earlier)
+
+    @property
+    def position(self) -> int:
+        """The number of the ledger's newest entry: answers that are released later have greater ones."""
+        if not self.curator.has_ledger:
+            return 0
+        [(last,)] = self.curator.ledger.store.rows("SELECT coalesce(max(seq), 0) FROM entries")
+        return int(last)
+
+    def stored(self, position: int, confidence: Fraction) -> tuple[str, Answer] | None:
+        """Return the question and the stored answer of a receipt; None if this analyst may see none there.
+
+        An answer that was combined with earlier ones is combined with the same ones again. Nothing is
+        charged. Answers that were given under another policy are not found.
+        """
+        curator = self.curator
+        data = policy_ledger.find_data_set(curator.ledger, curator.policy) if curator.has_ledger else None
+        status = None if data is None else status_at(curator.ledger, position)
+        if data is None or status is None or status.state is not RequestState.ANSWERED:
+            return None
+        try:
+            asked, _ = answer_from_bytes(status.answer)
+        except (ValueError, KeyError, TypeError):  # of a model, a publication or a protocol
+            return None
+        look, of_version = self.look(), replace(data, version=asked.version)
+        for where_first in (False, True):
+            try:
+                _, question = curator.bind(asked.sql, asked.rows, where_first=where_first)
+            except BadParameter:
+                return None
+            for request in look.requests_about(question, asked, of_version):
+                known = [one for one in look.find(request)[0] if one.receipt.position <= position]
+                readable = readable_answers(question, known)
+                if readable and readable[-1][1].receipt.position == position:
+                    shares, last = readable[-1]
+                    bounds = self.bounds(question, confidence, look)
+                    plan = Plan(last.request, question, shares, confidence, bounds=bounds)
+                    answer = self._answer(plan, last.noisy, last.receipt, is_replay=True)
+                    return asked.sql, self._combined(plan, answer, readable)
+        return None
 
     def data_digest(self, question: BoundQuery) -> str:
         """Return a digest of the policy, and of the public rows that a question reads."""

@@ -60,17 +60,17 @@ def collect_file(
 
     If one report is impossible, BadParameter is raised, and none of the file is stored or charged.
     """
-    found = read_reports(path, design)
-    design.unpack(found)
+    sent = read_reports(path, design)
+    design.unpack(sent)
     rule = StoppingRule(design.survey.stop_after, design.survey.until)
     with opened_reports(design) as store, invitations.open_ledger(design.survey, tell) as ledger:
-        entries = report_store.offline_entries(found, report_store.pile_digest(path), again=again)
+        entries = report_store.offline_entries(sent, report_store.pile_digest(path), again=again)
         new = report_store.not_yet_stored(store, entries)[: _room(rule, store)]
         if new:
             invitations.charge_uninvited(design, ledger, len(new), progress)
         results = store.accept(new, rule, datetime.now(UTC).date(), has_credential=False)
         taken = sum(result is IntakeResult.NEW for result in results)
-        return CollectedFile(len(found), taken, store.state().reports)
+        return CollectedFile(len(sent), taken, store.state().reports)
 
 
 def _room(rule: StoppingRule, store: ReportStore) -> int | None:
@@ -99,13 +99,13 @@ def require_base_address(base: str) -> None:
     if not base.isascii() or not base.isprintable() or set(base) & set(' ?#\\"<>@'):
         raise wrong
     try:
-        found = urlsplit(base)
-        host, _ = found.hostname, found.port
+        parts = urlsplit(base)
+        host, _ = parts.hostname, parts.port
     except ValueError:
         raise wrong from None
-    if found.scheme not in ("https", "http") or not host:
+    if parts.scheme not in ("https", "http") or not host:
         raise wrong
-    if found.scheme == "http" and not is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(host):
         raise BadParameter("base", "must begin with https:// unless it is this machine (127.0.0.1)")
 
 

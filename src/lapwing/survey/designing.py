@@ -109,14 +109,14 @@ class ReportLayout:
             raise BadValue("a report is impossible: it must answer all questions")
         if not self.asks_all and bool(np.any(heads >= len(self.randomizers))):
             raise BadValue("a report is impossible: it answers a question that is not asked")
-        found: MessagesByQuestion = {}
+        messages: MessagesByQuestion = {}
         for place, randomizer, columns in self.columns():
             rows = np.arange(len(reports)) if self.asks_all else np.flatnonzero(heads == place)
             sent = reports if self.asks_all else reports[rows]
             if not self.asks_all and bool(np.any(sent[:, columns.stop :])):
                 raise BadValue("a report is impossible: there is something after its message")
-            found[place] = rows, randomizer.decode(np.ascontiguousarray(sent[:, columns]))
-        return found
+            messages[place] = rows, randomizer.decode(np.ascontiguousarray(sent[:, columns]))
+        return messages
 
     def check(self, report: bytes) -> None:
         """Raise `BadValue` unless some device could have sent this report."""
@@ -179,7 +179,7 @@ def worst_variance_of(randomizer: Randomizer, coding: AnswerCoding | None = None
     if isinstance(coding, Several) and coding.as_set and isinstance(randomizer, _ListOracle):
         return _of_options(randomizer, len(coding.options))
     if isinstance(randomizer, randomizers.PrefixResponse):
-        inner = [worst_variance_of(one) for one in randomizer.inner]
+        inner = [worst_variance_of(oracle) for oracle in randomizer.inner]
         worst = max(inner, key=lambda spread: spread.population)
         return worst.when_asked(Fraction(1, len(inner)))
     if isinstance(randomizer, randomizers.FrequencyOracle):
@@ -223,10 +223,12 @@ def _drawn(population: int, good: int, draws: int, plus: int) -> tuple[Fraction,
     return draws * part + plus, draws * part * (1 - part) * left
 
 
-def _variance(chance: Fraction, one: tuple[Fraction, Fraction], two: tuple[Fraction, Fraction]) -> Fraction:
+def _variance(
+    chance: Fraction, first: tuple[Fraction, Fraction], second: tuple[Fraction, Fraction]
+) -> Fraction:
     """Return the variance of a mixture of two laws, given by mean and variance."""
-    inside = chance * one[1] + (1 - chance) * two[1]
-    return inside + chance * (1 - chance) * (one[0] - two[0]) ** 2
+    inside = chance * first[1] + (1 - chance) * second[1]
+    return inside + chance * (1 - chance) * (first[0] - second[0]) ** 2
 
 
 @dataclass(frozen=True)
@@ -430,7 +432,7 @@ def epsilon_text(epsilon: Fraction) -> str:
 
 def _public(part: RandomizedQuestion) -> dict[str, Any]:
     question = part.question
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": question.name,
         "text": question.text,
         "kind": question.kind,
@@ -446,17 +448,17 @@ def _public(part: RandomizedQuestion) -> dict[str, Any]:
     }
     match question.coding:
         case Several() as several:
-            found["as"] = "set" if several.as_set else "bits"
+            fields["as"] = "set" if several.as_set else "bits"
         case NumberScale() as grid:
             ends = {"low": grid.low, "high": grid.high, "step": grid.step}
-            found.update({name: decimal_text(value) for name, value in ends.items()})
+            fields.update({name: decimal_text(value) for name, value in ends.items()})
         case DateScale() as days:
-            found.update(low=str(days.low), high=str(days.high), step=str(days.step))
+            fields.update(low=str(days.low), high=str(days.high), step=str(days.step))
         case WordCoding() as word:
-            found["letters"] = word.letters
+            fields["letters"] = word.letters
         case _:
             pass
-    return found
+    return fields
 
 
 def design(survey: Questionnaire) -> Design:
@@ -486,8 +488,8 @@ def design(survey: Questionnaire) -> Design:
         if split is None:
             raise BadParameter("epsilon", "is too small for the coins of all questions together")
         return Design(survey, asks_all=True, parts=split, why=why)
-    one = tuple([choose_protocol(question, survey.epsilon) for question in survey.questions])
-    times = 1.0 if split is None else error_ratio(split, one)
+    single = tuple([choose_protocol(question, survey.epsilon) for question in survey.questions])
+    times = 1.0 if split is None else error_ratio(split, single)
     if survey.ask == "one":
         why = "The survey says so: ask = one."
     elif split is None:
@@ -497,18 +499,18 @@ def design(survey: Questionnaire) -> Design:
     else:
         why = "That has the smaller error: with one question each it would be "
         return Design(survey, asks_all=True, parts=split, why=f"{why}{1 / times:.2f} times as large.")
-    return Design(survey, asks_all=False, parts=one, why=f"{why} {CROSS_TABLES}")
+    return Design(survey, asks_all=False, parts=single, why=f"{why} {CROSS_TABLES}")
 
 
-def error_ratio(split: Sequence[RandomizedQuestion], one: Sequence[RandomizedQuestion]) -> float:
+def error_ratio(split: Sequence[RandomizedQuestion], single: Sequence[RandomizedQuestion]) -> float:
     """Return how many times larger the errors are if all questions are asked than if one is.
 
     It is the geometric mean: errors of different kinds have different units, but their ratios have none.
     """
-    share = Fraction(1, len(one))
+    share = Fraction(1, len(single))
     logs = [
         math.log(a.spread.population) - math.log(b.spread.when_asked(share).population)
-        for a, b in zip(split, one, strict=True)
+        for a, b in zip(split, single, strict=True)
     ]
     return math.exp(math.fsum(logs) / len(logs) / 2)
 

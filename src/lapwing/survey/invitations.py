@@ -226,8 +226,8 @@ def _require_room(ledger: Ledger, design: Design, names: list[str], *, is_new: b
     """Raise `OverBudget` if one person of a list has too little left for an invitation."""
     account = ledger.account(RESPONDENTS_ACCOUNT)
     epsilon = design.epsilon
-    found = [] if is_new else ledger.look_at(account, names)
-    short = [left for owner, block in found if (left := block.left(owner.terms)) < epsilon]
+    looked_at = [] if is_new else ledger.look_at(account, names)
+    short = [left for owner, block in looked_at if (left := block.left(owner.terms)) < epsilon]
     if account.terms.epsilon < epsilon:
         short.append(account.terms.epsilon)
     if short:

@@ -263,8 +263,8 @@ def _simulated(question: Question, n: int) -> SimulatedAnswers:
 def _answers(question: Question, n: int) -> tuple[str, NDArray[np.int64]]:
     match question.coding:
         case NumberScale() | DateScale() as scale:
-            one, two = (uniform_int(0, scale.steps + 1, n) for _ in range(2))
-            return "the mean of two uniform draws, rounded down", (one + two) // 2
+            first, second = (uniform_int(0, scale.steps + 1, n) for _ in range(2))
+            return "the mean of two uniform draws, rounded down", (first + second) // 2
         case WordCoding() as word:
             fitting = [text for text in SIMULATED_WORDS if len(text) <= word.letters] or ["a", "b"]
             codes = np.array([word.code(text) for text in fitting], dtype=np.int64)

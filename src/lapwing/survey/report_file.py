@@ -71,10 +71,10 @@ def read_reports(path: Path, design: Design) -> NDArray[np.uint8]:
     except OSError as error:
         raise BadParameter("reports", f"{path} cannot be read ({error.strerror})") from None
     line, _, body = raw.partition(b"\n")
-    found = _HEAD.fullmatch(line)
-    if found is None:
+    head = _HEAD.fullmatch(line)
+    if head is None:
         raise BadParameter("reports", f"{path} is not a file of reports")
-    if (found[1] or found[2]) != design.digest.encode():
+    if (head[1] or head[2]) != design.digest.encode():
         raise BadParameter("reports", f"{path} has reports to another survey, or to an earlier form of it")
     if len(body) % design.report_size:
         raise BadParameter("reports", f"{path} is cut off: its last report is not whole")

@@ -199,14 +199,14 @@ class ReportStore(ABC):
             is_over = state.is_closed or rule.is_over(state.reports, today)
             used = self._used(run, [invitation for invitation, _ in signatures])
             for invitation, blinded in signatures:
-                found = used.get(invitation, IntakeResult.UNKNOWN)
-                if isinstance(found, bytes):
-                    found = IntakeResult.AGAIN if found == blinded else IntakeResult.OTHER
-                elif found is IntakeResult.NEW and is_over:
-                    found = IntakeResult.CLOSED
-                elif found is IntakeResult.NEW:
+                result = used.get(invitation, IntakeResult.UNKNOWN)
+                if isinstance(result, bytes):
+                    result = IntakeResult.AGAIN if result == blinded else IntakeResult.OTHER
+                elif result is IntakeResult.NEW and is_over:
+                    result = IntakeResult.CLOSED
+                elif result is IntakeResult.NEW:
                     used[invitation] = new[invitation] = blinded
-                results.append(found)
+                results.append(result)
             if new:
                 self._bind(run, new)
         return results
@@ -293,11 +293,11 @@ class HistoryIndependentTable:
     def find(self, run: RunStatement, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the values of those keys that are stored."""
         bits = self._bits(run)
-        found: dict[bytes, bytes] = {}
+        values: dict[bytes, bytes] = {}
         for bucket, wanted in self._grouped(keys, bits).items():
             entries = self._entries(run, bucket)
-            found.update((key, entries[key]) for key in wanted if key in entries)
-        return found
+            values.update((key, entries[key]) for key in wanted if key in entries)
+        return values
 
     def put(self, run: RunStatement, values: Mapping[bytes, bytes]) -> None:
         """Store each value under its key. A value that is there already is replaced."""
@@ -441,8 +441,8 @@ class SqliteReportStore(ReportStore):
         return len(used), sum(used)
 
     def _used(self, run: RunStatement, invitations: Sequence[bytes]) -> dict[bytes, bytes | IntakeResult]:
-        found = self._invitations.find(run, invitations)
-        return {key: IntakeResult.NEW if blinded == _UNUSED else blinded for key, blinded in found.items()}
+        stored = self._invitations.find(run, invitations)
+        return {key: IntakeResult.NEW if blinded == _UNUSED else blinded for key, blinded in stored.items()}
 
     def _bind(self, run: RunStatement, blinded: dict[bytes, bytes]) -> None:
         self._invitations.put(run, blinded)

@@ -136,10 +136,10 @@ class DeviceState:
 
 def _object(raw: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(raw)
+        content = json.loads(raw)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"before": None}
+        content = None
+    return content if isinstance(content, dict) else {"before": None}
 
 
 @contextlib.contextmanager

@@ -126,11 +126,11 @@ class SurveyService:
         CLOSED if the survey is over.
         """
         hashed, what = invitation_hash(invitation), blinded_hash(blinded)
-        found = self.reports.signed(hashed)
-        if isinstance(found, bytes):
-            return self.key.sign(blinded) if found == what else IntakeResult.OTHER
-        if found is not IntakeResult.NEW:
-            return found
+        signed = self.reports.signed(hashed)
+        if isinstance(signed, bytes):
+            return self.key.sign(blinded) if signed == what else IntakeResult.OTHER
+        if signed is not IntakeResult.NEW:
+            return signed
         signature = self.key.sign(blinded)  # refuses an impossible value before it is stored
         verdict = self._keeping.submit((hashed, what)).result()
         return signature if verdict in (IntakeResult.NEW, IntakeResult.AGAIN) else verdict

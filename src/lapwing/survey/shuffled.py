@@ -29,13 +29,13 @@ from lapwing.survey.randomizers.randomizer import PartedRandomizer, Randomizer, 
 
 @dataclass(frozen=True, slots=True)
 class BlanketPiece:
-    """Messages that one answer sends `one` times as often as the blanket, and the other `other` times.
+    """Messages that one answer sends `first` times as often as the blanket, and another `second` times.
 
     `mass` is the probability of these messages in the blanket part of an honest report.
     """
 
-    one: Fraction
-    other: Fraction
+    first: Fraction
+    second: Fraction
     mass: Fraction
 
 
@@ -72,7 +72,7 @@ def mixture_law(parts: Sequence[tuple[Fraction, Randomizer]]) -> PairLaw | None:
         law = law_of(part)
         if law is None:
             return None
-        pieces += [BlanketPiece(p.one, p.other, chance * p.mass) for p in law]
+        pieces += [BlanketPiece(p.first, p.second, chance * p.mass) for p in law]
     return tuple(pieces)
 
 
@@ -127,7 +127,7 @@ def _walk(law: Sequence[BlanketPiece], epsilon: Fraction, n: int) -> _Walk | Non
     """
     with precision(_BITS):
         growth = ball(epsilon).exp()
-        values = [ball(piece.one) - growth * ball(piece.other) for piece in law]
+        values = [ball(piece.first) - growth * ball(piece.second) for piece in law]
         highs, lows = [upper(value) for value in values], [lower(-value) for value in values]
         up = max(highs, default=Fraction(0))
         if up <= 0:
@@ -298,10 +298,10 @@ def _least_epsilon(law: PairLaw, local: Fraction, n: int, delta: Fraction) -> Fr
 
     _, high = halve(seems_enough, 0.0, float(local), times=48)
     step = Fraction(1, _DIGITS)
-    found = Fraction(round_up(Fraction(high), _DIGITS), _DIGITS) + step
-    while found < local:
-        if excess(law, found, n, delta) <= delta:
-            return found
+    tried = Fraction(round_up(Fraction(high), _DIGITS), _DIGITS) + step
+    while tried < local:
+        if excess(law, tried, n, delta) <= delta:
+            return tried
         step *= 8
-        found += step
+        tried += step
     return local

@@ -171,13 +171,13 @@ class SurveyClient:
 
     def survey(self) -> tuple[dict[str, Any], PublicKey]:
         """Fetch the survey's public part, checked against its digest, and the key."""
-        found = self._call("survey.json", most=LARGEST_SURVEY)
-        if not has_exact_fields(found, ("survey", "digest", "key", "version")) or found["version"] != 1:
+        reply = self._call("survey.json", most=LARGEST_SURVEY)
+        if not has_exact_fields(reply, ("survey", "digest", "key", "version")) or reply["version"] != 1:
             raise BadValue("the server's survey is not in order: it is not of a known kind")
-        public = found["survey"]
-        if read_offered(public).digest != found["digest"]:
+        public = reply["survey"]
+        if read_offered(public).digest != reply["digest"]:
             raise BadValue("the server's survey is not in order: it is not what its digest says")
-        return public, PublicKey.from_json(found["key"])
+        return public, PublicKey.from_json(reply["key"])
 
     def new_token(self, key: PublicKey) -> dict[str, str]:
         """Return a fresh token and its blinding, for the device's own storage."""
@@ -185,9 +185,9 @@ class SurveyClient:
 
     def sign(self, key: PublicKey, token: dict[str, str], invitation: str) -> str:
         """Fetch the signature of the token for this invitation. Return it, checked, in hexadecimal."""
-        found = self._call("sign", {"invitation": invitation, "blinded": token["blinded"]})
+        reply = self._call("sign", {"invitation": invitation, "blinded": token["blinded"]})
         try:
-            signature = bytes.fromhex(found["signature"])
+            signature = bytes.fromhex(reply["signature"])
         except (KeyError, TypeError, ValueError):
             raise BadValue("the server's signature is not in order") from None
         return Blinding.from_json(key, token).finish(signature).hex()
@@ -206,9 +206,9 @@ class SurveyClient:
     ) -> dict[str, Any]:
         status, content = send_request(self._place, path, body, most=most, deadline=self._deadline)
         if status == HTTPStatus.OK:
-            found = parse_exact_json(content)
-            if isinstance(found, dict):
-                return found
+            reply = parse_exact_json(content)
+            if isinstance(reply, dict):
+                return reply
             raise BadValue("the server's answer is not in order")
         malformed = path == "sign" and status == HTTPStatus.UNPROCESSABLE_ENTITY
         raise _refused(403 if malformed else status)

@@ -106,10 +106,10 @@ def _at_most(letters: int) -> AfterValidator:
     return fits(lambda text: len(text) <= letters, f"must have at most {letters:,} letters")
 
 
-def _options(found: object) -> list[object]:
-    if not isinstance(found, list):
-        raise ValueError(f'must be a list such as ["blue", "green"], not {kind_of(found)}')
-    return found
+def _options(options: object) -> list[object]:
+    if not isinstance(options, list):
+        raise ValueError(f'must be a list such as ["blue", "green"], not {kind_of(options)}')
+    return options
 
 
 _NOT_EMPTY = fits(lambda text: bool(text.strip()), "must not be empty")
@@ -251,8 +251,8 @@ class ChoiceQuestion(YesNoQuestion):
             return None
         else:
             named = self.options_file
-            found = None if named is None else self.attempt(lambda: _lines_of(path.parent, str(named)))
-            labels = None if found is None else self.checked(found, most, "options_file")
+            lines = None if named is None else self.attempt(lambda: _lines_of(path.parent, str(named)))
+            labels = None if lines is None else self.checked(lines, most, "options_file")
         return None if labels is None else OneOf(labels, bool(self.no_answer))
 
 
@@ -495,10 +495,10 @@ def _reports(table: StoreTable, path: Path, ledger: str) -> str:
     return reports
 
 
-def _questions(found: list[Any], path: Path, mistakes: FileMistakes) -> tuple[Question, ...]:
+def _questions(questions: list[Any], path: Path, mistakes: FileMistakes) -> tuple[Question, ...]:
     made = []
     seen: dict[str, str] = {}
-    for number, values in enumerate(found, 1):
+    for number, values in enumerate(questions, 1):
         key = ("questions", str(number))
         if not isinstance(values, dict):
             mistakes.add(key, f"must be a table, not {kind_of(values)}")
@@ -521,7 +521,7 @@ def _question_table(values: dict[str, Any], mistakes: FileMistakes, key: tuple[s
             known = QUESTION_KEYS if model is None else own
             mistakes.add((*key, name), f"unknown key. {did_you_mean(name, list(known))}")
         elif model is not None:
-            only = ", ".join(one for one in own if one not in UnknownQuestion.by_key())
+            only = ", ".join(allowed for allowed in own if allowed not in UnknownQuestion.by_key())
             mistakes.add((*key, name), f'is not for a question of kind "{kind}". It has {only}')
     return read_table(model or UnknownQuestion, values, mistakes, key)
 

@@ -51,7 +51,7 @@ class ConnectionGuard:
         self, key: Hashable, address: str, *, end: Callable[[], object], has_ended: Callable[[], bool]
     ) -> None:
         """Add a connection. If there is no room, close one that only waits, or else the new one."""
-        entry = OpenConnection(key, _address_group(address), end, has_ended)
+        entry = OpenConnection(key, address_group(address), end, has_ended)
         self.remove(self.of(key))  # a key is reused only after its connection was closed
         if not self._has_room(entry.address):
             for other in [each for each in self._open.values() if each.has_ended()]:
@@ -95,7 +95,7 @@ class ConnectionGuard:
         return True
 
 
-def _address_group(address: str) -> str:
+def address_group(address: str) -> str:
     """Return an IPv4 address, or the IPv6 network of 2^64 addresses that one household gets."""
     with suppress(ValueError):
         parsed = ipaddress.ip_address(address.partition("%")[0])

@@ -1,8 +1,8 @@
 """Replies: security headers, fixed files, and a plain reply for unexpected errors.
 
 A page may load from and talk to its own server only. Nothing may frame it, and nothing of it is sent to
-others. No reply sets a cookie, names the software or tells the time. Files are read once and served from
-memory.
+others. No reply names the software or tells the time, or sets a cookie that its server did not declare: a
+survey declares none. Files are read once and served from memory.
 """
 
 from __future__ import annotations
@@ -65,12 +65,20 @@ def _wire(*, has_tls: bool) -> list[tuple[bytes, bytes]]:
 class SecureReplies:
     """Middleware that adds the headers to every reply, and replies to unexpected errors without detail.
 
-    Replies to `closing_paths` end their connection.
+    Replies to `closing_paths` end their connection. Cookies that are not in `cookies` are taken out.
     """
 
-    def __init__(self, app: ASGIApp, *, has_tls: bool, closing_paths: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        has_tls: bool,
+        closing_paths: Collection[str] = (),
+        cookies: Collection[str] = (),
+    ) -> None:
         self._app = app
         self._closing_paths = closing_paths
+        self._cookies = tuple(f"{name}=".encode() for name in cookies)
         self._headers = _wire(has_tls=has_tls)  # made once: every reply has them
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +92,11 @@ class SecureReplies:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
-                own = message["headers"]
+                own = [
+                    (name, value)
+                    for name, value in message["headers"]
+                    if name.lower() != b"set-cookie" or value.startswith(self._cookies)
+                ]
                 is_cached = any(name == b"cache-control" for name, _ in own)
                 message["headers"] = [*own, *self._headers, *([] if is_cached else [NO_STORE])]
                 if message["status"] in CLOSING_STATUSES or scope["path"] in self._closing_paths:
@@ -98,6 +110,29 @@ class SecureReplies:
             print(f"lapwing: a request failed ({type(error).__name__})", file=sys.stderr, flush=True)
             if not has_begun:
                 await JSONResponse({"error": "the server failed"}, 500)(scope, receive, send_with_headers)
+
+
+def cookie_name(name: str, *, has_tls: bool) -> str:
+    """Return a cookie's name. With TLS, its prefix makes browsers keep it to this host and to TLS."""
+    return f"__Host-{name}" if has_tls else name
+
+
+def cookie_header(
+    name: str, value: str, *, has_tls: bool, seconds: int | None = None, same_site: str = "Strict"
+) -> str:
+    """Return the header that sets a cookie which no script can read.
+
+    Args:
+        name: The name, without prefix.
+        value: The value, of letters that a cookie may have.
+        has_tls: Whether browsers reach the server by https.
+        seconds: How long the browser keeps it, 0 to remove it; None until the browser ends.
+        same_site: "Strict", or "Lax" if it must come with a link from elsewhere.
+    """
+    parts = [f"{cookie_name(name, has_tls=has_tls)}={value}", "Path=/", "HttpOnly", f"SameSite={same_site}"]
+    parts += ["Secure"] if has_tls else []
+    parts += [] if seconds is None else [f"Max-Age={seconds}"]
+    return "; ".join(parts)
 
 
 TYPES = {

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from argon2 import PasswordHasher
 
-from lapwing.server.people import passwords
 from lapwing.server.people.people import People
 from lapwing.server.state import ServerState
+from support.server_people import cheapen
 
 
 @pytest.fixture
@@ -22,8 +21,5 @@ def state(tmp_path: Path) -> Iterator[ServerState]:
 
 @pytest.fixture
 def people(state: ServerState, monkeypatch: pytest.MonkeyPatch) -> People:
-    """People whose passwords cost little: test_passwords.py has the real cost."""
-    cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(passwords, "_HASHER", cheap)
-    monkeypatch.setattr(passwords, "_NOBODY", cheap.hash("nobody", salt=bytes(16)))
+    cheapen(monkeypatch)
     return People.of(state)

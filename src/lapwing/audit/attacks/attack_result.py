@@ -119,7 +119,7 @@ class SuccessCount:
 def total(counts: Iterable[SuccessCount]) -> SuccessCount:
     """Return the sums of right guesses and of all guesses."""
     each = list(counts)
-    return SuccessCount(sum(one.right for one in each), sum(one.trials for one in each))
+    return SuccessCount(sum(count.right for count in each), sum(count.trials for count in each))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,13 @@ class OneQuestion:
         different, places = np.unique(reports, axis=0, return_inverse=True)
         table = [
             [
-                float(np.log(float(randomizer.probability(code, bytes(one[1:])))))
+                float(np.log(float(randomizer.probability(code, bytes(row[1:])))))
                 for code in range(len(self.labels))
             ]
-            for one in different
+            for row in different
         ]
-        found: NDArray[np.float64] = np.array(table)[places.reshape(-1)]
-        return found
+        odds: NDArray[np.float64] = np.array(table)[places.reshape(-1)]
+        return odds
 
 
 def most_likely(scores: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -38,13 +38,13 @@ def linkage(settings: AttackSettings) -> tuple[AttackResult, ...]:
     """Attack a hospital table, then ratings."""
     half = AttackSettings(settings.epsilon, settings.runs)
     runs = settings.runs or RUNS
-    found = []
+    results = []
     for number, attack in enumerate((_hospital, _ratings)):
         settings.progress(number * runs, 2 * runs)
         with temporary_folder() as folder:
-            found.append(attack(half, folder))
+            results.append(attack(half, folder))
     settings.progress(2 * runs, 2 * runs)
-    return tuple(found)
+    return tuple(results)
 
 
 def _result(
@@ -71,8 +71,8 @@ def _hospital(settings: AttackSettings, folder: Path) -> AttackResult:
     counts: list[list[SuccessCount]] = [[], []]
     for targets in settings.batches(RUNS, AT_ONCE):
         table, people = _visits(targets)
-        truth = [table["diagnosis"][one] for one in people]
-        voters = [(table["zip"][one], table["born"][one], table["sex"][one]) for one in people]
+        truth = [table["diagnosis"][person] for person in people]
+        voters = [(table["zip"][person], table["born"][person], table["sex"][person]) for person in people]
         counts[0].append(_right(truth, _joined(table, voters)))
         counts[1].append(_right(truth, _asked_visits(settings.epsilon, folder, table, voters)))
     shown, safe = map(total, counts)
@@ -94,13 +94,13 @@ def _visits(targets: int) -> tuple[dict[str, list[Any]], list[int]]:
     sexes, codes = uniform_int(0, 2, PATIENTS), uniform_int(0, len(DIAGNOSES), PATIENTS)
     mixed = permutation(PATIENTS)  # the order of rows has no information
     table: dict[str, list[Any]] = {
-        "person": [int(one) for one in mixed],
-        "zip": [f"{10001 + int(zips[one])}" for one in mixed],
-        "born": [FIRST_BIRTH + timedelta(days=int(days[one])) for one in mixed],
-        "sex": ["fm"[int(sexes[one])] for one in mixed],
-        "diagnosis": [DIAGNOSES[int(codes[one])] for one in mixed],
+        "person": [int(person) for person in mixed],
+        "zip": [f"{10001 + int(zips[person])}" for person in mixed],
+        "born": [FIRST_BIRTH + timedelta(days=int(days[person])) for person in mixed],
+        "sex": ["fm"[int(sexes[person])] for person in mixed],
+        "diagnosis": [DIAGNOSES[int(codes[person])] for person in mixed],
     }
-    return table, [int(np.flatnonzero(mixed == one)[0]) for one in range(targets)]
+    return table, [int(np.flatnonzero(mixed == person)[0]) for person in range(targets)]
 
 
 def _joined(table: Mapping[str, Sequence[Any]], voters: Sequence[tuple[str, date, str]]) -> list[Hashable]:
@@ -143,8 +143,8 @@ def _ratings(settings: AttackSettings, folder: Path) -> AttackResult:
         private = uniform_int(1, STARS + 1, SUBSCRIBERS)
         truth = private[:targets].tolist()
         reviews = films[:targets]
-        found = {film.tobytes(): int(stars) for film, stars in zip(films, private, strict=True)}
-        counts[0].append(_right(truth, [found[review.tobytes()] for review in reviews]))
+        stars_by_film = {film.tobytes(): int(stars) for film, stars in zip(films, private, strict=True)}
+        counts[0].append(_right(truth, [stars_by_film[review.tobytes()] for review in reviews]))
         counts[1].append(_right(truth, _asked_ratings(settings.epsilon, folder, films, private, targets)))
     shown, safe = map(total, counts)
     return _result(
@@ -170,9 +170,9 @@ def _asked_ratings(
     columns = dict.fromkeys(names, f"low = 0, high = {STARS}, step = 1")
     columns["private_film"] = f"values = {list(range(1, STARS + 1))}"
     cases = " ".join(
-        f"WHEN {' AND '.join(f'{name} = {stars}' for name, stars in zip(names, films[one], strict=True))} "
-        f"THEN {one + 1}"
-        for one in range(targets)
+        f"WHEN {' AND '.join(f'{name} = {stars}' for name, stars in zip(names, films[row], strict=True))} "
+        f"THEN {row + 1}"
+        for row in range(targets)
     )
     question = (
         f"SELECT CASE {cases} ELSE 0 END AS who, private_film, COUNT(*) AS n FROM ratings "  # noqa: S608
@@ -181,7 +181,7 @@ def _asked_ratings(
     with opened(write_world(folder, "ratings", table, columns, epsilon=epsilon)) as ratings:
         rows = ratings.ask(question, epsilon=epsilon).to_arrow().to_pylist()
     guesses = _greatest((row["who"], row["private_film"], row["n"]) for row in rows)
-    return [guesses[one + 1] for one in range(targets)]
+    return [guesses[target + 1] for target in range(targets)]
 
 
 # Both

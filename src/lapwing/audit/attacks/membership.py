@@ -111,7 +111,7 @@ def _least_squares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _closer(model: NDArray[np.float64], worlds: tuple[NDArray[np.float64], NDArray[np.float64]]) -> bool:
     """Return whether a model is closer to the fit with the person than to the one without."""
-    without, with_person = (float(np.linalg.norm(model - one)) for one in worlds)
+    without, with_person = (float(np.linalg.norm(model - world)) for world in worlds)
     return with_person < without
 
 
@@ -185,5 +185,5 @@ def _published(folder: Path, epsilon: Fraction, villages: list[int], sexes: list
     with Publication.open(release, analyst=ATTACKER) as publication:
         publication.dataset.curator.notify = lambda _: None
         publication.run(bundle, everything=True)
-    found: list[int] = pq.read_table(bundle / "rows.parquet")["village"].to_pylist()
-    return found
+    published: list[int] = pq.read_table(bundle / "rows.parquet")["village"].to_pylist()
+    return published

@@ -117,7 +117,7 @@ def _answers(world: Villages, folder: Path, epsilon: Fraction) -> NDArray[np.flo
         "ill": 'type = "bool"',
     }
     price = part_of(epsilon, SETS // TOGETHER)
-    found: list[list[float]] = [[] for _ in range(villages)]
+    answers: list[list[float]] = [[] for _ in range(villages)]
     with opened(write_world(folder, "people", table, columns, epsilon=epsilon)) as people:
         for start in range(0, SETS, TOGETHER):
             names = [f"n{number}" for number in range(TOGETHER)]
@@ -127,8 +127,8 @@ def _answers(world: Villages, folder: Path, epsilon: Fraction) -> NDArray[np.flo
             )
             answer = people.ask(f"SELECT village, {sums} FROM people GROUP BY village", epsilon=price)  # noqa: S608
             for row in answer.to_arrow().to_pylist():
-                found[row["village"]] += [row[name] for name in names]
-    return np.array(found, dtype=np.float64)
+                answers[row["village"]] += [row[name] for name in names]
+    return np.array(answers, dtype=np.float64)
 
 
 def _listed(houses: NDArray[np.bool_]) -> str:

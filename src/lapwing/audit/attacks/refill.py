@@ -98,7 +98,7 @@ def _through_accounts(
     surveys: list[OneQuestion], truth: NDArray[np.int64], folder: Path, lifetime: Fraction
 ) -> tuple[NDArray[np.float64], list[int]]:
     """Return the log-odds of the reports by day, person and answer, and each device's number of reports."""
-    found = np.zeros((len(surveys), len(truth), len(LABELS)))
+    odds = np.zeros((len(surveys), len(truth), len(LABELS)))
     offered = [survey.public for survey in surveys]
     sent = []
     for person, code in enumerate(truth):
@@ -107,7 +107,7 @@ def _through_accounts(
         for day, survey in enumerate(surveys):
             with suppress(OverBudget):
                 report = device.answer(offered[day], survey.answer(int(code)))
-                found[day, person] = survey.log_odds(np.frombuffer(report, dtype=np.uint8)[None, :])[0]
+                odds[day, person] = survey.log_odds(np.frombuffer(report, dtype=np.uint8)[None, :])[0]
                 reports += 1
         sent.append(reports)
-    return found, sent
+    return odds, sent

@@ -110,14 +110,14 @@ QUERIES = (
 
 def aggregate_cases() -> list[AuditCase]:
     """Return the cases of SQL."""
-    found = []
+    cases = []
     for query in QUERIES:
         plan, sources = planned(query)
         others = with_other_noise(sources, plan)
-        found.append(
+        cases.append(
             query_case(f"SQL: {query.name}", plan, sources, covers=query.aggregates, others=others)
         )
-    return found
+    return cases
 
 
 def planned(query: AuditedQuery) -> tuple[Plan, GeneratedSources]:

@@ -51,26 +51,26 @@ def _case(
 def _sequences() -> Iterator[ExactPair]:
     """Yield the joint laws of several answers about the same person, who is there or not."""
     first, second = losses.LaplaceNoise(ONE, 1), losses.LaplaceNoise(Fraction(4), 2)
-    one, other = (
+    absent, there = (
         laws.independent(laws.laplace(ONE, moved, 0, 1), laws.laplace(Fraction(4), 2 * moved, 0, 2))
         for moved in (0, 1)
     )
     both = losses.SequentialComposition((first, second))
-    yield ExactPair("two Laplace answers: (0, 0) and (1, 2)", one, other, both, Fraction(3, 2))
+    yield ExactPair("two Laplace answers: (0, 0) and (1, 2)", absent, there, both, Fraction(3, 2))
     for scale in (ONE, Fraction(2, 5)):
-        one, other = (laws.independent(*[laws.laplace(scale, moved, 0, 1)] * 3) for moved in (0, 1))
+        absent, there = (laws.independent(*[laws.laplace(scale, moved, 0, 1)] * 3) for moved in (0, 1))
         name = f"three Laplace answers at scale {scale}: zeros and ones"
-        yield ExactPair(name, one, other, losses.Repeated(losses.LaplaceNoise(scale, 1), 3), 3 / scale)
+        yield ExactPair(name, absent, there, losses.Repeated(losses.LaplaceNoise(scale, 1), 3), 3 / scale)
     # With probability δ a report tells the answer; otherwise it is randomized response.
     told = losses.Approximate(ONE, DELTA)
-    one, other = (laws.independent(_or_told(answer), _or_told(answer)) for answer in (0, 1))
+    absent, there = (laws.independent(_or_told(answer), _or_told(answer)) for answer in (0, 1))
     name = "two reports, each certain with probability δ"
-    yield ExactPair(name, one, other, losses.Repeated(told, 2), Fraction(2), 2 * DELTA)
+    yield ExactPair(name, absent, there, losses.Repeated(told, 2), Fraction(2), 2 * DELTA)
     response = laws.randomized_response
     truth = laws.exp(ONE) / (1 + laws.exp(ONE))
-    one, other = (laws.independent(_or_told(answer), response(answer, 2, truth)) for answer in (0, 1))
+    absent, there = (laws.independent(_or_told(answer), response(answer, 2, truth)) for answer in (0, 1))
     mixed = losses.SequentialComposition((told, losses.Pure(ONE)))
-    yield ExactPair("a certain report or not, and another", one, other, mixed, Fraction(2), DELTA)
+    yield ExactPair("a certain report or not, and another", absent, there, mixed, Fraction(2), DELTA)
 
 
 @laws.precise
@@ -89,14 +89,14 @@ def _disjoint() -> Iterator[ExactPair]:
     scales = (ONE, Fraction(2))
     each = tuple(losses.LaplaceNoise(scale, 1) for scale in scales)
     for moved in ((1, 0), (0, 1)):
-        one, other = (
+        first, second = (
             laws.independent(
                 *(laws.laplace(s, d * there, 0, 1) for s, d in zip(scales, moved, strict=True))
             )
             for there in (0, 1)
         )
         loss = losses.ParallelComposition(each)
-        yield ExactPair(f"two Laplace answers: (0, 0) and {moved}", one, other, loss, ONE)
+        yield ExactPair(f"two Laplace answers: (0, 0) and {moved}", first, second, loss, ONE)
 
 
 def _stated() -> Iterator[ExactPair]:
@@ -106,10 +106,10 @@ def _stated() -> Iterator[ExactPair]:
     truth = laws.exp(HALF) / (1 + laws.exp(HALF))
     response = [laws.randomized_response(answer, 2, truth) for answer in (0, 1)]
     certain = [_or_told(answer) for answer in (0, 1)]
-    both = [laws.independent(one, other) for one, other in zip(certain, response, strict=True)]
-    apart = [laws.independent(one, response[0]) for one in certain]
+    both = [laws.independent(first, second) for first, second in zip(certain, response, strict=True)]
+    apart = [laws.independent(law, response[0]) for law in certain]
     tenth = Fraction(1, 10)
-    for name, (one, other), loss in (
+    for name, (first, second), loss in (
         ("a certain report or not, and another", both, compose(told, pure, relation=relation)),
         ("reports of two people, one of whom is there or not", apart,
          parallel(told, pure, relation=relation)),
@@ -120,10 +120,10 @@ def _stated() -> Iterator[ExactPair]:
     ):  # fmt: skip
         for delta in (loss.loss.delta0, loss.loss.delta0 + Fraction(1, 1000)):
             text = f"{name}, δ = {float(delta):g}"
-            yield ExactPair(text, one, other, loss.loss, loss.epsilon(delta=delta), delta)
+            yield ExactPair(text, first, second, loss.loss, loss.epsilon(delta=delta), delta)
         for epsilon in (Fraction(1, 100), Fraction(1, 4)):
             needed = loss.delta(epsilon=epsilon)
-            yield ExactPair(f"{name}, δ at ε = {epsilon}", one, other, loss.loss, epsilon, needed)
+            yield ExactPair(f"{name}, δ at ε = {epsilon}", first, second, loss.loss, epsilon, needed)
 
 
 def _reach(sigma: Fraction) -> int:
@@ -141,8 +141,8 @@ def _samples() -> Iterator[ExactPair]:
         yield _judged(name, absent, there, loss)
         twice = losses.Repeated(loss, 2)
         if sigma == 1:
-            one, other = laws.independent(absent, absent), laws.independent(there, there)
-            yield _judged(f"{name}, in two steps", one, other, twice)
+            first, second = laws.independent(absent, absent), laws.independent(there, there)
+            yield _judged(f"{name}, in two steps", first, second, twice)
 
 
 @laws.precise
@@ -167,10 +167,10 @@ def _fixed_runs() -> Iterator[ExactPair]:
         loss = FixedRun.of(
             (noise if rate == 1 else losses.SampledGaussian(rate, noise), steps), delta=DELTA
         )
-        one, other = laws.independent(*[absent] * steps), laws.independent(*[there] * steps)
+        first, second = laws.independent(*[absent] * steps), laws.independent(*[there] * steps)
         epsilon, delta = loss.pair
         name = f"{steps} steps at rate {rate}, σ = {sigma}, {dimension} numbers: nobody, and a person"
-        yield ExactPair(name, one, other, loss, epsilon, delta)
+        yield ExactPair(name, first, second, loss, epsilon, delta)
 
 
 def _for_rho() -> Iterator[ExactPair]:
@@ -178,15 +178,15 @@ def _for_rho() -> Iterator[ExactPair]:
     for rho, squared in ((Fraction(1, 10), 1), (Fraction(1, 2), 4)):
         sigma = Gaussian.for_rho(rho, l2_squared=squared, dimension=1).sigma
         distance, reach = int(squared**0.5), _reach(sigma) + _LARGEST_ORDER
-        one, other = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
-        yield _judged(f"ρ = {rho}: 0 and {distance}", one, other, losses.Concentrated(rho))
+        first, second = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
+        yield _judged(f"ρ = {rho}: 0 and {distance}", first, second, losses.Concentrated(rho))
         shares = GaussianShares.for_rho(rho, l2_squared=squared, dimension=1, of=2)
         sums = laws.gaussian_shares(shares.sigma, 2, reach // 2 + 20)
-        one, other = laws.shifted_pair(sums, distance)
-        yield _judged(f"ρ = {rho}, two shares: 0 and {distance}", one, other, losses.Concentrated(rho))
+        first, second = laws.shifted_pair(sums, distance)
+        yield _judged(f"ρ = {rho}, two shares: 0 and {distance}", first, second, losses.Concentrated(rho))
 
 
-def _judged(name: str, one: laws.Law, other: laws.Law, loss: losses.Loss) -> ExactPair:
+def _judged(name: str, first: laws.Law, second: laws.Law, loss: losses.Loss) -> ExactPair:
     """Return a pair with the ε that a loss without a pure ε has at δ."""
     epsilon = loss_to_epsilon(loss, DELTA)
-    return ExactPair(name, one, other, loss, epsilon or ONE, DELTA)
+    return ExactPair(name, first, second, loss, epsilon or ONE, DELTA)

@@ -65,12 +65,12 @@ _OF_BINDER = tuple(
 
 def exported_claims() -> Iterator[tuple[Family, Any]]:
     """Yield everything in Lapwing that its parts export and that makes a privacy claim."""
-    for one in _classes(mechanisms, mechanisms.__all__):
-        if hasattr(one, "loss") or _has_observed_method(one):
-            yield Family.MECHANISM, one
-    for one in _classes(randomizers, randomizers.__all__):
-        if hasattr(one, "sample") and not inspect.isabstract(one):
-            yield Family.RANDOMIZER, one
+    for kind in _classes(mechanisms, mechanisms.__all__):
+        if hasattr(kind, "loss") or _has_observed_method(kind):
+            yield Family.MECHANISM, kind
+    for kind in _classes(randomizers, randomizers.__all__):
+        if hasattr(kind, "sample") and not inspect.isabstract(kind):
+            yield Family.RANDOMIZER, kind
     for name in AGGREGATES:
         yield Family.AGGREGATE, name
     for protocol in (*PROTOCOLS.values(), Contribution, LocalContribution):
@@ -91,10 +91,16 @@ def learning_exports() -> dict[Family, tuple[str, ...]]:
     from lapwing.learn.trainers.estimator import Trainer  # noqa: PLC0415 (an extra)
 
     exported = {name: getattr(trainers, name) for name in trainers.__all__}
-    made = [name for name, one in exported.items() if isinstance(one, type) and issubclass(one, Trainer)]
+    made = [
+        name
+        for name, member in exported.items()
+        if isinstance(member, type) and issubclass(member, Trainer)
+    ]
     tests = _concrete(validators, Validator)
-    found = [
-        name for name, one in vars(column_search).items() if name.startswith("find_") and callable(one)
+    searches = [
+        name
+        for name, member in vars(column_search).items()
+        if name.startswith("find_") and callable(member)
     ]
     return {
         Family.TRAINER: (*(f"{trainers.__name__}.{name}" for name in made), "lapwing.learn.PrivateTrainer"),
@@ -103,14 +109,16 @@ def learning_exports() -> dict[Family, tuple[str, ...]]:
             *_concrete(search, search.SearchStrategy),
             *_concrete(repetition, repetition.RunCountLaw),
             f"{search.__name__}.Search",
-            *(f"{column_search.__name__}.{name}" for name in found),
+            *(f"{column_search.__name__}.{name}" for name in searches),
         ),
     }
 
 
 def _concrete(module: ModuleType, base: type) -> list[str]:
     """Return the names of the classes of a module that have no abstract methods."""
-    kinds = [one for one in vars(module).values() if isinstance(one, type) and issubclass(one, base)]
+    kinds = [
+        member for member in vars(module).values() if isinstance(member, type) and issubclass(member, base)
+    ]
     return [
         f"{module.__name__}.{kind.__name__}"
         for kind in kinds
@@ -119,7 +127,7 @@ def _concrete(module: ModuleType, base: type) -> list[str]:
 
 
 def _classes(module: Any, names: Iterable[str]) -> Iterator[Any]:
-    return (one for name in names if inspect.isclass(one := getattr(module, name)))
+    return (member for name in names if inspect.isclass(member := getattr(module, name)))
 
 
 def walked_claims() -> Iterator[tuple[Family, Any]]:
@@ -139,13 +147,13 @@ def walked_claims() -> Iterator[tuple[Family, Any]]:
         SearchStrategy: Family.SELECTION,
     }
     for module in walked_modules():
-        for one in _defined(module):
-            if inspect.isclass(one):
-                family = _family(one, module, bases)
+        for member in _defined(module):
+            if inspect.isclass(member):
+                family = _family(member, module, bases)
             else:
-                family = Family.AGGREGATE if _builds_question(one, module) else None
+                family = Family.AGGREGATE if _builds_question(member, module) else None
             if family is not None:
-                yield family, one
+                yield family, member
 
 
 def walked_modules() -> Iterator[ModuleType]:
@@ -153,18 +161,18 @@ def walked_modules() -> Iterator[ModuleType]:
     for name in WALKED:
         package = importlib.import_module(name)
         yield package
-        for found in pkgutil.walk_packages(package.__path__, f"{name}."):
-            yield importlib.import_module(found.name)
+        for entry in pkgutil.walk_packages(package.__path__, f"{name}."):
+            yield importlib.import_module(entry.name)
 
 
 def _defined(module: ModuleType) -> list[Any]:
     """Return the classes and functions that a module defines and that can be used by themselves."""
     return [
-        one
-        for name, one in list(vars(module).items())  # a list: a lazy name may be added on the way
+        member
+        for name, member in list(vars(module).items())  # a list: a lazy name may be added on the way
         if not name.startswith("_")
-        and getattr(one, "__module__", None) == module.__name__
-        and (inspect.isfunction(one) or (inspect.isclass(one) and _is_usable(one)))
+        and getattr(member, "__module__", None) == module.__name__
+        and (inspect.isfunction(member) or (inspect.isclass(member) and _is_usable(member)))
     ]
 
 
@@ -185,13 +193,13 @@ def _family(kind: type, module: ModuleType, bases: Mapping[type, Family]) -> Fam
 
 
 def _has_observed_method(kind: type) -> bool:
-    own = [one for base in kind.__mro__ for one in vars(base).values() if inspect.isfunction(one)]
-    return any(getattr(one, "is_observed", False) for one in own)
+    own = [member for base in kind.__mro__ for member in vars(base).values() if inspect.isfunction(member)]
+    return any(getattr(member, "is_observed", False) for member in own)
 
 
 def _declares_loss(kind: type) -> bool:
     return hasattr(kind, "loss") or any(
-        "loss" in vars(one).get("__annotations__", {}) for one in kind.__mro__
+        "loss" in vars(base).get("__annotations__", {}) for base in kind.__mro__
     )
 
 
@@ -220,27 +228,27 @@ def uncovered(cases: Iterable[AuditCase]) -> list[str]:
         claims = [*exported_claims(), *walked_claims()]
     except ImportError as error:  # also MissingExtra
         return [f"not all claims could be listed: {error}"]
-    covered = {one for case in known for one in covered_objects(case)}
+    covered = {claim for case in known for claim in covered_objects(case)}
     missing: dict[Any, str] = {}  # by object: some are exported and walked
-    for family, one in claims:
-        if (key := meant_object(family, one)) not in covered:
-            missing.setdefault(key, f"{family.value} {getattr(one, '__name__', one)} has no case")
-    found = list(missing.values())
+    for family, claim in claims:
+        if (key := meant_object(family, claim)) not in covered:
+            missing.setdefault(key, f"{family.value} {getattr(claim, '__name__', claim)} has no case")
+    mistakes = list(missing.values())
     for case in known:
         if not case.stages:
-            found.append(f"{case.name} has no stage")
+            mistakes.append(f"{case.name} has no stage")
         elif not BEYOND_SAMPLING & set(case.stages) and not case.reason:
-            found.append(f"{case.name} has no stage beyond sampling, and no reason for that")
-    return found
+            mistakes.append(f"{case.name} has no stage beyond sampling, and no reason for that")
+    return mistakes
 
 
 def covered_objects(case: AuditCase) -> set[Any]:
     """Return the classes and functions that a case says it covers; names that name none with its family."""
-    return {meant_object(case.family, one) for one in case.covers}
+    return {meant_object(case.family, claim) for claim in case.covers}
 
 
-def meant_object(family: Family, one: Any) -> Any:
+def meant_object(family: Family, claim: Any) -> Any:
     """Return the object that a dotted name names; other names with their family; objects as they are."""
-    if not isinstance(one, str):
-        return one
-    return pkgutil.resolve_name(one) if "." in one else (family, one)
+    if not isinstance(claim, str):
+        return claim
+    return pkgutil.resolve_name(claim) if "." in claim else (family, claim)

@@ -109,10 +109,10 @@ def _case(name: str, covers: tuple[type, ...], checks: dict[str, Check]) -> Audi
         done = 0
         for words, check in checks.items():
             with temporary_folder() as folder:
-                found = check(new_folder(folder))
+                event = check(new_folder(folder))
             done += 1
-            if found is not None:
-                return StageResult(Stage.REPLAY, done, float(EPSILON), witness=Witness(words, found, {}))
+            if event is not None:
+                return StageResult(Stage.REPLAY, done, float(EPSILON), witness=Witness(words, event, {}))
         return StageResult(Stage.REPLAY, done, float(EPSILON), could_show=float(EPSILON))
 
     return AuditCase(name, Family.LEDGER, covers, EPSILON, Fraction(0), {Stage.REPLAY: run})
@@ -185,7 +185,7 @@ def charged_before_run(folder: Path) -> str | None:
             if way == "release":
                 gate.release(ChargedRelease(price, run))
             elif way == "charged read":
-                ChargedRead(gate=gate, spending=price).release(run, lambda found: found)
+                ChargedRead(gate=gate, spending=price).release(run, lambda result: result)
             elif way == "training":
                 target = Target(_ACCOUNT)
                 payer = LedgerPayer(gate, targets=(target,), request=way.encode(), **_PERSON)
@@ -335,11 +335,11 @@ def _filled(epsilon: Fraction, delta: Fraction, losses: tuple[Loss, ...], fits: 
     def check(folder: Path) -> str | None:
         with _ledger(folder, epsilon, delta) as ledger:
             gate = Gate(ledger, principal="auditor")
-            found = _admitted(gate, lambda place: _price(losses[place % len(losses)], b"%d" % place))
-            if fits is not None and found != fits:
-                return f"{found} charges were admitted, and {fits} fit"
-            if found == _MOST_CHARGES:
-                return f"{found} charges were admitted, and no end was reached"
+            admitted = _admitted(gate, lambda place: _price(losses[place % len(losses)], b"%d" % place))
+            if fits is not None and admitted != fits:
+                return f"{admitted} charges were admitted, and {fits} fit"
+            if admitted == _MOST_CHARGES:
+                return f"{admitted} charges were admitted, and no end was reached"
             try:
                 findings = ledger.verify().findings
             except LapwingError as error:
@@ -427,11 +427,11 @@ def kept_report(folder: Path) -> str | None:
     reports = {Respondent(device, lifetime=1).answer(public, answers) for _ in range(8)}
     if len(reports) != 1 or Respondent(device).answered(public) not in reports:
         return "the device drew a new report: it forgot the one that it had sent"
-    found = Respondent(device)
-    if {found.answer(public, {"answer": f"option {k}"}) for k in range(4)} != reports:
+    respondent = Respondent(device)
+    if {respondent.answer(public, {"answer": f"option {k}"}) for k in range(4)} != reports:
         return "another answer to the same survey made another report"
-    if found.spent <= 0 or found.spent > Fraction(1, 2):
-        return f"the device counts ε {float(found.spent)} for a report of ε 0.5"
+    if respondent.spent <= 0 or respondent.spent > Fraction(1, 2):
+        return f"the device counts ε {float(respondent.spent)} for a report of ε 0.5"
     return None
 
 

@@ -131,11 +131,11 @@ def planned_noise(settings: Sequence[PlannedSetting]) -> RunStage:
     def run(budget: StageBudget) -> StageResult:
         checks, measured = 0, 0.0
         for setting in settings if budget.is_thorough else settings[:_QUICK_PLANS]:
-            found = compare_noise(setting.plan, budget)
-            checks, measured = checks + found.checks, max(measured, found.measured or 0.0)
-            if found.witness is not None:
-                words = f"{setting}; {found.witness.pair}"
-                return replace(found, checks=checks, witness=replace(found.witness, pair=words))
+            result = compare_noise(setting.plan, budget)
+            checks, measured = checks + result.checks, max(measured, result.measured or 0.0)
+            if result.witness is not None:
+                words = f"{setting}; {result.witness.pair}"
+                return replace(result, checks=checks, witness=replace(result.witness, pair=words))
         return StageResult(Stage.EXACT, checks, float(EPSILON), measured, float(EPSILON))
 
     return run
@@ -167,10 +167,10 @@ def contribution_case(name: str, kind: str, spec: dict[str, Any], noise: str) ->
         return Contributed(needs, statistic_of(spec, data), data)
 
     def pairs(budget: StageBudget) -> Iterator[ReplayPair]:
-        found = built_in_sources("people").neighbours(is_thorough=budget.is_thorough)
-        for one in found if budget.is_thorough else found[:_QUICK_PAIRS]:
-            other = bound(one.other, is_reversed=one.is_reversed)
-            yield ReplayPair(one.description, bound(one.one), other, one.is_equal)
+        neighbours = built_in_sources("people").neighbours(is_thorough=budget.is_thorough)
+        for pair in neighbours if budget.is_thorough else neighbours[:_QUICK_PAIRS]:
+            other = bound(pair.second, is_reversed=pair.is_reversed)
+            yield ReplayPair(pair.description, bound(pair.first), other, pair.is_equal)
 
     return _replayed_case(name, kind, needs, pairs, lambda: bound(()))
 
@@ -233,7 +233,7 @@ class Contributed:
             opened.append(OpenedSum(values, members))
         noises = [plan.noises(len(members))] * statistic.stages
         answer = statistic.answer(opened, noises, confidence=_CONFIDENCE)
-        return [one.values for one in opened], repr(answer.to_json())
+        return [message.values for message in opened], repr(answer.to_json())
 
 
 def vector_case() -> AuditCase:
@@ -250,8 +250,8 @@ def vector_case() -> AuditCase:
         return Contributed(needs, statistic_of(spec, values), _NO_ACCOUNT)
 
     def pairs(_: StageBudget) -> Iterator[ReplayPair]:
-        for one, other in vectors:
-            yield ReplayPair(f"the numbers {one} and {other}", bound(one), bound(other))
+        for first, second in vectors:
+            yield ReplayPair(f"the numbers {first} and {second}", bound(first), bound(second))
 
     name, kind = "joint statistic: a vector", "statistic.VectorStatistic"
     return _replayed_case(name, kind, needs, pairs, lambda: bound([0] * length))
@@ -268,14 +268,14 @@ def local_rows(_budget: StageBudget) -> StageResult:
     """
     needs = requirements("L", "auto", 4, 2, people_at=2)
     checks = 0
-    for one, other in _ROWS_OF_LOCAL:
-        words = f"rows by option: {one} and {other}"
-        for report in range(len(one)):
-            (mine, tally), (its, its_tally) = (_randomized(needs, rows, report) for rows in (one, other))
+    for first, second in _ROWS_OF_LOCAL:
+        words = f"rows by option: {first} and {second}"
+        for report in range(len(first)):
+            (mine, tally), (its, its_tally) = (_randomized(needs, rows, report) for rows in (first, second))
             checks += 1
-            moved = np.abs(np.bincount(mine, minlength=len(one)) - np.bincount(its, minlength=len(one)))
+            moved = np.abs(np.bincount(mine, minlength=len(first)) - np.bincount(its, minlength=len(first)))
             wrong = ""
-            if len(mine) != sum(max(rows, 0) for rows in one) or len(its) != len(mine):
+            if len(mine) != sum(max(rows, 0) for rows in first) or len(its) != len(mine):
                 wrong = "not every row is randomized once"
             elif moved.sum() > 2:
                 wrong = "more than one row differs"

@@ -68,10 +68,10 @@ def mechanism_case(
 
 
 def sampled_on(
-    description: str, draw_on: Callable[[Any, Any], Draw], mechanism: Any, one: Any, other: Any
+    description: str, draw_on: Callable[[Any, Any], Draw], mechanism: Any, first: Any, second: Any
 ) -> SampledPair:
     """Return draws of one mechanism on two neighbouring inputs."""
-    return SampledPair(description, draw_on(mechanism, one), draw_on(mechanism, other))
+    return SampledPair(description, draw_on(mechanism, first), draw_on(mechanism, second))
 
 
 def numbers(*texts: str) -> list[Fraction]:

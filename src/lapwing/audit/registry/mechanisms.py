@@ -67,9 +67,9 @@ def _laplace_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
 
     for shift in product(range(l1 + 1), repeat=dimension):
         if sum(shift) == l1 and list(shift) == sorted(shift, reverse=True):
-            one, other = law(shift, 0), law(shift, 1)
+            first, second = law(shift, 0), law(shift, 1)
             name = f"Laplace, ε = {epsilon}, L1 = {l1}: zeros, and {shift}"
-            yield ExactPair(name, one, other, mechanism.loss, epsilon)
+            yield ExactPair(name, first, second, mechanism.loss, epsilon)
 
 
 def _vector(mechanism: Laplace, values: list[int]) -> Draw:
@@ -92,16 +92,16 @@ def _laplace_share_pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPa
     shares = scaled(laplace).LaplaceShares.for_epsilon(epsilon, l1=l1, of=of)
     [scale], parties, _ = SCALES.of_vector(lambda: shares.sample([0]))
     for present in (of, of + 1):
-        one, other = laws.shifted_pair(laws.laplace_shares(scale, parties, present), l1)
+        first, second = laws.shifted_pair(laws.laplace_shares(scale, parties, present), l1)
         name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {present} honest of {of}: sums of 0 and {l1}"
-        yield ExactPair(name, one, other, shares.loss, epsilon)
+        yield ExactPair(name, first, second, shares.loss, epsilon)
         told = shares.loss_with(present)
-        yield ExactPair(f"{name}, as `loss_with` says", one, other, Pure(told), told)
+        yield ExactPair(f"{name}, as `loss_with` says", first, second, Pure(told), told)
     if of > 1:
         fewer = shares.loss_with(of - 1)
-        one, other = laws.shifted_pair(laws.laplace_shares(scale, parties, of - 1), l1)
+        first, second = laws.shifted_pair(laws.laplace_shares(scale, parties, of - 1), l1)
         name = f"Laplace shares, ε = {epsilon}, L1 = {l1}, {of - 1} honest of {of}: sums of 0 and {l1}"
-        yield ExactPair(name, one, other, Pure(fewer), fewer)
+        yield ExactPair(name, first, second, Pure(fewer), fewer)
 
 
 def _opened(shares: LaplaceShares | GaussianShares, value: int) -> Draw:
@@ -149,14 +149,14 @@ def _gaussian_pairs(setting: tuple[Fraction, Fraction, Fraction, int]) -> Iterat
     sigma = _sigma(mechanism)
     distance = math.isqrt(int(squared))  # whole numbers: √l2_squared is rounded down
     reach = _reach(sigma, distance)
-    one, other = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
+    first, second = (laws.gaussian(sigma, c, -reach, reach + distance) for c in (0, distance))
     name = f"Gaussian, ε = {epsilon}, δ = {delta}, L2² = {squared}: 0 and {distance}"
-    yield ExactPair(name, one, other, mechanism.loss, epsilon, delta)
+    yield ExactPair(name, first, second, mechanism.loss, epsilon, delta)
     if dimension == squared > 1:
         sums = laws.gaussian_shares(sigma, dimension, _reach(sigma, 1))
-        one, other = laws.shifted_pair(sums, dimension)
+        first, second = laws.shifted_pair(sums, dimension)
         name = f"Gaussian, ε = {epsilon}, δ = {delta}, L2² = {squared}: zeros, and {dimension} ones"
-        yield ExactPair(name, one, other, mechanism.loss, epsilon, delta)
+        yield ExactPair(name, first, second, mechanism.loss, epsilon, delta)
 
 
 def _gaussian_draw(mechanism: Gaussian, value: int) -> Draw:
@@ -186,11 +186,11 @@ def _gaussian_share_pairs(setting: tuple[Fraction, Fraction, int]) -> Iterator[E
         # Near the ends of the listed shares the law of a sum is not complete: it is cut before.
         sums = laws.gaussian_shares(sigma, present, max(far // present + 20, _reach(sigma, 1)))
         sums = {outcome: p for outcome, p in sums.items() if abs(outcome) <= far}
-        one, other = laws.shifted_pair(sums, 1)
+        first, second = laws.shifted_pair(sums, 1)
         name = f"Gaussian shares, ε = {epsilon}, δ = {delta}, {present} honest of {of}: sums of 0 and 1"
-        yield ExactPair(name, one, other, shares.loss, epsilon, delta)
+        yield ExactPair(name, first, second, shares.loss, epsilon, delta)
         for at in (epsilon, 2 * epsilon) if present == of else ():
-            yield ExactPair(f"{name}, δ at ε = {at}", one, other, shares.loss, at, shares.delta(at))
+            yield ExactPair(f"{name}, δ at ε = {at}", first, second, shares.loss, at, shares.delta(at))
 
 
 def _gaussian_shares() -> AuditCase:
@@ -241,9 +241,11 @@ def _scored_case(
     def pairs(setting: tuple[Fraction, int, int]) -> Iterator[ExactPair]:
         epsilon, sensitivity, candidates = setting
         mechanism = getattr(in_copy(selection), kind.__name__).for_epsilon(epsilon, sensitivity=sensitivity)
-        for one, other in _score_pairs(candidates, sensitivity):
-            text = f"{name}, ε = {epsilon}, Δ = {sensitivity}: scores {one} and {other}"
-            yield ExactPair(text, law_of(mechanism, one), law_of(mechanism, other), mechanism.loss, epsilon)
+        for first, second in _score_pairs(candidates, sensitivity):
+            text = f"{name}, ε = {epsilon}, Δ = {sensitivity}: scores {first} and {second}"
+            yield ExactPair(
+                text, law_of(mechanism, first), law_of(mechanism, second), mechanism.loss, epsilon
+            )
 
     epsilons = numbers("1", "2", "1/2", "1/10", "8")
     settings = [(e, s, k) for s, k in ((1, 3), (1, 2), (2, 4), (3, 3)) for e in epsilons]
@@ -358,8 +360,8 @@ def _neighbours(rows: int, relation: Relation) -> Iterator[tuple[_Data, _Data]]:
         yield from _REPLACED
         yield (*(_FIRST,) * rows, 15), (15, *(_LAST,) * rows)
     if rows > 1:  # each row that often: scores move as far as a unit of so many rows can move them
-        for one, other in (*_ADDED, *(_REPLACED if relation is Relation.REPLACE else ())):
-            yield _repeated(one, rows), _repeated(other, rows)
+        for first, second in (*_ADDED, *(_REPLACED if relation is Relation.REPLACE else ())):
+            yield _repeated(first, rows), _repeated(second, rows)
 
 
 def _repeated(data: _Data, rows: int) -> _Data:
@@ -385,9 +387,9 @@ def _quantile_pairs(setting: tuple[Fraction, Fraction, int, Relation]) -> Iterat
     mechanism = forced(order_statistics).Quantile.for_epsilon(
         epsilon, fraction=fraction, first=_FIRST, last=_LAST, rows=rows, relation=relation
     )
-    for one, other in (*_neighbours(rows, relation), *_at_the_rank(fraction, rows)):
-        first, second = _forced_law(mechanism, one), _forced_law(mechanism, other)
-        name = f"quantile {fraction}, ε = {epsilon}, {relation.value}, {rows} rows: {one} and {other}"
+    for data, neighbour in (*_neighbours(rows, relation), *_at_the_rank(fraction, rows)):
+        first, second = _forced_law(mechanism, data), _forced_law(mechanism, neighbour)
+        name = f"quantile {fraction}, ε = {epsilon}, {relation.value}, {rows} rows: {data} and {neighbour}"
         yield ExactPair(name, first, second, mechanism.loss, epsilon)
 
 
@@ -414,10 +416,10 @@ def _extreme_pairs(setting: tuple[Fraction, bool, int, Fraction]) -> Iterator[Ex
     rank = mechanism.rank
     near, far = (1, _LAST) if greatest else (_LAST - 1, _FIRST)
     more = [((near,) * n, (near,) * n + (far,) * rows) for n in (rank - 1, rank)]
-    for one, other in [*_neighbours(rows, Relation.REPLACE), *more]:
-        first, second = _forced_law(mechanism, one), _forced_law(mechanism, other)
+    for data, neighbour in [*_neighbours(rows, Relation.REPLACE), *more]:
+        first, second = _forced_law(mechanism, data), _forced_law(mechanism, neighbour)
         kind = "greatest" if greatest else "least"
-        name = f"{kind}, ε = {epsilon}, {rows} rows: {_short(one)}; {_short(other)}"
+        name = f"{kind}, ε = {epsilon}, {rows} rows: {_short(data)}; {_short(neighbour)}"
         yield ExactPair(name, first, second, mechanism.loss, epsilon)
 
 
@@ -494,11 +496,11 @@ def report_pairs(setting: RandomizedResponse) -> Iterator[ExactPair]:
         return FORCED.law(lambda: int(mechanism.sample([answer])[0]))
 
     for answer in {1, setting.options - 1}:
-        one, other = law(0), law(answer)
+        first, second = law(0), law(answer)
         name = (
             f"randomized response, {setting.options} options, ε = {float(loss.epsilon):g}: 0 and {answer}"
         )
-        yield ExactPair(name, one, other, loss, loss.epsilon)
+        yield ExactPair(name, first, second, loss, loss.epsilon)
 
 
 def _report(mechanism: RandomizedResponse, answer: int) -> Draw:

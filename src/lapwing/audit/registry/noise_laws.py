@@ -143,14 +143,14 @@ def _in_lots(draw: Callable[[int], NDArray[np.int64]], lot: int) -> Callable[[],
 
 def _laplace_laws() -> list[KnownLaw]:
     """Return draws of narrow and wide noise, in small batches first: large ones make tables."""
-    found = []
+    known = []
     for size in map(Fraction, ("1/2", "1", "29/4", "1001/3")):
         mechanism = Laplace(size, 1)
         for lot in _LOTS:
             draw = _in_lots(lambda n, of=mechanism: of.sample(np.zeros(n, dtype=np.int64)), lot)  # type: ignore[misc]
             name = f"Laplace noise at scale {float(size):g}, {lot:,} at once"
-            found.append(KnownLaw(name, draw, laplace_events(size)))
-    return found
+            known.append(KnownLaw(name, draw, laplace_events(size)))
+    return known
 
 
 def _laplace_share_laws() -> list[KnownLaw]:

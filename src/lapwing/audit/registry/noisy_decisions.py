@@ -118,14 +118,14 @@ def against_the_odds(
     """
     far = -2 * math.ceil(question_scale)
     course = (False,) * _NOES + (True,) * yeses
-    one, other = (
+    first, second = (
         _one_course([up] * _NOES + [far - up] * yeses, course, threshold_scale, question_scale)
         for up in (0, terms.sensitivity)
     )
     name = (
         f"above threshold, ε = {terms.epsilon}, Δ = {terms.sensitivity}: {_NOES} noes, then {yeses} yeses"
     )
-    return ExactPair(name, one, other, terms.loss, terms.epsilon)
+    return ExactPair(name, first, second, terms.loss, terms.epsilon)
 
 
 @laws.precise
@@ -133,5 +133,5 @@ def _one_course(
     values: list[int], course: tuple[bool, ...], threshold_scale: Fraction, question_scale: Fraction
 ) -> laws.Law:
     """Return the probability of one course of answers, and that of all others together."""
-    found = laws.above_threshold(values, sum(course), threshold_scale, question_scale, only=course)
-    return {"this course": found[course], "another": 1 - found[course]}
+    law = laws.above_threshold(values, sum(course), threshold_scale, question_scale, only=course)
+    return {"this course": law[course], "another": 1 - law[course]}

@@ -93,17 +93,17 @@ def _coin_laws() -> list[KnownLaw]:
 
     The keystream of one seed is always the same, so that its masks are right or wrong for ever.
     """
-    found = []
+    known = []
     sources: dict[str, ProtocolCoins] = {"fresh": FreshCoins(), "recorded": RecordedCoins()}
     for words, coins in sources.items():
         for modulus in _MODULI:
             drawn = partial(coins.elements, modulus, _COINS)
-            found.append(KnownLaw(f"{words} coins below {modulus}", drawn, uniform_events(modulus)))
-        found.append(KnownLaw(f"{words} secrets", partial(_secret_bits, coins.secret), _bit_events()))
+            known.append(KnownLaw(f"{words} coins below {modulus}", drawn, uniform_events(modulus)))
+        known.append(KnownLaw(f"{words} secrets", partial(_secret_bits, coins.secret), _bit_events()))
     for modulus in _MODULI:
         mask = partial(Masks().expand, bytes(range(32)), modulus, _COINS)
-        found.append(KnownLaw(f"coins of a mask below {modulus}", mask, uniform_events(modulus)))
-    return found
+        known.append(KnownLaw(f"coins of a mask below {modulus}", mask, uniform_events(modulus)))
+    return known
 
 
 def _secret_bits(secret: Callable[[], bytes]) -> NDArray[np.uint64]:
@@ -118,13 +118,13 @@ def _bit_events() -> tuple[KnownEvent, ...]:
 
 
 def _is_set(bit: int, drawn: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = drawn >> np.uint64(bit) & np.uint64(1) == 1
-    return found
+    bits: NDArray[np.bool_] = drawn >> np.uint64(bit) & np.uint64(1) == 1
+    return bits
 
 
 def _again(drawn: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = drawn[32::64] == drawn[: len(drawn) - 32 : 64]
-    return found
+    repeats: NDArray[np.bool_] = drawn[32::64] == drawn[: len(drawn) - 32 : 64]
+    return repeats
 
 
 def _local_reports() -> AuditCase:

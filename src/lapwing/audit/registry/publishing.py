@@ -116,7 +116,8 @@ def _steps() -> list[AuditCase]:
     ]
     tables = ([np.array([4, 0]), np.array([4, 8 - ROWS])], [np.array([4, ROWS]), np.array([4, 8])])
     scores, others = (
-        [score(counts, one) for counts, one in zip(table, candidates, strict=True)] for table in tables
+        [score(counts, candidate) for counts, candidate in zip(table, candidates, strict=True)]
+        for table in tables
     )
     measure, choose = measuring(sigma, ROWS, 1), choosing(EPSILON, ROWS, candidates)
     return [
@@ -129,7 +130,7 @@ def _steps() -> list[AuditCase]:
 
 
 def _step(
-    name: str, made_by: object, mechanism: Gaussian | Exponential, one: list[int], other: list[int]
+    name: str, made_by: object, mechanism: Gaussian | Exponential, first: list[int], second: list[int]
 ) -> AuditCase:
     """Return the case of one step. `made_by` is the function that makes its mechanism."""
     delta = DELTA if isinstance(mechanism, Gaussian) else Fraction(0)
@@ -142,14 +143,14 @@ def _step(
     def once(values: list[int]) -> Callable[[], object]:
         return lambda: mechanism.sample(np.array(values))
 
-    words = f"{one} and {other}"
+    words = f"{first} and {second}"
 
     def sampled(budget: StageBudget) -> StageResult:
         from lapwing.audit.stages.sampled import SampledPair, sampled_stage  # noqa: PLC0415 (when it runs)
 
-        return sampled_stage([SampledPair(words, draws(one), draws(other))], EPSILON, delta)(budget)
+        return sampled_stage([SampledPair(words, draws(first), draws(second))], EPSILON, delta)(budget)
 
-    pair = ReplayPair(words, once(one), once(other))
+    pair = ReplayPair(words, once(first), once(second))
     replayed = replay_stage([pair], mechanism.loss, epsilon=EPSILON, delta=delta)
     stages = {Stage.REPLAY: replayed, Stage.SAMPLED: sampled}
     return AuditCase(name, Family.PUBLISHING, (made_by,), EPSILON, delta, stages)

@@ -88,13 +88,13 @@ def _words(randomizer: PrefixResponse, word: int, suspected: int = 0) -> Draw:
     return draw
 
 
-def _sent(name: str, make: _Make, example: Randomizer, one: int, other: int) -> AuditCase:
+def _sent(name: str, make: _Make, example: Randomizer, first: int, second: int) -> AuditCase:
     simulated = SampledPair(
-        f"simulated, answers {one} and {other}", _messages(example, one), _messages(example, other)
+        f"simulated, answers {first} and {second}", _messages(example, first), _messages(example, second)
     )
     sent = SampledPair(
-        f"by the device's code, answers {one} and {other}",
-        device_messages(example, one), device_messages(example, other),
+        f"by the device's code, answers {first} and {second}",
+        device_messages(example, first), device_messages(example, second),
     )  # fmt: skip
     return _case(name, make, example, simulated, sent)
 
@@ -141,7 +141,11 @@ def _hybrid(epsilon: Fraction, steps: int, *, none: bool, odds: int) -> HybridRe
 def _on_the_page(budget: StageBudget) -> list[Named]:
     """Return small randomizers of each kind, which take each branch of the page's script."""
     epsilons = EPSILONS if budget.is_thorough else EPSILONS[:QUICK]
-    return [(f"{one.kind}, ε = {epsilon}", one) for epsilon in epsilons for one in _of_every_kind(epsilon)]
+    return [
+        (f"{randomizer.kind}, ε = {epsilon}", randomizer)
+        for epsilon in epsilons
+        for randomizer in _of_every_kind(epsilon)
+    ]
 
 
 def _of_every_kind(epsilon: Fraction) -> list[Randomizer]:
@@ -190,6 +194,6 @@ def randomizer_cases() -> list[AuditCase]:
         _case("survey: prefixes", _prefix_examples, words, drawn_words),
         page_case(
             "survey: the page's script", _on_the_page, SubsetSelection.for_epsilon(1, options=6),
-            covers=tuple({type(one): None for one in _of_every_kind(ONE)}),
+            covers=tuple({type(randomizer): None for randomizer in _of_every_kind(ONE)}),
         ),
     ]  # fmt: skip

@@ -113,7 +113,7 @@ def search_case(
         chosen = strategy()
         fit = searching_fit(chosen, candidates)
         charged = charged_loss(fit, _TESTED)
-        prices = [_trainer(PublicData()).set_params(**one).price(2) for one in candidates]
+        prices = [_trainer(PublicData()).set_params(**candidate).price(2) for candidate in candidates]
         compose = _composition(chosen, prices)
         pairs = search_pairs(fit, is_choice)
         return replay_stage(pairs, charged, epsilon=epsilon, delta=DELTA, compose=compose)
@@ -180,7 +180,7 @@ def _random(runs: Callable[[], RunCountLaw]) -> Callable[[], Any]:
 def _response(epsilon: Fraction, likely: int) -> laws.Law:
     """Return the law of a response with three values, one of which is e^ε times as likely as others."""
     weights = [laws.exp(epsilon) if k == likely else Decimal(1) for k in range(3)]
-    return {k: one / sum(weights) for k, one in enumerate(weights)}
+    return {k: weight / sum(weights) for k, weight in enumerate(weights)}
 
 
 def _repeated_pairs(
@@ -192,20 +192,20 @@ def _repeated_pairs(
         for words, law, best in runs if budget.is_thorough else runs[:2]:
             if is_pure:
                 for epsilon in (Fraction(1, 10), Fraction(1)):
-                    one, other = (_response(epsilon, likely) for likely in (0, 2))
+                    first, second = (_response(epsilon, likely) for likely in (0, 2))
                     for delta in (Fraction(0), DELTA):  # with a δ, the Rényi curve may be the cheaper price
                         loss = Repetition(Pure(epsilon), law, delta, padded=False).loss
                         yield ExactPair(
                             f"the best of {words}: responses, ε = {float(epsilon):g}, δ = {float(delta):g}",
-                            best(one), best(other), loss, loss.epsilon, loss.delta,
+                            best(first), best(second), loss, loss.epsilon, loss.delta,
                         )  # fmt: skip
             for sigma in (Fraction(2), Fraction(5)) if budget.is_thorough else (Fraction(2),):
                 noise, reach = Gaussian(sigma, Fraction(1), 1), math.ceil(14 * sigma)
                 loss = Repetition(noise.loss, law, DELTA, padded=False).loss
-                one, other = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
+                first, second = (laws.gaussian(sigma, centre, -reach, reach + 1) for centre in (0, 1))
                 yield ExactPair(
                     f"the best of {words} of Gaussian noise at σ = {float(sigma):g}",
-                    best(one), best(other), loss, loss.epsilon, loss.delta,
+                    best(first), best(second), loss, loss.epsilon, loss.delta,
                 )  # fmt: skip
 
     return pairs
@@ -237,7 +237,7 @@ def _choice_exact(choice: type[Exponential] | type[PermuteAndFlip]) -> RunStage:
         mechanism = choice(EPSILON, Fraction(1, 2))  # half of what a unit adds: differences alone decide
         for scores in ((0, 0), (0, 1), (3, 0), (0, 0, 0), (2, 1, 0)):
             for added in product((0, 1), repeat=len(scores)):
-                more = tuple(score + one for score, one in zip(scores, added, strict=True))
+                more = tuple(score + move for score, move in zip(scores, added, strict=True))
                 yield ExactPair(
                     f"scores {scores}, and {more} with one unit more",
                     law_of(scores, mechanism.rate), law_of(more, mechanism.rate), mechanism.loss, EPSILON,

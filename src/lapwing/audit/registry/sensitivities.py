@@ -40,20 +40,20 @@ def _run(budget: StageBudget) -> StageResult:
     checks, worst = 0, Fraction(0)
     for name, declared, statistic, neighbours in _statistics():
         budget.progress(f"exact: {name}")
-        for one, other in neighbours:
-            moved = [abs(a - b) for a, b in zip(statistic(one), statistic(other), strict=True)]
+        for first, second in neighbours:
+            moved = [abs(a - b) for a, b in zip(statistic(first), statistic(second), strict=True)]
             l1, squared = sum(moved, Fraction(0)), sum((move * move for move in moved), Fraction(0))
-            for norm, found, allowed in (
+            for norm, distance, allowed in (
                 ("L1", l1, declared.l1),
                 ("squared L2", squared, declared.l2_squared),
             ):
                 checks += 1
-                share = found / allowed if allowed else Fraction(found > 0) * 1000
+                share = distance / allowed if allowed else Fraction(distance > 0) * 1000
                 worst = max(worst, share)
                 if share > 1 + _ROUNDING:
-                    numbers = {"found": str(found), "declared": str(allowed)}
+                    numbers = {"found": str(distance), "declared": str(allowed)}
                     witness = Witness(
-                        f"{name}: rows {_text(one)}, and {_text(other)}",
+                        f"{name}: rows {_text(first)}, and {_text(second)}",
                         f"the statistic moves farther than declared, in {norm}",
                         numbers,
                         at_least=float(share),
@@ -116,16 +116,16 @@ def _units(values: Sequence[Fraction], rows: int) -> list[Rows]:
 def _steps(values: Sequence[Fraction], rows: int, relation: Relation) -> Iterator[tuple[Rows, Rows]]:
     """Yield all neighbours whose common part has at most one row."""
     others = _units(values, rows) if relation is Relation.REPLACE else [()]
-    for common, one, other in product(_units(values, 1), _units(values, rows), others):
-        yield (*common, *one), (*common, *other)
+    for common, first, second in product(_units(values, 1), _units(values, rows), others):
+        yield (*common, *first), (*common, *second)
 
 
 def _replaced(values: Sequence[Fraction], n: int, rows: int) -> Iterator[tuple[Rows, Rows]]:
     """Yield all data sets of n rows, and those in which some are replaced by as many."""
     changed = list(combinations_with_replacement(values, rows))
     for common in combinations_with_replacement(values, n - rows):
-        for one, other in product(changed, repeat=2):
-            yield (*common, *one), (*common, *other)
+        for first, second in product(changed, repeat=2):
+            yield (*common, *first), (*common, *second)
 
 
 def _in_steps(statistic: Statistic, step: Fraction) -> Statistic:

@@ -64,20 +64,20 @@ def ends_of_sessions(_budget: StageBudget) -> StageResult:
     for positives in _POSITIVES:
         terms = AboveThreshold.for_epsilon(EPSILON, sensitivity=1, positives=positives)
         for words, answer in _COURSES.items():
-            found = _forced(terms, answer)
+            event = _forced(terms, answer)
             checks += 1
-            if found is not None:
-                return _violated(checks, terms, words, found)
+            if event is not None:
+                return _violated(checks, terms, words, event)
         for words, check in (("values far above the threshold", _drawn), ("a copy", _copied)):
-            found = check(terms)
+            event = check(terms)
             checks += 1
-            if found is not None:
-                return _violated(checks, terms, words, found)
+            if event is not None:
+                return _violated(checks, terms, words, event)
     return StageResult(Stage.REPLAY, checks, float(EPSILON), could_show=float(EPSILON))
 
 
-def _violated(checks: int, terms: AboveThreshold, words: str, found: str) -> StageResult:
-    witness = Witness(f"a session of {terms.positives} yeses: {words}", found, {"yeses": terms.positives})
+def _violated(checks: int, terms: AboveThreshold, words: str, event: str) -> StageResult:
+    witness = Witness(f"a session of {terms.positives} yeses: {words}", event, {"yeses": terms.positives})
     return StageResult(Stage.REPLAY, checks, float(EPSILON), witness=witness)
 
 
@@ -147,12 +147,12 @@ def _equal_pairs(budget: StageBudget) -> Iterator[ExactPair]:
         scales = terms.threshold_scale, terms.question_scale
         for value in (0, -5) if budget.is_thorough else (0,):
             equal = [value] * _QUESTIONS
-            one = laws.above_threshold(equal, positives, *scales)
+            first = laws.above_threshold(equal, positives, *scales)
             for last in (1, -1):
                 moved = [*(asked + 1 for asked in equal[1:]), value + last]
-                other = laws.above_threshold(moved, positives, *scales)
+                second = laws.above_threshold(moved, positives, *scales)
                 words = f"above threshold, {positives} yeses: values {equal}, and {moved}"
-                yield ExactPair(words, one, other, terms.loss, EPSILON)
+                yield ExactPair(words, first, second, terms.loss, EPSILON)
 
 
 def _equal(value: int) -> Draw:

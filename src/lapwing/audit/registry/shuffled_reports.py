@@ -75,9 +75,9 @@ def _shuffled(
     for ones_besides in sorted({0, others // 2, others}):
         company = [zeros] * (others - ones_besides) + [ones] * ones_besides
         besides = _unordered(company, len(zeros))
-        one, other = (_with_report(besides, own) for own in (zeros, ones))
+        first, second = (_with_report(besides, own) for own in (zeros, ones))
         text = f"{name}: {reports} reports, {ones_besides} of the others answered 1; answers 0 and 1"
-        yield ExactPair(text, one, other, loss, epsilon, delta)
+        yield ExactPair(text, first, second, loss, epsilon, delta)
 
 
 @laws.precise

@@ -110,15 +110,15 @@ def _noise_law(made: type[Any], steps: int) -> KnownLaw:
 def _sample_laws(made: type[Any]) -> list[KnownLaw]:
     """Return who takes part in each step: one by one, and in two steps that follow each other."""
     rate = float(_charged(made, _UNITS, _STEPS).rate)
-    found: list[NDArray[np.bool_]] = []
+    drawn: list[NDArray[np.bool_]] = []
 
     def taken() -> NDArray[np.bool_]:
-        if not found:
+        if not drawn:
             _, trainer = _trainer(made, _UNITS, _STEPS, PublicData(), _rewards)
             with watching(lambda _: True) as seen:
                 trainer.fit(100 * np.eye(_UNITS, dtype=np.float32), np.zeros(_UNITS, dtype=np.float32))
-            found.append(np.array([np.array(step["values"]) != 0 for step in seen]))
-        return found[0]
+            drawn.append(np.array([np.array(step["values"]) != 0 for step in seen]))
+        return drawn[0]
 
     once = KnownEvent("a unit takes part in a step", lambda each: each.reshape(-1), rate)
     twice = KnownEvent(

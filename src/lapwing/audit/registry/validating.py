@@ -70,12 +70,12 @@ def validator_case(
     base = LabelledRows([_cells(values[k % len(values)]) for k in range(9)], [None] * 9)
     both = [*values, *odd]
     added: list[AddedUnit] = [
-        (f"a unit of {len(both)} rows", [_cells(one) for one in both], [None] * len(both)),
+        (f"a unit of {len(both)} rows", [_cells(value) for value in both], [None] * len(both)),
         *(
-            (f"a unit of 40 rows of {one!r}", [_cells(one)] * 40, [None] * 40)
-            for one in (values[0], odd[0])
+            (f"a unit of 40 rows of {value!r}", [_cells(value)] * 40, [None] * 40)
+            for value in (values[0], odd[0])
         ),
-        *((f"a unit of one row, {one!r}", [_cells(one)], [None]) for one in both),
+        *((f"a unit of one row, {value!r}", [_cells(value)], [None]) for value in both),
     ]
     fit = validating_fit(validator)
     pairs = neighbour_pairs(fit, base, added)
@@ -85,7 +85,11 @@ def validator_case(
 
 def _cells(value: Any) -> list[Any]:
     """Return a row: the value, and the losses of three models of a class."""
-    others: list[Callable[[Any], Any]] = [lambda one: one, lambda one: one * 0.5, lambda one: 1 - one]
+    others: list[Callable[[Any], Any]] = [
+        lambda number: number,
+        lambda number: number * 0.5,
+        lambda number: 1 - number,
+    ]
     is_number = isinstance(value, int | float)
     return [value, *(other(value) if is_number else value for other in others)]
 

@@ -184,10 +184,10 @@ def canary_stage(
         chosen = budget.error if error is None else error
         fixed = settings(chosen)
         budget.progress(f"training once with about {fixed.canaries // 2:,} of {fixed.canaries:,} canaries")
-        found = audit_one_run(
+        one_run = audit_one_run(
             train, canaries=canaries, guesses=guesses, claimed=claimed, delta=delta, error=chosen
         )
-        return _stage_result(found)
+        return _stage_result(one_run)
 
     if error is not None:
         settings(error)
@@ -209,37 +209,39 @@ def _with_all_right(canaries: int, guesses: int, claimed: Number, delta: Number,
     )
 
 
-def _stage_result(found: OneRun) -> StageResult:
-    canaries, delta = found.canaries, found.delta
-    least, measured = found.least_right, found.at_least
-    could_show = smallest_caught(least, canaries=canaries, guesses=found.guesses, delta=delta)
-    best, guesses = best_expected_bound(found.claimed, canaries=canaries, delta=delta, error=found.error)
-    release = "Gaussian release" if found.delta else "randomized response"
+def _stage_result(one_run: OneRun) -> StageResult:
+    canaries, delta = one_run.canaries, one_run.delta
+    least, measured = one_run.least_right, one_run.at_least
+    could_show = smallest_caught(least, canaries=canaries, guesses=one_run.guesses, delta=delta)
+    best, guesses = best_expected_bound(
+        one_run.claimed, canaries=canaries, delta=delta, error=one_run.error
+    )
+    release = "Gaussian release" if one_run.delta else "randomized response"
     notes = (
-        f"{found.right:,} of {found.guesses:,} guesses about {found.canaries:,} canaries were right; "
-        f"{least:,} or more contradict the claim, with an error of at most {float(found.error):g}",
-        f"power: for a correct {release} claimed at ε = {float(found.claimed):g} and δ = "
-        f"{float(found.delta):g}, the best bound to be expected with {found.canaries:,} canaries is "
+        f"{one_run.right:,} of {one_run.guesses:,} guesses about {one_run.canaries:,} canaries were right; "
+        f"{least:,} or more contradict the claim, with an error of at most {float(one_run.error):g}",
+        f"power: for a correct {release} claimed at ε = {float(one_run.claimed):g} and δ = "
+        f"{float(one_run.delta):g}, the best bound to be expected with {one_run.canaries:,} canaries is "
         f"{best:.2g} (with {guesses:,} guesses). Only gross errors show",
         f"a {release} with a coordinate for each canary is caught in {CAUGHT:.0%} of runs if its true ε is "
         f"{could_show:.3g} or more",
     )
     witness = None
-    if not found.holds:
+    if not one_run.holds:
         witness = Witness(
-            pair=f"each of {found.canaries:,} canaries in the data, or not, by its own fair coin",
-            event=f"{found.right:,} of {found.guesses:,} guesses are right",
+            pair=f"each of {one_run.canaries:,} canaries in the data, or not, by its own fair coin",
+            event=f"{one_run.right:,} of {one_run.guesses:,} guesses are right",
             numbers={
-                "canaries": found.canaries,
-                "guesses": found.guesses,
-                "right": found.right,
+                "canaries": one_run.canaries,
+                "guesses": one_run.guesses,
+                "right": one_run.right,
                 "least that contradicts the claim": least,
-                "claimed ε": float(found.claimed),
-                "claimed δ": float(found.delta),
-                "error": float(found.error),
+                "claimed ε": float(one_run.claimed),
+                "claimed δ": float(one_run.delta),
+                "error": float(one_run.error),
             },
             at_least=measured,
         )
     return StageResult(
-        Stage.CANARIES, found.guesses, float(found.claimed), measured, could_show, witness, notes=notes
+        Stage.CANARIES, one_run.guesses, float(one_run.claimed), measured, could_show, witness, notes=notes
     )

@@ -107,8 +107,8 @@ def shown_bound(canaries: int, guesses: int, right: int, delta: Fraction, error:
 def _log_binomials(count: int) -> NDArray[np.float64]:
     """Return ln of the number of ways to choose k of `count`, for each k."""
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
-    found: NDArray[np.float64] = logs[-1] - logs - logs[::-1]
-    return found
+    binomials: NDArray[np.float64] = logs[-1] - logs - logs[::-1]
+    return binomials
 
 
 def _law(log_binomials: NDArray[np.float64], probability: float) -> NDArray[np.float64]:
@@ -118,10 +118,10 @@ def _law(log_binomials: NDArray[np.float64], probability: float) -> NDArray[np.f
         law[-1 if probability else 0] = 1.0
         return law
     k = np.arange(len(log_binomials))
-    found: NDArray[np.float64] = np.exp(
+    probabilities: NDArray[np.float64] = np.exp(
         log_binomials + k * math.log(probability) + k[::-1] * math.log1p(-probability)
     )
-    return found
+    return probabilities
 
 
 def _upper_tail(log_binomials: NDArray[np.float64], probability: float, least: int) -> float:

@@ -31,25 +31,25 @@ def follows(loss: Loss, epsilon: Fraction, delta: Fraction) -> bool:
     if isinstance(loss, GaussianNoise) and delta:
         known = gaussian_delta(epsilon, loss.sigma, loss.l2_squared, loss.dimension)
         return known <= delta
-    found = least_epsilon(loss, delta)
-    return found is not None and found <= epsilon
+    least = least_epsilon(loss, delta)
+    return least is not None and least <= epsilon
 
 
 def least_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:
     """Return the least ε at δ that follows from the pair or from the Rényi values of a loss."""
-    found: list[Fraction] = []
+    epsilons: list[Fraction] = []
     left = delta - loss.delta0
     if left < 0:
         return None
     pair = loss.pair
     if pair is not None and pair[1] <= left:
-        found.append(pair[0])
+        epsilons.append(pair[0])
     if left > 0 and loss.renyi(Fraction(2)) is not None:
         order = _best_order(loss, left)
         value = loss.renyi(order)
         if value is not None and value.is_finite():
-            found.append(renyi_to_epsilon(order, value, left))
-    return min(found, default=None)
+            epsilons.append(renyi_to_epsilon(order, value, left))
+    return min(epsilons, default=None)
 
 
 def _best_order(loss: Loss, delta: Fraction) -> Fraction:

@@ -61,7 +61,7 @@ def _of_function(value: FunctionType, of: Of) -> Any:
 
 def _of_array(value: Any, of: Of) -> Any:
     is_plain = value.dtype != object
-    content = value.tobytes() if is_plain else [of(one) for one in value.reshape(-1).tolist()]
+    content = value.tobytes() if is_plain else [of(element) for element in value.reshape(-1).tolist()]
     return str(value.dtype), value.shape, content
 
 
@@ -83,9 +83,9 @@ _CONTENTS: tuple[tuple[Any, Callable[[Any, Of], Any]], ...] = (
         (Fraction, Decimal, PurePath, date, datetime, time, timedelta, np.dtype, range),
         lambda value, _: str(value),
     ),
-    ((dict, MappingProxyType), lambda value, of: [(of(key), of(one)) for key, one in value.items()]),
-    ((list, tuple), lambda value, of: [of(one) for one in value]),
-    ((set, frozenset), lambda value, of: sorted((of(one) for one in value), key=repr)),
+    ((dict, MappingProxyType), lambda value, of: [(of(key), of(item)) for key, item in value.items()]),
+    ((list, tuple), lambda value, of: [of(item) for item in value]),
+    ((set, frozenset), lambda value, of: sorted((of(item) for item in value), key=repr)),
     (partial, lambda value, of: (of(value.func), of(value.args), of(value.keywords))),
     (MethodType, lambda value, of: (of(value.__func__), of(value.__self__))),
     (FunctionType, _of_function),
@@ -94,8 +94,8 @@ _CONTENTS: tuple[tuple[Any, Callable[[Any, Of], Any]], ...] = (
 
 
 def _content(value: Any, of: Of) -> Any:
-    found = next((content for kinds, content in _CONTENTS if isinstance(value, kinds)), _of_torch)
-    return found(value, of)
+    content_of = next((content for kinds, content in _CONTENTS if isinstance(value, kinds)), _of_torch)
+    return content_of(value, of)
 
 
 def _of_torch(value: Any, of: Of) -> Any:
@@ -122,7 +122,7 @@ def _state(value: Any, of: Of) -> Any:
     is_written_here = hasattr(value, "__dict__") or any("__slots__" in vars(base) for base in kind.__mro__)
     if not (is_known or is_written_here):
         raise NotComparable(f"a {kind.__module__}.{kind.__qualname__} has no content that replay knows")
-    return [(name, of(one)) for name, one in held.items()]
+    return [(name, of(item)) for name, item in held.items()]
 
 
 def _is_of_torch(kind: type, name: str) -> bool:

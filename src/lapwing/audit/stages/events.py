@@ -160,8 +160,8 @@ def _presence(pool: Pool, most: int) -> NDArray[np.int64] | None:
         counts[int(pool.is_other[chosen])].update(words[chosen])
 
     def telling(key: str) -> float:
-        one, other = counts[0][key], counts[1][key]
-        return abs(one - other) / math.sqrt(one + other + 1)
+        first, second = counts[0][key], counts[1][key]
+        return abs(first - second) / math.sqrt(first + second + 1)
 
     both = counts[0] + counts[1]
     top = sorted(sorted(key for key in both if both[key] >= _RARE), key=telling, reverse=True)[:most]

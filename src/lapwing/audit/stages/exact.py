@@ -52,8 +52,8 @@ class ExactPair:
 
     Args:
         description: The mechanism, its setting and the two inputs, in words.
-        one: The law on the first input: outcome to probability.
-        other: The law on the second input.
+        first: The law on the first input: outcome to probability.
+        second: The law on the second input.
         loss: The loss that is charged.
         epsilon: The claimed ε of this pair.
         delta: The claimed δ of this pair.
@@ -63,20 +63,20 @@ class ExactPair:
     """
 
     description: str
-    one: laws.Law
-    other: laws.Law
+    first: laws.Law
+    second: laws.Law
     loss: Loss
     epsilon: Fraction
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        for name, law in (("one", self.one), ("other", self.other)):
+        for name, law in (("first", self.first), ("second", self.second)):
             left = 1 - laws.total(law)
             if not -_ROUNDING <= left <= laws.LARGEST_TAIL or min(law.values()) < 0:
                 raise BadParameter(
                     name, f"must be probabilities that add up to 1, up to 1e-30; {left:.3g} is left"
                 )
-            if left > _ROUNDING and self.one.keys() != self.other.keys():
+            if left > _ROUNDING and self.first.keys() != self.second.keys():
                 raise BadParameter(name, "has a tail, so both laws must list the same outcomes")
 
 
@@ -134,7 +134,7 @@ class _Violation:
 
     bound: str
     allowed: Decimal
-    found: Decimal
+    actual: Decimal
     at: Fraction
 
 
@@ -142,10 +142,10 @@ class _Judged:
     """One direction of a pair, beside what is promised."""
 
     def __init__(self, pair: ExactPair, *, backwards: bool, promise: _Promise) -> None:
-        one, other = (pair.other, pair.one) if backwards else (pair.one, pair.other)
+        first, second = (pair.second, pair.first) if backwards else (pair.first, pair.second)
         self.pair, self.promise, self.backwards = pair, promise, backwards
-        self.direction = laws.Direction(one, other)
-        left = 1 - laws.total(one)
+        self.direction = laws.Direction(first, second)
+        left = 1 - laws.total(first)
         self.tail = left if left > _ROUNDING else Decimal(0)
         self.epsilon = self._epsilon_at(pair.delta)
         self.checks = 0
@@ -160,21 +160,21 @@ class _Judged:
         """Return the first bound that does not hold; None if all do. Count the comparisons."""
         for broken in self._compared():
             self.checks += 1
-            if broken.found > broken.allowed + laws.SLACK:
+            if broken.actual > broken.allowed + laws.SLACK:
                 return broken
         return None
 
     def _compared(self) -> Iterator[_Violation]:
         """Yield each bound with the true value."""
         for name, allowed, delta in self.promise.epsilons:
-            found = self._epsilon_at(delta)
-            yield _Violation(f"{name} at δ = {float(delta):g}", laws.dec(allowed), found, allowed)
+            actual = self._epsilon_at(delta)
+            yield _Violation(f"{name} at δ = {float(delta):g}", laws.dec(allowed), actual, allowed)
         values = {order: self.direction.renyi(order) for order in {each[2] for each in self.promise.renyi}}
         for name, bound, order in self.promise.renyi:
             yield _Violation(f"{name} at order {order}", bound, values[order], ZERO)
         for bound, at in self.promise.curve:
-            found = self.direction.excess(at) + self.tail
-            yield _Violation(f"δ at ε = {float(at):g}", bound, found, at)
+            actual = self.direction.excess(at) + self.tail
+            yield _Violation(f"δ at ε = {float(at):g}", bound, actual, at)
 
     @laws.precise
     def witness(self, broken: _Violation) -> Witness:
@@ -192,7 +192,7 @@ class _Judged:
                 "Q[event]": float(q),
                 "e^ε": float(laws.dec(broken.at).exp()),
                 "allowed": float(broken.allowed),
-                "true": float(broken.found),
+                "true": float(broken.actual),
                 "claimed ε": float(self.pair.epsilon),
                 "claimed δ": float(self.pair.delta),
             },
@@ -222,7 +222,7 @@ def compare_exactly(
     """
     claimed, at = checked_epsilon(epsilon), checked_delta(delta)
     orders = _orders(ACCOUNTS if budget.is_thorough else ACCOUNTS[:1])
-    found = StageResult(Stage.EXACT, 0, float(claimed), could_show=float(claimed))
+    result = StageResult(Stage.EXACT, 0, float(claimed), could_show=float(claimed))
     count, share = 0, Decimal(0)
     for pair in pairs:
         budget.progress(f"exact: {pair.description}")
@@ -231,20 +231,20 @@ def compare_exactly(
         for backwards in (False, True):
             judged = _Judged(pair, backwards=backwards, promise=promise)
             broken = judged.violation()
-            found = replace(found, checks=found.checks + judged.checks)
+            result = replace(result, checks=result.checks + judged.checks)
             true = judged.epsilon
             share = max(share, true / laws.dec(pair.epsilon))
             if (pair.epsilon, pair.delta) == (claimed, at):
-                found = replace(found, measured=max(found.measured or 0.0, float(true)))
+                result = replace(result, measured=max(result.measured or 0.0, float(true)))
             if broken is not None:
-                return replace(found, witness=judged.witness(broken))
+                return replace(result, witness=judged.witness(broken))
     if not count:
         return StageResult(Stage.EXACT, 0, float(claimed), unable="there is no pair of exact laws")
     notes = (
         f"{count} pairs of neighbours; the largest true ε is {float(share):.6f} of the claimed one",
         f"Rényi orders {', '.join(map(str, orders))}; anything above a claim would have been shown",
     )
-    return replace(found, notes=notes)
+    return replace(result, notes=notes)
 
 
 def exact_stage(

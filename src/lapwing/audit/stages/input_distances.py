@@ -48,7 +48,7 @@ class NotComparable(Exception):
 
 
 @singledispatch
-def distance(mechanism: Any, one: Inputs, other: Inputs) -> FoundDistance:
+def distance(mechanism: Any, first: Inputs, second: Inputs) -> FoundDistance:
     """Return the distance of two inputs of a mechanism.
 
     Register a function for a mechanism of your own: `distance.register(MyMechanism)`. A replay takes only
@@ -68,15 +68,15 @@ def is_known(mechanism: Any) -> bool:
 
 @distance.register(Laplace)
 @distance.register(LaplaceShares)
-def _l1(mechanism: Laplace | LaplaceShares, one: Inputs, other: Inputs) -> FoundDistance:
-    moves = _moves(one["values"], other["values"])
+def _l1(mechanism: Laplace | LaplaceShares, first: Inputs, second: Inputs) -> FoundDistance:
+    moves = _moves(first["values"], second["values"])
     return FoundDistance("L1", Fraction(sum(map(abs, moves))), mechanism.metric.bound)
 
 
 @distance.register(Gaussian)
 @distance.register(GaussianShares)
-def _l2_squared(mechanism: Gaussian | GaussianShares, one: Inputs, other: Inputs) -> FoundDistance:
-    moves = _moves(one["values"], other["values"])
+def _l2_squared(mechanism: Gaussian | GaussianShares, first: Inputs, second: Inputs) -> FoundDistance:
+    moves = _moves(first["values"], second["values"])
     return FoundDistance("squared L2", Fraction(sum(move * move for move in moves)), mechanism.metric.bound)
 
 
@@ -84,11 +84,11 @@ def _l2_squared(mechanism: Gaussian | GaussianShares, one: Inputs, other: Inputs
 @distance.register(PermuteAndFlip)
 @distance.register(NoisyMax)
 def _scores(
-    mechanism: Exponential | PermuteAndFlip | NoisyMax, one: Inputs, other: Inputs
+    mechanism: Exponential | PermuteAndFlip | NoisyMax, first: Inputs, second: Inputs
 ) -> FoundDistance:
-    moves = _moves(one["scores"], other["scores"])
-    found = max(map(abs, moves), default=0)
-    return FoundDistance("largest move of a score", Fraction(found), mechanism.metric.bound)
+    moves = _moves(first["scores"], second["scores"])
+    moved = max(map(abs, moves), default=0)
+    return FoundDistance("largest move of a score", Fraction(moved), mechanism.metric.bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,28 +113,28 @@ def by_differences(mechanism: Any) -> Any:
 
 
 @distance.register(ScoreDifferences)
-def _half_of_range(mechanism: ScoreDifferences, one: Inputs, other: Inputs) -> FoundDistance:
-    moves = [int(a) - int(b) for a, b in zip(one["scores"], other["scores"], strict=True)]
-    found = Fraction(max(moves) - min(moves), 2)
-    return FoundDistance("largest move of a score, beside the others,", found, mechanism.choice.sensitivity)
+def _half_of_range(mechanism: ScoreDifferences, first: Inputs, second: Inputs) -> FoundDistance:
+    moves = [int(a) - int(b) for a, b in zip(first["scores"], second["scores"], strict=True)]
+    moved = Fraction(max(moves) - min(moves), 2)
+    return FoundDistance("largest move of a score, beside the others,", moved, mechanism.choice.sensitivity)
 
 
 @distance.register(AboveThreshold)
-def _question(mechanism: AboveThreshold, one: Inputs, other: Inputs) -> FoundDistance:
-    found = abs(int(one["value"]) - int(other["value"]))
-    return FoundDistance("move of the value", Fraction(found), mechanism.metric.bound)
+def _question(mechanism: AboveThreshold, first: Inputs, second: Inputs) -> FoundDistance:
+    moved = abs(int(first["value"]) - int(second["value"]))
+    return FoundDistance("move of the value", Fraction(moved), mechanism.metric.bound)
 
 
 @distance.register(Quantile)
 @distance.register(Extreme)
-def _rows(mechanism: Quantile | Extreme, one: Inputs, other: Inputs) -> FoundDistance:
+def _rows(mechanism: Quantile | Extreme, first: Inputs, second: Inputs) -> FoundDistance:
     """Return how many rows were added, removed or replaced: the steps that the claim counts."""
-    mine, its = (_counted(mechanism, inputs) for inputs in (one, other))
+    mine, its = (_counted(mechanism, inputs) for inputs in (first, second))
     moves = [mine.get(point, 0) - its.get(point, 0) for point in mine.keys() | its.keys()]
     more, less = sum(max(move, 0) for move in moves), sum(max(-move, 0) for move in moves)
     replaces = isinstance(mechanism, Extreme) or mechanism.relation is Relation.REPLACE
-    found = max(more, less) if replaces else more + less
-    return FoundDistance("changed rows", Fraction(found), mechanism.metric.bound)
+    changed = max(more, less) if replaces else more + less
+    return FoundDistance("changed rows", Fraction(changed), mechanism.metric.bound)
 
 
 def _counted(mechanism: Quantile | Extreme, inputs: Inputs) -> dict[int, int]:
@@ -147,8 +147,8 @@ def _counted(mechanism: Quantile | Extreme, inputs: Inputs) -> dict[int, int]:
 
 
 @distance.register(PartitionSelection)
-def _keys(mechanism: PartitionSelection, one: Inputs, other: Inputs) -> FoundDistance:
-    mine, its = named_counts(one), named_counts(other)
+def _keys(mechanism: PartitionSelection, first: Inputs, second: Inputs) -> FoundDistance:
+    mine, its = named_counts(first), named_counts(second)
     moves = [abs(mine.get(key, 0) - its.get(key, 0)) for key in mine.keys() | its.keys()]
     if max(moves, default=0) > 1:
         return FoundDistance("move of one key's count", Fraction(max(moves)), Fraction(1))
@@ -163,8 +163,8 @@ def named_counts(inputs: Inputs) -> dict[Any, int]:
 
 
 @distance.register(RandomizedResponse)
-def _answers(mechanism: RandomizedResponse, one: Inputs, other: Inputs) -> FoundDistance:
-    moves = _moves(one["answers"], other["answers"])
+def _answers(mechanism: RandomizedResponse, first: Inputs, second: Inputs) -> FoundDistance:
+    moves = _moves(first["answers"], second["answers"])
     return FoundDistance("changed answers", Fraction(sum(map(bool, moves))), mechanism.metric.bound)
 
 
@@ -174,8 +174,8 @@ def _wholes(values: Any) -> list[int]:
     return [int(value) for value in array.reshape(-1).tolist()]
 
 
-def _moves(one: Any, other: Any) -> list[int]:
-    mine, its = np.atleast_1d(np.asarray(one)), np.atleast_1d(np.asarray(other))
+def _moves(first: Any, second: Any) -> list[int]:
+    mine, its = np.atleast_1d(np.asarray(first)), np.atleast_1d(np.asarray(second))
     if mine.shape != its.shape:
         raise NotComparable(f"{mine.size} values on one side, {its.size} on the other")
     if mine.dtype.kind in "iub" and its.dtype.kind in "iub" and mine.size:

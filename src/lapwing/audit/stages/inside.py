@@ -178,11 +178,11 @@ class Inside:
         self.words.update(_WORD.findall(read)[:_WORDS_OF_TEXT])
         if not has_columns:
             return
-        found = _NUMBER.findall(read)
-        for place, number in enumerate(found[:_NUMBERS_OF_TEXT]):
+        matches = _NUMBER.findall(read)
+        for place, number in enumerate(matches[:_NUMBERS_OF_TEXT]):
             self.numbers[f"{path}#{place}"] = float(number)
-        if len(found) > 1:
-            self.numbers[f"{path}#last"] = float(found[-1])
+        if len(matches) > 1:
+            self.numbers[f"{path}#last"] = float(matches[-1])
         self._add_places([ord(character) for character in (*text[:_FIRST], *text[_FIRST:][-_LAST:])], path)
         self.numbers[f"{path}|"] = float(len(text))
 

@@ -82,13 +82,13 @@ def with_known_laws(
         if not result.holds:
             return result
         listed = known()
-        for one in listed:
-            witness = law_violation(one, half.error / len(listed))
-            checks = result.checks + 2 * len(one.events)
+        for law in listed:
+            witness = law_violation(law, half.error / len(listed))
+            checks = result.checks + 2 * len(law.events)
             result = replace(result, checks=checks, witness=witness)
             if witness is not None:
                 return result
-        told = ", ".join(one.description for one in listed)
+        told = ", ".join(law.description for law in listed)
         return replace(result, notes=(*result.notes, f"draws follow their known laws: {told}"))
 
     return run

@@ -28,13 +28,13 @@ _MOST_SHOWN = 60  # characters of an output in a witness
 def outcomes(release: Callable[[], object]) -> Callable[[int], list[object]]:
     """Return draws of a release that gives one output a call. What it raises is an output, too."""
 
-    def one() -> object:
+    def outcome() -> object:
         try:
             return release()
         except Exception as error:  # noqa: BLE001, RUF100  any error of the release tells something
             return Raised.of(error)
 
-    return lambda size: [one() for _ in range(size)]
+    return lambda size: [outcome() for _ in range(size)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Pool:
         return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
-def pooled(one: Outputs, other: Outputs) -> Pool:
+def pooled(here: Outputs, there: Outputs) -> Pool:
     """Return both inputs' draws (equally many) as a pool, half of which chooses events."""
-    size = len(one)
+    size = len(here)
     order = np.concatenate([permutation(size), size + permutation(size)])
     is_other = np.arange(2 * size) >= size
     chooses = np.arange(2 * size) % size < size // 2
-    both = _together(one, other)
+    both = _together(here, there)
     if isinstance(both, np.ndarray):
         rows = both[order]
         kinds = np.zeros(2 * size, dtype=np.int64)
@@ -112,13 +112,13 @@ def joined(parts: Sequence[Outputs | Raised]) -> Outputs:
     return outputs
 
 
-def _together(one: Outputs, other: Outputs) -> NDArray[Any] | list[object]:
+def _together(here: Outputs, there: Outputs) -> NDArray[Any] | list[object]:
     """Return rows of whole numbers or floats if all outputs are such rows of one form; else a list."""
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape == other.shape:
-        first, second = _rows(one), _rows(other)
-        if first is not None and second is not None and one.dtype == other.dtype:
+    if isinstance(here, np.ndarray) and isinstance(there, np.ndarray) and here.shape == there.shape:
+        first, second = _rows(here), _rows(there)
+        if first is not None and second is not None and here.dtype == there.dtype:
             return np.concatenate([first, second])
-    return [*_listed(one), *_listed(other)]
+    return [*_listed(here), *_listed(there)]
 
 
 def _listed(outputs: Outputs) -> list[object]:
@@ -180,8 +180,8 @@ def separations(rows: NDArray[np.float64], is_other: NDArray[np.bool_]) -> NDArr
     known = np.where(np.isnan(rows), -np.inf, rows)
     order = np.argsort(known, axis=0, kind="stable")
     ordered = np.take_along_axis(known, order, axis=0)
-    one, other = max(int((~is_other).sum()), 1), max(int(is_other.sum()), 1)
-    heights = np.cumsum(np.where(is_other[order], 1 / other, -1 / one), axis=0)
+    first, second = max(int((~is_other).sum()), 1), max(int(is_other.sum()), 1)
+    heights = np.cumsum(np.where(is_other[order], 1 / second, -1 / first), axis=0)
     is_end = np.ones(ordered.shape, dtype=bool)
     is_end[:-1] = ordered[1:] != ordered[:-1]
     apart: NDArray[np.float64] = (np.abs(heights) * is_end).max(axis=0)

@@ -39,12 +39,12 @@ def proportion_at_most(hits: int, trials: int, error: float) -> float:
     guess = min(low + math.sqrt(2 * goal * (low * (1 - low) + goal / trials) / trials), (1 + low) / 2)
     with precision(SPARE_BITS - math.floor(math.log2(error))):
         for _ in range(_STEPS):
-            found = _minus_log_tail(guess, hits, trials)
-            low, high = (low, guess) if found > goal else (guess, high)
-            if goal < found < goal + _NEAR or high - low < 2.0**-40 * high:
+            tail = _minus_log_tail(guess, hits, trials)
+            low, high = (low, guess) if tail > goal else (guess, high)
+            if goal < tail < goal + _NEAR or high - low < 2.0**-40 * high:
                 break
-            slope = (math.sqrt(found) - known[1]) / (guess - known[0]) if guess != known[0] else 0.0
-            known = guess, math.sqrt(found)
+            slope = (math.sqrt(tail) - known[1]) / (guess - known[0]) if guess != known[0] else 0.0
+            known = guess, math.sqrt(tail)
             step = (math.sqrt(goal + _NEAR / 2) - known[1]) / slope if slope > 0 else math.inf
             guess = guess + step if low < guess + step < high else (low + high) / 2
     return high

@@ -50,15 +50,15 @@ class ReplayPair:
 
     Args:
         description: The two inputs, in words.
-        one: Runs the computation on the first input. Returns all that becomes public besides the outputs
+        first: Runs the computation on the first input. Returns all that becomes public besides the outputs
             of mechanisms: answers, statements, keys. None: nothing.
-        other: The same on the second input.
+        second: The same on the second input.
         is_equal: Whether the inputs are the same (rows in another order): then all distances must be 0.
     """
 
     description: str
-    one: Callable[[], Any]
-    other: Callable[[], Any]
+    first: Callable[[], Any]
+    second: Callable[[], Any]
     is_equal: bool = False
 
 
@@ -191,10 +191,10 @@ class _Replays:
     def notes(self) -> tuple[str, ...]:
         """The comparison, in words."""
         compared = f"{self.pairs} pairs, {self.calls} calls of mechanisms compared"
-        found = [compared, f"largest distance: {float(self.largest):.3g} of the declared one"]
+        notes = [compared, f"largest distance: {float(self.largest):.3g} of the declared one"]
         if self.errors:
-            found.append(f"{self.errors} pairs ended with an error on both sides, the first: {self.error}")
-        return tuple(found)
+            notes.append(f"{self.errors} pairs ended with an error on both sides, the first: {self.error}")
+        return tuple(notes)
 
     @property
     def unable(self) -> str:
@@ -214,8 +214,8 @@ class _Replays:
         self.checks += 1
         if follows(self.charged, epsilon, delta):
             return None
-        found = least_epsilon(self.charged, delta)
-        least = "none follows" if found is None else float(found)
+        proven = least_epsilon(self.charged, delta)
+        least = "none follows" if proven is None else float(proven)
         return Witness(
             "all neighbours",
             "the charge is more than the claim",
@@ -225,18 +225,18 @@ class _Replays:
     def violation(self, pair: ReplayPair) -> Witness | None:
         """Replay a pair and return what is wrong, if anything is."""
         self.pairs += 1
-        one, other = _forced(pair, [])
-        if one.outcome[0] == "raised":
+        first, second = _forced(pair, [])
+        if first.outcome[0] == "raised":
             self.errors += 1
-            self.error = self.error or _short(one.outcome[1])
-        found = self._compare(pair, one, other)
-        kept = _common_keys(one, other)
-        if found is None and any(kept):  # with all keys hidden nothing else reaches the noise
-            found = self._compare(pair, *_forced(pair, kept))
+            self.error = self.error or _short(first.outcome[1])
+        witness = self._compare(pair, first, second)
+        kept = _common_keys(first, second)
+        if witness is None and any(kept):  # with all keys hidden nothing else reaches the noise
+            witness = self._compare(pair, *_forced(pair, kept))
         for outputs in EXTREMES if self._takes_extremes(pair) else ():
-            if found is None:
-                found = self._compare(pair, *_forced(pair, kept, outputs))
-        return found
+            if witness is None:
+                witness = self._compare(pair, *_forced(pair, kept, outputs))
+        return witness
 
     def _takes_extremes(self, pair: ReplayPair) -> bool:
         """Decide whether a pair gets extreme outputs: all in a thorough audit, one pair in a quick one."""
@@ -244,22 +244,22 @@ class _Replays:
         self.extremes += is_tried
         return is_tried
 
-    def _compare(self, pair: ReplayPair, one: RecordedRun, other: RecordedRun) -> Witness | None:
+    def _compare(self, pair: ReplayPair, first: RecordedRun, second: RecordedRun) -> Witness | None:
         shared: dict[Hashable, FoundDistance] = {}
-        for place, (mine, its) in enumerate(zip_longest(one.calls, other.calls), 1):
-            found = self._call(pair, place, mine, its, shared)
-            if found is not None:
-                return found
+        for place, (mine, its) in enumerate(zip_longest(first.calls, second.calls), 1):
+            witness = self._call(pair, place, mine, its, shared)
+            if witness is not None:
+                return witness
         self.checks += 1
-        results = {"one": _short(one.outcome), "other": _short(other.outcome)}
+        results = {"one": _short(first.outcome), "other": _short(second.outcome)}
         try:
-            is_same = comparable(one.outcome) == comparable(other.outcome)
+            is_same = comparable(first.outcome) == comparable(second.outcome)
         except NotComparable as error:
             return Witness(pair.description, f"the results cannot be compared: {error}", results)
         if not is_same:
             event = "the results differ although all mechanisms gave the same outputs"
             return Witness(pair.description, event, results)
-        return self._loss(pair, one)
+        return self._loss(pair, first)
 
     def _call(
         self,
@@ -284,20 +284,25 @@ class _Replays:
             event = f"a mechanism without a case: nothing checks the law of {type(mine.mechanism).__name__}"
             return Witness(pair.description, event, numbers)
         try:
-            found = distance(mine.mechanism, mine.inputs, its.inputs)
+            measured = distance(mine.mechanism, mine.inputs, its.inputs)
         except NotComparable as error:
             return Witness(pair.description, f"the inputs cannot be compared: {error}", numbers)
         key = self.share(mine.mechanism)
         if key is not None:
             earlier = shared[key].found if key in shared else Fraction(0)
-            found = shared[key] = FoundDistance(found.what, found.found + earlier, found.declared)
-        if found.declared:
-            self.largest = max(self.largest, found.found / found.declared)
-        if found.is_within and not (pair.is_equal and found.found):
+            measured = shared[key] = FoundDistance(
+                measured.what, measured.found + earlier, measured.declared
+            )
+        if measured.declared:
+            self.largest = max(self.largest, measured.found / measured.declared)
+        if measured.is_within and not (pair.is_equal and measured.found):
             return None
-        numbers |= {"found": str(found.found), "declared": "0" if pair.is_equal else str(found.declared)}
+        numbers |= {
+            "found": str(measured.found),
+            "declared": "0" if pair.is_equal else str(measured.declared),
+        }
         return Witness(
-            pair.description, f"the inputs are farther apart than declared: {found.what}", numbers
+            pair.description, f"the inputs are farther apart than declared: {measured.what}", numbers
         )
 
     def _loss(self, pair: ReplayPair, run: RecordedRun) -> Witness | None:
@@ -344,7 +349,7 @@ def _exceeded(loss: Loss, limit: Loss) -> tuple[str, float, float] | None:
 
 
 def _may_be_within(loss: Loss, limit: Loss, place: int) -> bool:
-    mine, its = (one.renyi(Fraction(ORDERS[place])) for one in (loss, limit))
+    mine, its = (each.renyi(Fraction(ORDERS[place])) for each in (loss, limit))
     return its is None or (mine is not None and not bool(mine > its))
 
 
@@ -383,18 +388,18 @@ def _forced(
     def first(mechanism: Any, inputs: dict[str, Any], draw: Callable[[], Any], _place: int) -> Any:
         return outputs(mechanism, inputs, draw)
 
-    one = recorded_run(pair.one, selecting(first))
+    run = recorded_run(pair.first, selecting(first))
 
     def replayed(mechanism: Any, _inputs: dict[str, Any], draw: Callable[[], Any], place: int) -> Any:
         # A call that the first run did not have is a violation; the run goes on with a drawn output.
-        is_same = place < len(one.calls) and one.calls[place].mechanism == mechanism
-        output = one.calls[place].output if is_same else draw()
+        is_same = place < len(run.calls) and run.calls[place].mechanism == mechanism
+        output = run.calls[place].output if is_same else draw()
         return output.copy() if isinstance(output, np.ndarray) else output
 
-    return one, recorded_run(pair.other, selecting(replayed))
+    return run, recorded_run(pair.second, selecting(replayed))
 
 
-def _common_keys(one: RecordedRun, other: RecordedRun) -> list[set[Any]]:
+def _common_keys(first: RecordedRun, second: RecordedRun) -> list[set[Any]]:
     """Return the keys that both inputs have, for each selection."""
 
     def selections(run: RecordedRun) -> list[set[Any]]:
@@ -404,7 +409,7 @@ def _common_keys(one: RecordedRun, other: RecordedRun) -> list[set[Any]]:
             if isinstance(call.mechanism, PartitionSelection)
         ]
 
-    return [mine & its for mine, its in zip(selections(one), selections(other), strict=False)]
+    return [mine & its for mine, its in zip(selections(first), selections(second), strict=False)]
 
 
 def _short(value: Any, most: int = 300) -> str:

@@ -49,11 +49,11 @@ _FAMILIES = 4  # of events, as planned beforehand
 
 @dataclass(frozen=True, slots=True)
 class SampledPair:
-    """Draws on two neighbouring inputs. `one(size)` returns `size` independent outputs on the first."""
+    """Draws on two neighbouring inputs. `first(size)` returns `size` independent outputs on the first."""
 
     description: str
-    one: Draw
-    other: Draw
+    first: Draw
+    second: Draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +223,8 @@ def _told(pair: SampledPair, verdict: SampledVerdict, seconds: tuple[float, floa
     """Return the number of draws, and their times if they were drawn one call after the other."""
     notes = [f"{pair.description}: {verdict.draws:,} draws on each input"]
     if seconds is not None:
-        one, other = (f"{1e6 * time_of / verdict.draws:.3g} µs" for time_of in seconds)
-        notes[0] += f"; one output took {one} and {other} (times are reported, not judged)"
+        first, second = (f"{1e6 * time_of / verdict.draws:.3g} µs" for time_of in seconds)
+        notes[0] += f"; one output took {first} and {second} (times are reported, not judged)"
     if verdict.nans:
         notes.append(f"{pair.description}: {verdict.nans:,} outputs have NaN, which counts as an outcome")
     return notes
@@ -264,7 +264,7 @@ def _affordable(
     times: list[tuple[int, float]] = []
     for size in (1, 4, 64, 1024, 16_384):
         begin = time.monotonic()
-        outputs = pair.one(size), pair.other(size)
+        outputs = pair.first(size), pair.second(size)
         times.append((size, time.monotonic() - begin))
         spent = time.monotonic() - start
         # The next call would take up to 16 times as long. The first one may be slow only once.
@@ -308,7 +308,7 @@ def _drawn(
         first = int(bernoulli(Fraction(1, 2), 1)[0])
         for side in (first, 1 - first):
             start = time.perf_counter()
-            outputs = (pair.one, pair.other)[side](int(number))
+            outputs = (pair.first, pair.second)[side](int(number))
             seconds[side] += time.perf_counter() - start
             if len(outputs) != number:
                 raise BadValue(f"asked for {number} outputs, but got {len(outputs)}: return one per draw")
@@ -411,7 +411,7 @@ def _result(
     for epsilon, delta in points[1:]:
         best = max(e.at_least for v in verdicts for e in v.events if e.delta == float(delta))
         notes.append(f"at δ = {float(delta):g} claimed ε {float(epsilon):g}, shown at least {best:.4g}")
-    violation = next((found for verdict in verdicts if (found := verdict.violation)), None)
+    violation = next((broken for verdict in verdicts if (broken := verdict.violation)), None)
     fewest = min(verdict.draws for verdict in verdicts)
     could = _could_show(fewest // 2, points[0], each)
     claimed = float(points[0][0])

@@ -104,10 +104,10 @@ class ModelWork(AttemptWork):
     @property
     def parameters(self) -> dict[str, str | int]:
         """The declared parameters, those of calibration included."""
-        found, part = super().parameters, self._pipeline.calibration
+        parameters, part = super().parameters, self._pipeline.calibration
         if part is not None:
-            found |= {"calibration: epsilon": str(part.epsilon), "calibration: bins": part.bins}
-        return found
+            parameters |= {"calibration: epsilon": str(part.epsilon), "calibration: bins": part.bins}
+        return parameters
 
     def done(self, read: PrivateRows) -> bytes:
         """Train, validate and calibrate."""
@@ -258,21 +258,21 @@ class AttemptRunner:
 
         Raises InProgress if another process is working on it.
         """
-        found = self.gate.find(self._key(tried))
-        if found is None:
+        status = self.gate.find(self._key(tried))
+        if status is None:
             return None
-        if found.state is RequestState.OPEN:
+        if status.state is RequestState.OPEN:
             raise InProgress
-        return self._known(found, tried, is_replay=True)
+        return self._known(status, tried, is_replay=True)
 
-    def _known(self, found: RequestStatus, tried: PlannedAttempt, *, is_replay: bool) -> AttemptResult:
+    def _known(self, status: RequestStatus, tried: PlannedAttempt, *, is_replay: bool) -> AttemptResult:
         """Read an attempt from the ledger. Raise BadParameter if it was about something else."""
-        said, now = found.receipt.record["parameters"], self.facts(tried, self.blocks(tried) or ())
+        said, now = status.receipt.record["parameters"], self.facts(tried, self.blocks(tried) or ())
         for name, value in now.items():
             if said.get(name) != value:
                 wrong, why = _ELSE.get(name, _OTHER_BLOCKS)
                 raise BadParameter(wrong, why.format(run=self.run))
-        return attempt_from_ledger(found, self.blocks(tried) or (), is_replay=is_replay)
+        return attempt_from_ledger(status, self.blocks(tried) or (), is_replay=is_replay)
 
     def facts(self, tried: PlannedAttempt, blocks: Sequence[str]) -> dict[str, str | int]:
         """Return the facts of an attempt for its receipt: each of them influences the result."""
@@ -317,8 +317,8 @@ class AttemptRunner:
             current_version=dataset.version,
         )  # fmt: skip
         done = charged.release(lambda: read_rows(dataset, self.question, blocks), work.done)
-        found = RequestStatus(RequestState.ANSWERED, done.receipt, done.answer)
-        return self._known(found, tried, is_replay=done.is_replay)
+        status = RequestStatus(RequestState.ANSWERED, done.receipt, done.answer)
+        return self._known(status, tried, is_replay=done.is_replay)
 
     def _key(self, tried: PlannedAttempt) -> str:
         return attempt_key(self.stream.policy.name, self.pipeline.name, self.run, tried.attempt)
@@ -332,12 +332,12 @@ class AttemptRunner:
         return attempt_work(self.pipeline, self.features, tried, run=self.run, key=key)
 
 
-def attempt_from_ledger(found: RequestStatus, blocks: Sequence[str], *, is_replay: bool) -> AttemptResult:
+def attempt_from_ledger(status: RequestStatus, blocks: Sequence[str], *, is_replay: bool) -> AttemptResult:
     """Return the result of an attempt as the ledger has stored it."""
-    said = found.receipt.record["parameters"]
+    said = status.receipt.record["parameters"]
     judged, model, calibration, features = None, None, None, None
-    if found.state is RequestState.ANSWERED:
-        answer = json.loads(found.answer)
+    if status.state is RequestState.ANSWERED:
+        answer = json.loads(status.answer)
         if answer.get("form") != ATTEMPT_FORM:
             raise BadParameter("run", _ELSE["form"][1].format(run=said.get("run", "")))
         judged = ValidationResult(
@@ -349,7 +349,7 @@ def attempt_from_ledger(found: RequestStatus, blocks: Sequence[str], *, is_repla
         features = answer["features"]
     number, paid = int(said["attempt"]), (Fraction(said["epsilon"]), Fraction(said["delta"]))
     return AttemptResult(
-        number, tuple(blocks), *paid, judged, model, found.receipt, is_replay, calibration, features
+        number, tuple(blocks), *paid, judged, model, status.receipt, is_replay, calibration, features
     )
 
 

@@ -97,16 +97,16 @@ class Calibration:
 
         It is private, and gets noise next.
         """
-        found, kept = np.zeros((self.part.bins, 2), np.int64), np.zeros(len(rows), np.bool_)
+        sums, kept = np.zeros((self.part.bins, 2), np.int64), np.zeros(len(rows), np.bool_)
         kept[one_row_each(unit_numbers(rows.units, len(rows)), len(rows))] = True
         drawn = rows.where(kept)
         if not len(drawn):
-            return found.ravel()
+            return sums.ravel()
         predicted, true = self._compared(model, drawn)
         placed = np.clip(np.nan_to_num(predicted) * self.part.bins, 0, self.part.bins - 1).astype(np.int64)
         steps = np.rint(np.clip(true, 0, 1) * self.steps).astype(np.int64)
-        np.add.at(found, placed, np.column_stack([steps, self.steps - steps]))
-        return found.ravel()
+        np.add.at(sums, placed, np.column_stack([steps, self.steps - steps]))
+        return sums.ravel()
 
     def _compared(self, model: Any, rows: PrivateRows) -> tuple[Floats, Floats]:
         table, truth = self.features.table(rows), self.features.target(rows)
@@ -175,10 +175,10 @@ class Calibration:
             "each_interval_holds_with_probability": float(CONFIDENCE),
             "bins": [
                 {
-                    "from": one.low, "to": one.high, "units_about": one.units, "mean": one.mean,
-                    "at_least": one.at_least, "at_most": one.at_most,
+                    "from": part.low, "to": part.high, "units_about": part.units, "mean": part.mean,
+                    "at_least": part.at_least, "at_most": part.at_most,
                 }
-                for one in self.bins(released)
+                for part in self.bins(released)
             ],
         }  # fmt: skip
 
@@ -189,9 +189,9 @@ def calibration_lines(told: dict[str, Any]) -> list[str]:
         f"{told['compared_with']}, by {told['predicted']} (ε {told['epsilon']:g} of the testing units; "
         f"each interval holds with probability {told['each_interval_holds_with_probability']:g})"
     ]
-    for one in told["bins"]:
-        mean = "too few" if one["mean"] is None else f"{one['mean']:.4g}"
-        shown = f"{one['at_least']:.4g} … {one['at_most']:.4g}"
-        about = f"about {one['units_about']:.0f} units"
-        lines.append(f"{one['from']:g} … {one['to']:g}: {mean} ({shown}), {about}")
+    for part in told["bins"]:
+        mean = "too few" if part["mean"] is None else f"{part['mean']:.4g}"
+        shown = f"{part['at_least']:.4g} … {part['at_most']:.4g}"
+        about = f"about {part['units_about']:.0f} units"
+        lines.append(f"{part['from']:g} … {part['to']:g}: {mean} ({shown}), {about}")
     return lines

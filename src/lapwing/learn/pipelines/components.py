@@ -205,7 +205,7 @@ class PipelineStatistic:
         """Return the released statistic as plain values. It is public."""
         if isinstance(validator, validators.HistogramValidator):
             shares = validator.shares(released) or ()
-            shown = [{**one, "share": share} for one, share in zip(self._parts(), shares, strict=True)]
+            shown = [{**part, "share": share} for part, share in zip(self._parts(), shares, strict=True)]
             return {"kind": self.kind, "of": self.features.label, "bins": shown}
         return {"kind": self.kind, "of": self.features.label, "mean": judged.estimate}
 
@@ -223,8 +223,8 @@ def statistic_lines(told: dict[str, Any], error: float | None) -> list[str]:
     if told["kind"] == MEAN:
         return [f"mean of {told['of']}: {told['mean']:.6g}{off}"]
     named = [
-        (str(one["value"]) if "value" in one else f"{one['from']:g} … {one['to']:g}", one["share"])
-        for one in told["bins"]
+        (str(part["value"]) if "value" in part else f"{part['from']:g} … {part['to']:g}", part["share"])
+        for part in told["bins"]
     ]
     wide = max(len(name) for name, _ in named)
     return [f"{name:>{wide}}  {share:.4f}{off}" for name, share in named]
@@ -299,7 +299,10 @@ class TrainerSettings:
     @property
     def plain(self) -> dict[str, Any]:
         """The settings as plain values, for JSON."""
-        return {name: list(one) if isinstance(one, tuple) else one for name, one in self.settings.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.settings.items()
+        }
 
     def statistic(self, features: Features) -> PipelineStatistic:
         """Return the statistic of the label."""
@@ -314,7 +317,7 @@ class TrainerSettings:
         `size` is the declared approximate number of training units.
         """
         common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "payer": payer}
-        settings: dict[str, Any] = {name: one for name, one in self.settings.items() if name != "bins"}
+        settings: dict[str, Any] = {name: value for name, value in self.settings.items() if name != "bins"}
         common["columns"] = features.declared
         if self.needs_size:
             if size is None:

@@ -74,7 +74,7 @@ def model_card(outcome: TrainingOutcome, policy: CheckedPolicy) -> dict[str, Any
             "blocks": [] if last is None else list(last.blocks),
         },
         "privacy": _privacy(outcome),
-        "attempts": [_attempt(one, outcome) for one in outcome.attempts],
+        "attempts": [_attempt(attempt, outcome) for attempt in outcome.attempts],
         "strategy": pipeline.schedule.strategy.value,
         **_released(outcome),
         "limits": _limits(outcome, policy),
@@ -113,27 +113,27 @@ def worst_block(attempts: Sequence[AttemptResult]) -> tuple[Fraction, Fraction]:
     """
     epsilons: defaultdict[str, Fraction] = defaultdict(Fraction)
     deltas: defaultdict[str, Fraction] = defaultdict(Fraction)
-    for one in attempts:
-        for label in one.blocks:
-            epsilons[label] += one.epsilon
-            deltas[label] += one.delta
+    for attempt in attempts:
+        for label in attempt.blocks:
+            epsilons[label] += attempt.epsilon
+            deltas[label] += attempt.delta
     return max(epsilons.values(), default=Fraction(0)), max(deltas.values(), default=Fraction(0))
 
 
-def _attempt(one: AttemptResult, outcome: TrainingOutcome) -> dict[str, Any]:
-    eta, judged = eta_share(outcome.pipeline.validator.eta, outcome.run), one.judged
+def _attempt(attempt: AttemptResult, outcome: TrainingOutcome) -> dict[str, Any]:
+    eta, judged = eta_share(outcome.pipeline.validator.eta, outcome.run), attempt.judged
     return {
-        "attempt": one.number,
+        "attempt": attempt.number,
         "verdict": "crashed" if judged is None else judged.verdict.value,
         "estimate": None if judged is None else judged.estimate,
         "bound": None if judged is None else judged.bound,
-        "holds_with_probability": float(1 - eta_share(eta, one.number)),
+        "holds_with_probability": float(1 - eta_share(eta, attempt.number)),
         "words": "it was charged, and crashed" if judged is None else judged.words,
-        "epsilon": float(one.epsilon),
-        "delta": float(one.delta),
-        "blocks": list(one.blocks),
-        "receipt": one.receipt.hash,
-        "ledger_position": one.receipt.position,
+        "epsilon": float(attempt.epsilon),
+        "delta": float(attempt.delta),
+        "blocks": list(attempt.blocks),
+        "receipt": attempt.receipt.hash,
+        "ledger_position": attempt.receipt.position,
     }
 
 
@@ -186,7 +186,7 @@ def _limits(outcome: TrainingOutcome, policy: CheckedPolicy) -> list[str]:
             "Each person is in one block for ever, so the loss of a block is the loss of a person, however "
             "long the stream goes on."
         )
-    if any(one.verdict is ValidationVerdict.RETRY for one in outcome.attempts):
+    if any(attempt.verdict is ValidationVerdict.RETRY for attempt in outcome.attempts):
         limits.append(
             "Statistics that were not accepted have no proven error, but their attempts were paid for."
             if pipeline.trainer.is_statistic
@@ -239,11 +239,11 @@ def card_text(card: dict[str, Any]) -> str:
             f"δ {short(privacy['stream_delta_for_life'])}, by all pipelines together",
         ]
     lines += ["", "Attempts"]
-    for one in card["attempts"]:
-        used = blocks_text(len(one["blocks"]))
+    for attempt in card["attempts"]:
+        used = blocks_text(len(attempt["blocks"]))
         lines.append(
-            f"  {one['attempt']}  {one['verdict']:8}ε {one['epsilon']:<8g}{used}  "
-            f"{one['words']} (receipt {one['ledger_position']})"
+            f"  {attempt['attempt']}  {attempt['verdict']:8}ε {attempt['epsilon']:<8g}{used}  "
+            f"{attempt['words']} (receipt {attempt['ledger_position']})"
         )
     if not card["attempts"]:
         lines.append("  none yet")
@@ -258,7 +258,7 @@ def card_text(card: dict[str, Any]) -> str:
 
 def printable(text: str) -> str:
     """Replace characters that a terminal would obey by their numbers."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
 
 
 def _learned(card: dict[str, Any]) -> str:

@@ -88,7 +88,7 @@ def _in_steps(weights: Floats, bias: Floats) -> tuple[Floats, Floats, float]:
 
     Noise can lead to any numbers, even infinite ones: such a network is bad, but it is no error.
     """
-    tame, shift = (np.clip(np.nan_to_num(one), -_LARGEST, _LARGEST) for one in (weights, bias))
+    tame, shift = (np.clip(np.nan_to_num(numbers), -_LARGEST, _LARGEST) for numbers in (weights, bias))
     largest = max(float(np.abs(tame).max(initial=0)), float(np.abs(shift).max(initial=0)), 2.0**-40)
     step = 2.0 ** math.ceil(math.log2(largest)) / _WEIGHT
     return np.rint(tame.T / step), np.rint(shift / step * STEPS_IN_ONE), step
@@ -103,8 +103,8 @@ def _activated(name: str, at: Floats) -> Floats:
 @lru_cache(maxsize=2)
 def _table(name: str) -> Floats:
     at = np.arange(-_FAR, _FAR + 1) / STEPS_IN_ONE
-    found: Floats = np.rint((np.tanh(at) if name == "tanh" else 0.5 + 0.5 * np.tanh(at / 2)) * STEPS_IN_ONE)
-    return found
+    table: Floats = np.rint((np.tanh(at) if name == "tanh" else 0.5 + 0.5 * np.tanh(at / 2)) * STEPS_IN_ONE)
+    return table
 
 
 REQUIRED_SETTINGS = {
@@ -146,12 +146,12 @@ class NetworkSettings:
         for name, write in REQUIRED_SETTINGS.items():
             if name not in settings:
                 raise BadParameter(name, f"is missing. Write {write}")
-        found = {name: checked_setting(name, value) for name, value in settings.items()}
-        if ("rate" in found) is ("batch" in found):
+        checked = {name: checked_setting(name, value) for name, value in settings.items()}
+        if ("rate" in checked) is ("batch" in checked):
             raise BadParameter("rate", "or batch must be there, and not both: the other follows")
-        if "momentum" in found and found["optimizer"] != "sgd":
+        if "momentum" in checked and checked["optimizer"] != "sgd":
             raise BadParameter("momentum", 'belongs to optimizer = "sgd". Remove it')
-        return cls(**{"rate": None, "batch": None, **found})
+        return cls(**{"rate": None, "batch": None, **checked})
 
     def shapes(self, inputs: int, outputs: int) -> list[tuple[int, int]]:
         """Return (out, in) of each layer's weights."""
@@ -178,8 +178,8 @@ def checked_setting(name: str, value: Any) -> Any:
 def _layers(value: Any, name: str) -> tuple[int, ...]:
     if not isinstance(value, list | tuple) or len(value) > MOST_LAYERS:
         raise BadParameter(name, f"must be up to {MOST_LAYERS} widths in brackets, such as [32, 16]")
-    for one in value:
-        if not isinstance(one, int) or isinstance(one, bool) or not 1 <= one <= MOST_WIDTH:
+    for width in value:
+        if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= MOST_WIDTH:
             raise BadParameter(name, f"must be whole numbers from 1 to {MOST_WIDTH:,}")
     return tuple(value)
 
@@ -302,8 +302,8 @@ class Network:
         outputs = self._outputs(X)
         if self.target is not None:
             return self.target.value(np.clip(outputs[:, 0], -1, 1))
-        found: Cells = np.array(self.classes)[outputs.argmax(axis=1)]
-        return found
+        classes: Cells = np.array(self.classes)[outputs.argmax(axis=1)]
+        return classes
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """Return estimated probabilities of the classes."""

@@ -277,7 +277,7 @@ class Pipeline:
             "test_share": self.test_share,
             "units_per_block": self.units_per_block,
             "indicators": self.indicators,
-            "missing": {name: [type(one).__name__, str(one)] for name, one in self.missing.items()},
+            "missing": {name: [type(value).__name__, str(value)] for name, value in self.missing.items()},
             "trainer": {"kind": self.trainer.kind, **self.trainer.plain},
             "validator": [validator.loss, validator.target, validator.eta],
             "bound": validator.bound,
@@ -293,7 +293,7 @@ class Pipeline:
 
 MOST_LEVELS = 1000
 MOST_UNITS_PER_BLOCK, MOST_BLOCKS = 10**10, 10**6
-TRAINERS, STRATEGIES = tuple(TRAINER_OPTIONS), tuple(one.value for one in Strategy)
+TRAINERS, STRATEGIES = tuple(TRAINER_OPTIONS), tuple(strategy.value for strategy in Strategy)
 MODEL_KEYS = ("delta", "test_share", "units_per_block", "indicators")  # not for statistics
 
 
@@ -326,9 +326,9 @@ def _column_value(value: object) -> object:
 
 
 _SHORT = fits(lambda name: len(name) <= LONGEST_NAME, f"must be at most {LONGEST_NAME} long")
-_SHARE = fits(lambda one: 0 < one < 1, "must lie between 0 and 1: 0.1 tests with a tenth of the units")
+_SHARE = fits(lambda share: 0 < share < 1, "must lie between 0 and 1: 0.1 tests with a tenth of the units")
 _WHOLE = fits(
-    lambda ends: all(1 <= one <= MOST_BLOCKS and one.denominator == 1 for one in ends),
+    lambda ends: all(1 <= end <= MOST_BLOCKS and end.denominator == 1 for end in ends),
     f"must be whole numbers from 1 to {MOST_BLOCKS:,}",
 )
 Pair = Annotated[tuple[Fraction, Fraction], PlainValidator(_pair)]
@@ -400,7 +400,9 @@ class TrainerTable(FileTable):
                    for name, value in given.items()]  # fmt: skip
         if not all(checked):
             return None
-        settings = {name: tuple(one) if isinstance(one, list) else one for name, one in given.items()}
+        settings = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        }
         return self.attempt(lambda: TrainerSettings(str(self.kind), settings))
 
 
@@ -557,8 +559,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
 
 def raise_as_file_mistake(path: str | Path, error: BadParameter) -> None:
     """Raise BadFile, with the line, for a parameter that does not fit the stream's policy."""
-    _, found = read_toml(Path(path), what="pipeline file", example="", draft="lapwing train example")
-    mistakes = FileMistakes(found.file, found.lines)
+    _, empty = read_toml(Path(path), what="pipeline file", example="", draft="lapwing train example")
+    mistakes = FileMistakes(empty.file, empty.lines)
     own = ("pipeline", error.name if error.name in PipelineTable.by_key() else "features")
     mistakes.add(KEY_OF_PARAMETER.get(error.name, own), error.why)
     mistakes.complain()

@@ -55,10 +55,10 @@ class TrainedModel:
         rows = self.features.coded(values)
         if not len(rows):
             return []
-        found: NDArray[Any] = np.asarray(self.trainer.predict(self.features.table(rows)))
+        predicted: NDArray[Any] = np.asarray(self.trainer.predict(self.features.table(rows)))
         if not self.features.has_classes:
-            return [float(one) for one in found]
-        return [self.features.class_values[int(one)] for one in found]
+            return [float(value) for value in predicted]
+        return [self.features.class_values[int(place)] for place in predicted]
 
 
 def model_file_text(outcome: TrainingOutcome) -> str:
@@ -117,17 +117,17 @@ def load_model(path: str | Path) -> TrainedModel:
         raise BadParameter("model", f"{path} is no model file") from None
 
 
-def _model(found: Any) -> TrainedModel:
-    if found["form"] != _FORM:
+def _model(fields: Any) -> TrainedModel:
+    if fields["form"] != _FORM:
         raise BadParameter("model", f"is of another form than {_FORM!r}: use another version")
-    features = Features.from_json(found["features"])
-    trainer = TrainerSettings(str(found["trainer"]), dict(found["settings"])).loaded(
+    features = Features.from_json(fields["features"])
+    trainer = TrainerSettings(str(fields["trainer"]), dict(fields["settings"])).loaded(
         features,
-        epsilon=exact(found["epsilon"], "epsilon"),
-        delta=exact(found["delta"], "delta"),
-        model=json.dumps(found["model"]).encode(),
+        epsilon=exact(fields["epsilon"], "epsilon"),
+        delta=exact(fields["delta"], "delta"),
+        model=json.dumps(fields["model"]).encode(),
     )
-    model = TrainedModel(str(found["pipeline"]), features, trainer)
+    model = TrainedModel(str(fields["pipeline"]), features, trainer)
     # This fails if the numbers do not fit together.
     model.predict({column.name: [None] for column in features.columns})
     return model
@@ -170,7 +170,9 @@ def write_outputs(outcome: TrainingOutcome, policy: CheckedPolicy, folder: Path)
         CARD: json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False),
         CARD_TEXT: card_text(card),
         RECEIPTS: json.dumps(
-            [json.loads(one.receipt.to_json()) for one in outcome.attempts], indent=1, ensure_ascii=False
+            [json.loads(attempt.receipt.to_json()) for attempt in outcome.attempts],
+            indent=1,
+            ensure_ascii=False,
         ),
     }
     once = {}
@@ -237,23 +239,30 @@ def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
 
 def attempts_to_plot(card: dict[str, Any]) -> list[ShownAttempt]:
     """Return the attempts as they are drawn. The estimate of a mean is left out: it is no error."""
-    shows_estimates, found = card["trainer"]["kind"] not in STATISTIC_KINDS, []
-    for one in card["attempts"]:
-        estimate, blocks = one["estimate"] if shows_estimates else None, len(one["blocks"])
-        found.append(
-            ShownAttempt(one["attempt"], estimate, one["bound"], one["verdict"], blocks, one["epsilon"])
+    shows_estimates, attempts = card["trainer"]["kind"] not in STATISTIC_KINDS, []
+    for attempt in card["attempts"]:
+        estimate, blocks = attempt["estimate"] if shows_estimates else None, len(attempt["blocks"])
+        attempts.append(
+            ShownAttempt(
+                attempt["attempt"],
+                estimate,
+                attempt["bound"],
+                attempt["verdict"],
+                blocks,
+                attempt["epsilon"],
+            )
         )
-    return found
+    return attempts
 
 
 def bins_to_plot(told: dict[str, Any]) -> list[ShownBin]:
     """Return the bins of a calibration. A mean is drawn only if its interval is narrower than the scale."""
-    scale, found = told["bins"][-1]["to"] - told["bins"][0]["from"], []
-    for one in told["bins"]:
-        low, high = one["at_least"], one["at_most"]
-        mean = one["mean"] if high - low < scale else None
-        found.append(ShownBin(one["from"], one["to"], mean, low, high))
-    return found
+    scale, bins = told["bins"][-1]["to"] - told["bins"][0]["from"], []
+    for part in told["bins"]:
+        low, high = part["at_least"], part["at_most"]
+        mean = part["mean"] if high - low < scale else None
+        bins.append(ShownBin(part["from"], part["to"], mean, low, high))
+    return bins
 
 
 _FROM_VALIDATION = ("what", "target", "bound", "eta", "test_share")
@@ -321,13 +330,13 @@ def mlflow_params(card: dict[str, Any]) -> dict[str, str]:
 
 def mlflow_metrics(card: dict[str, Any]) -> list[tuple[str, float, int]]:
     """Return the numbers that were spent and released: a name, a number, and the attempt."""
-    found = []
-    for one in card["attempts"]:
-        named = {name: one[name] for name in ("epsilon", "delta", "estimate", "bound")}
-        named["blocks"] = len(one["blocks"])
-        found += [
-            (name, float(value), one["attempt"]) for name, value in named.items() if value is not None
+    metrics = []
+    for attempt in card["attempts"]:
+        named = {name: attempt[name] for name in ("epsilon", "delta", "estimate", "bound")}
+        named["blocks"] = len(attempt["blocks"])
+        metrics += [
+            (name, float(value), attempt["attempt"]) for name, value in named.items() if value is not None
         ]
     for name in ("run_epsilon_at_most", "run_delta_at_most"):
-        found.append((name, float(card["privacy"][name]), len(card["attempts"])))
-    return found
+        metrics.append((name, float(card["privacy"][name]), len(card["attempts"])))
+    return metrics

@@ -99,10 +99,10 @@ def run_folder(folder: Path, run: int) -> Path:
 def require_same_owner(place: Path, owner: RunOwner) -> None:
     """Raise BadParameter if the folder holds another owner's card, which would be overwritten."""
     try:
-        found = json.loads((place / CARD).read_text(encoding="utf-8"))["charged"]
+        charged = json.loads((place / CARD).read_text(encoding="utf-8"))["charged"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return  # there is no card
-    if found != asdict(owner):
+    if charged != asdict(owner):
         raise BadParameter(
             "folder",
             f"{place} holds a run of another stream, pipeline, ledger or analyst. Go on as before, or name"
@@ -231,8 +231,8 @@ def _run(gate: Gate, owner: RunOwner, *, new_run: bool) -> tuple[int, int]:
     Only charged runs have a number, so that there are no gaps, whatever is on disk.
     """
     start, run = 0, 0
-    while (found := gate.find(attempt_key(owner.stream, owner.pipeline, run + 1, 1))) is not None:
-        start, run = int(found.receipt.record["parameters"].get("start", 0)), run + 1
+    while (status := gate.find(attempt_key(owner.stream, owner.pipeline, run + 1, 1))) is not None:
+        start, run = int(status.receipt.record["parameters"].get("start", 0)), run + 1
     return (run + 1, 0) if new_run or not run else (run, start)
 
 

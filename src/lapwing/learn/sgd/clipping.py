@@ -51,9 +51,9 @@ def gradients_of_usable_units(find: FindGradients, page: GradientPage) -> list[P
     """
     device = page.x.device
     state = generator_state(device)
-    found = _tried(find, page)
-    if found is not None:
-        return found
+    gradients = _tried(find, page)
+    if gradients is not None:
+        return gradients
 
     def again(units: Tensor) -> list[ParameterGradients] | None:
         restore_generator(state, device)  # other random numbers would change which units fail
@@ -61,11 +61,11 @@ def gradients_of_usable_units(find: FindGradients, page: GradientPage) -> list[P
 
     there = page.present.reshape(page.units, -1).any(1)
     fails = _failing(again, there)
-    found = again(there & ~fails)
-    if found is None:
+    gradients = again(there & ~fails)
+    if gradients is None:
         # Raised here, not in the except block: the module's own error must not be attached to it.
         raise BadValue("the module fails on a page of rows although it works on each row")
-    return found
+    return gradients
 
 
 def _tried(find: FindGradients, page: GradientPage) -> list[ParameterGradients] | None:
@@ -237,11 +237,13 @@ class ClippedGradients:
                 continue  # the loss does not depend on this layer
             if name in self._layers.ruled:
                 layer = self._layers.ruled[name]
-                found = layer_gradients(layer, prefix, visit.inputs[0], visit.slopes, self.page)
+                gradients = layer_gradients(layer, prefix, visit.inputs[0], visit.slopes, self.page)
             else:
                 layer = self._layers.others[name]
-                found = per_row_gradients.layer_gradients_by_vmap(layer, prefix, trained, visit, self.page)
-            parts += [part for part in found if part.name in trained]
+                gradients = per_row_gradients.layer_gradients_by_vmap(
+                    layer, prefix, trained, visit, self.page
+                )
+            parts += [part for part in gradients if part.name in trained]
         return parts or module_gradients_by_vmap(self._module, self._loss_fn, trained, page)
 
     def rehearse(self, x: Tensor, y: Tensor) -> None:

@@ -87,26 +87,26 @@ def find_layers(module: nn.Module) -> TracedLayers:
             raise CannotTrace
     if max(owners.values()) > 1:
         raise CannotTrace  # the squared norms of tied parameters do not add up
-    found = TracedLayers()
-    _sort(module, "", found)
-    if module in found.others.values():
+    layers = TracedLayers()
+    _sort(module, "", layers)
+    if module in layers.others.values():
         raise CannotTrace
-    return found
+    return layers
 
 
-def _sort(part: nn.Module, name: str, found: TracedLayers) -> None:
+def _sort(part: nn.Module, name: str, layers: TracedLayers) -> None:
     if not any(value.requires_grad for value in part.parameters()):
         return
     if has_rule(part):
-        found.ruled[name] = part
+        layers.ruled[name] = part
     elif any(value.requires_grad for value in part.parameters(recurse=False)):
         # Its forward may use the parameters of inner modules (as MultiheadAttention does).
         if _is_random(part):
             raise CannotTrace  # vmap would run it again, with other random numbers
-        found.others[name] = part
+        layers.others[name] = part
     else:
         for child, inner in part.named_children():
-            _sort(inner, f"{name}.{child}" if name else child, found)
+            _sort(inner, f"{name}.{child}" if name else child, layers)
 
 
 def _is_random(part: nn.Module) -> bool:
@@ -152,8 +152,8 @@ def trace_layers(
             if not output.requires_grad:
                 output.requires_grad_(True)
             output.register_hook(lambda slope: _set(visit, slope))
-            found: Tensor = output
-            return found
+            traced: Tensor = output
+            return traced
 
         return hook
 
@@ -308,11 +308,11 @@ def _refuse_what_opacus_cannot(module: nn.Module) -> None:
 
 def _rows(name: str, value: Tensor, rows: int) -> Tensor:
     """Return a parameter's gradient for each row; zeros if Opacus found none."""
-    found = getattr(value, "grad_sample", None)
-    if found is None:
+    gradients = getattr(value, "grad_sample", None)
+    if gradients is None:
         return value.new_zeros((rows, *value.shape), requires_grad=False)
-    if not isinstance(found, Tensor) or found.shape != (rows, *value.shape):
+    if not isinstance(gradients, Tensor) or gradients.shape != (rows, *value.shape):
         raise BadParameter(
             "module", f"{name}: Opacus does not find one gradient for each row. Use backend='own'"
         )
-    return found.detach()
+    return gradients.detach()

@@ -81,26 +81,26 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the file completely or not at all."""
-        found = {
+        fields = {
             "step": self.step,
             "run": canonical_json(self.run, spaces=True),
             "model": torch.frombuffer(bytearray(self.model), dtype=torch.uint8),
             "optimizer": self.optimizer,
         }
         with replaced_private_file(path, mode=PUBLIC) as file:
-            torch.save(found, file)
+            torch.save(fields, file)
 
     @classmethod
     def load(cls, path: Path, *, run: dict[str, str]) -> Checkpoint:
         """Read a checkpoint of a run with the same public parameters."""
         try:
-            found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            fields: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except FileNotFoundError:
             raise BadParameter("save_to", "has no checkpoint to continue from") from None
-        if json.loads(found["run"]) != run:
+        if json.loads(fields["run"]) != run:
             raise BadParameter("save_to", "holds a checkpoint of a run with other parameters")
-        model: Tensor = found["model"]
-        return cls(int(found["step"]), run, model.numpy().tobytes(), found["optimizer"])
+        model: Tensor = fields["model"]
+        return cls(int(fields["step"]), run, model.numpy().tobytes(), fields["optimizer"])
 
 
 Data = Tensor | NDArray[Any]
@@ -383,9 +383,9 @@ class PrivateTrainer:
 
 def _gathered(values: Tensor, places: Tensor, present: Tensor) -> Tensor:
     """Return the rows at these places, and zeros for empty places."""
-    found = values.new_zeros((len(places), *values.shape[1:]))
-    found[present] = values[places[present]]
-    return found
+    gathered = values.new_zeros((len(places), *values.shape[1:]))
+    gathered[present] = values[places[present]]
+    return gathered
 
 
 def _form(rows: Tensor, targets: Tensor, module: nn.Module) -> tuple[Tensor, Tensor]:
@@ -406,15 +406,15 @@ def _device(module: nn.Module) -> torch.device:
 
 def _tensor(data: Data, name: str) -> Tensor:
     if isinstance(data, Tensor):
-        found = data.detach()
+        tensor = data.detach()
     elif isinstance(data, np.ndarray) and data.dtype.kind in "iufb":
-        found = torch.from_numpy(data)
+        tensor = torch.from_numpy(data)
     else:
         raise BadParameter(
             name,
             "must be an array or a tensor of all rows. Batches are drawn here, each unit on its own coin: "
             "shuffled batches of a loader have another price",
         )
-    if not found.ndim:
+    if not tensor.ndim:
         raise BadParameter(name, "must have at least one dimension, the rows")
-    return found
+    return tensor

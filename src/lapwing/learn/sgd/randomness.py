@@ -87,12 +87,12 @@ class UnitIndex:
         ends = self._ends[chosen]
         starts = np.where(chosen > 0, self._ends[chosen - 1], 0)
         counts = ends - starts
-        found = np.full((len(chosen), unit_rows), ABSENT, dtype=np.int64)
+        sampled = np.full((len(chosen), unit_rows), ABSENT, dtype=np.int64)
         if not len(chosen):
-            return found
+            return sampled
         if counts.max() == 1:
-            found[:, 0] = self._order[starts]
-            return found
+            sampled[:, 0] = self._order[starts]
+            return sampled
         line = np.repeat(np.arange(len(chosen)), counts)
         offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         keys = uniform_int(0, 1 << 62, len(line))
@@ -100,8 +100,8 @@ class UnitIndex:
         ranked = np.lexsort((keys, line))
         kept = offsets < unit_rows
         places = self._order[np.repeat(starts, counts) + offsets][ranked]
-        found[line[kept], offsets[kept]] = places[kept]
-        return found
+        sampled[line[kept], offsets[kept]] = places[kept]
+        return sampled
 
 
 def draw_place_kinds(count: int, page: int, kinds: int) -> PlaceKinds:
@@ -122,9 +122,9 @@ def lay_out_pages(sampled: SampledRows, kind: PlaceKinds, page: int, kinds: int)
     rank = np.empty(len(kind), dtype=np.int64)  # of a unit among the units of its kind
     rank[order] = np.arange(len(kind)) - np.repeat(np.cumsum(counts) - counts, counts)
     pages = -int((-counts // in_page).min())
-    found = np.full((pages, page, sampled.shape[1]), ABSENT, dtype=np.int64)
-    found[rank // in_page[kind], rank % in_page[kind] * kinds + kind] = sampled
-    return found
+    laid_out = np.full((pages, page, sampled.shape[1]), ABSENT, dtype=np.int64)
+    laid_out[rank // in_page[kind], rank % in_page[kind] * kinds + kind] = sampled
+    return laid_out
 
 
 AnyFloats = NDArray[np.floating[Any]]
@@ -183,9 +183,9 @@ class StepNoise(ProcessBound):
         If there is a table, only random words are sent there.
         """
         self._begin()
-        found = torch.empty(self.mechanism.dimension, dtype=torch.float64, device=device)
+        noise = torch.empty(self.mechanism.dimension, dtype=torch.float64, device=device)
         for start in range(0, self.mechanism.dimension, AT_ONCE):
-            part = found[start : start + AT_ONCE]
+            part = noise[start : start + AT_ONCE]
             coded = discrete_gaussian_lookup(self.mechanism.sigma, len(part))
             if coded is None:
                 drawn = [lot.copy() for lot in discrete_gaussian_lots(self.mechanism.sigma, len(part))]
@@ -194,7 +194,7 @@ class StepNoise(ProcessBound):
             if self._starts is not coded.starts or self._table is None or self._table.device != device:
                 self._starts, self._table = coded.starts, torch.from_numpy(coded.starts).to(device)
             part.copy_(look_up_noise(coded, self._table))
-        return found
+        return noise
 
     def _begin(self) -> None:
         self.require_here()

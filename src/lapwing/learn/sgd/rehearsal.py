@@ -117,11 +117,11 @@ class GradientRehearsal:
 
     def _floats(self, parts: list[ParameterGradients]) -> list[Tensor]:
         """Return all floats of a page, one line for each unit."""
-        found = []
+        floats = []
         for part in parts:
-            found += [each.reshape(self.units, -1).nan_to_num() for each in part.floats()]
-            found.append(part.squares().reshape(self.units, 1).nan_to_num())
-        return found
+            floats += [each.reshape(self.units, -1).nan_to_num() for each in part.floats()]
+            floats.append(part.squares().reshape(self.units, 1).nan_to_num())
+        return floats
 
     def _check_empty_page(self) -> None:
         x, y = self.form.rows(self._rows)
@@ -204,8 +204,8 @@ class GradientRehearsal:
                 group = _moving(order[order % kinds == kind], kind, turn)
                 moved[group] = group.roll(1)
             rows = (moved[:, None] * self.unit_rows + of_unit).flatten()
-            found = self._without_dropout(x[rows], y[rows])
-            pairs = [(here, there[moved]) for here, there in zip(found, usual, strict=bool(found))]
+            floats = self._without_dropout(x[rows], y[rows])
+            pairs = [(here, there[moved]) for here, there in zip(floats, usual, strict=bool(floats))]
             _refuse_mixing(pairs, moved == places)
             if is_usual:
                 _refuse_by_place(pairs, moved != places)
@@ -223,13 +223,13 @@ class GradientRehearsal:
             part.name: float((part.squares().sqrt() * weights).nan_to_num(0, 0, 0).sum()) for part in parts
         }
         longest = sum(lengths.values())
-        found = {name: torch.zeros(value.numel(), dtype=torch.float64, device=x.device)
+        sums = {name: torch.zeros(value.numel(), dtype=torch.float64, device=x.device)
                  for name, value in self.trained.items()}  # fmt: skip
         for part in parts:
             part.drop(~part.squares().isfinite())
-            part.add(weights, found[part.name], is_first=False)
+            part.add(weights, sums[part.name], is_first=False)
         for name, total in whole.items():
-            off = found[name] if total is None else total.double().flatten() - found[name]
+            off = sums[name] if total is None else total.double().flatten() - sums[name]
             if float(off[off.isfinite()].norm()) > _OFF * lengths.get(name, 0.0) + _OFF_OF_ALL * longest:
                 raise BadParameter("module", f"{name}: {self.wrong}")
 
@@ -240,8 +240,8 @@ class GradientRehearsal:
                 if not losses.requires_grad:
                     return dict.fromkeys(self.trained)
                 total = (losses * weights.repeat_interleave(self.unit_rows)).sum()
-                found = torch.autograd.grad(total, list(self.trained.values()), allow_unused=True)
-            return dict(zip(self.trained, found, strict=True))
+                gradients = torch.autograd.grad(total, list(self.trained.values()), allow_unused=True)
+            return dict(zip(self.trained, gradients, strict=True))
 
         return _explained(run)
 
@@ -266,7 +266,7 @@ def _moving(group: Tensor, kind: int, turn: int) -> Tensor:
 
 def _refuse_mixing(pairs: Iterable[tuple[Tensor, Tensor]], kept: Tensor) -> None:
     """Raise BadParameter if a kept unit's floats differ by a bit, although only other units changed."""
-    if any(not torch.equal(one[kept], other[kept]) for one, other in pairs):
+    if any(not torch.equal(first[kept], second[kept]) for first, second in pairs):
         raise BadParameter(
             "module", "mixes the rows of a batch: a row's gradient changed when other rows did"
         )
@@ -277,13 +277,16 @@ def _refuse_by_place(pairs: list[tuple[Tensor, Tensor]], moved: Tensor) -> None:
 
     Privacy does not need this, since each unit draws its kind of place: such a module is a mistake.
     """
-    off = [(one - other)[moved].norm(dim=1) > _OF_PLACE * other[moved].norm(dim=1) for one, other in pairs]
+    off = [
+        (first - second)[moved].norm(dim=1) > _OF_PLACE * second[moved].norm(dim=1)
+        for first, second in pairs
+    ]
     if off and moved.any() and torch.stack(off).any(0).float().mean() > 1 / 2:
         raise BadParameter("module", "gives a row another gradient at another place of the batch")
 
 
-def _either(chosen: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    return torch.where(chosen.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+def _either(chosen: Tensor, value: Tensor, instead: Tensor) -> Tensor:
+    return torch.where(chosen.reshape(-1, *[1] * (value.ndim - 1)), value, instead)
 
 
 _Found = TypeVar("_Found")
@@ -378,7 +381,11 @@ class BufferGuard:
 
     def refuse_changes(self) -> None:
         """Restore changed buffers, and raise BadParameter if there were any."""
-        changed = [one for one in self._before if not torch.equal(one[2].nan_to_num(), one[3].nan_to_num())]
+        changed = [
+            buffer
+            for buffer in self._before
+            if not torch.equal(buffer[2].nan_to_num(), buffer[3].nan_to_num())
+        ]
         for _, _, now, before in changed:
             with torch.no_grad():
                 now.copy_(before)

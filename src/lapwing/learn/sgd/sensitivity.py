@@ -227,9 +227,9 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
     fits: Fraction | None = None
     for _ in range(_MOST_TRIES):
         tried = max(Fraction(math.ceil(math.exp(place) * _DIGITS), _DIGITS), _LEAST)
-        found = epsilon(tried)
-        place, off = math.log(tried), math.log(found / most)
-        if found <= most:
+        spent = epsilon(tried)
+        place, off = math.log(tried), math.log(spent / most)
+        if spent <= most:
             fits, high = tried, place
             if off > -_NEAR_ENOUGH or tried == _LEAST:
                 break

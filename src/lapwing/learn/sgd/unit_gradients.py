@@ -53,11 +53,11 @@ def safe_squares(rows: Tensor) -> Tensor:
     """Return `squared_lengths`, in double precision for rows whose squares are extreme floats."""
     if rows.is_cuda:  # there, waiting for which rows these are would cost more than double precision
         return _exact_squares(rows)
-    found = squared_lengths(rows)
-    places = (~((found > SHORTEST**2) & (found < LONGEST))).nonzero().flatten()
+    squares = squared_lengths(rows)
+    places = (~((squares > SHORTEST**2) & (squares < LONGEST))).nonzero().flatten()
     if len(places):
-        found[places] = _exact_squares(rows[places])
-    return found
+        squares[places] = _exact_squares(rows[places])
+    return squares
 
 
 def _added_up(keys: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -192,8 +192,8 @@ class GhostGradients(_Products):
         pairs = torch.bmm(a, a.mT).mul_(torch.bmm(b, b.mT)).flatten(1).sum(1)
         inputs = torch.linalg.vector_norm(a, dim=2)
         lengths = (inputs * torch.linalg.vector_norm(b, dim=2)).sum(1)
-        found: Tensor = pairs.clamp(min=0) + CANCELLING * lengths.square()
-        return found.masked_fill_((inputs > LONGEST).any(1), torch.inf)
+        squares: Tensor = pairs.clamp(min=0) + CANCELLING * lengths.square()
+        return squares.masked_fill_((inputs > LONGEST).any(1), torch.inf)
 
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
         """Add the products times their factors, one unit after the other."""
@@ -342,7 +342,7 @@ def layer_gradients(
     layer: nn.Module, prefix: str, inputs: Tensor, slopes: Tensor, page: int
 ) -> list[ParameterGradients]:
     """Return the layer's gradients, under the full names of their parameters."""
-    found = RULES[type(layer)](layer, at_least_single(inputs), at_least_single(slopes), page)
-    for part in found:
+    gradients = RULES[type(layer)](layer, at_least_single(inputs), at_least_single(slopes), page)
+    for part in gradients:
         part.name = f"{prefix}{part.name}"
-    return found
+    return gradients

@@ -438,7 +438,7 @@ class Classifier(ClassifierMixin, Trainer):  # type: ignore[misc]
         if counts is None or self.undeclared_share_ is None:
             return
         if unseen:
-            names = [repr(one)[:60] for at, one in enumerate(self.classes or ()) if at in unseen]
+            names = [repr(label)[:60] for at, label in enumerate(self.classes or ()) if at in unseen]
             raise ClassNotSeen(names, self.undeclared_share_)
         if is_much_undeclared(counts, numbers["class_counts_sigma"]):
             warnings.warn(
@@ -459,10 +459,10 @@ class Classifier(ClassifierMixin, Trainer):  # type: ignore[misc]
         values = kind.values if isinstance(kind, Choice) else (False, True)
         # Plain values: the settings of a fit are its key, and an array is not written exactly.
         self.classes = tuple(checked_classes(values if self.classes is None else self.classes).tolist())
-        for one in self.classes:
-            if one not in values:
+        for label in self.classes:
+            if label not in values:
                 raise BadParameter(
-                    "classes", f"name {one!r:.60}, which is no declared value of {name[:60]!r}"
+                    "classes", f"name {label!r:.60}, which is no declared value of {name[:60]!r}"
                 )
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
@@ -487,8 +487,8 @@ class Classifier(ClassifierMixin, Trainer):  # type: ignore[misc]
         """
         scores = self._scores(X)
         likeliest = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        found: Cells = self.classes_[likeliest]
-        return found
+        classes: Cells = self.classes_[likeliest]
+        return classes
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return the share of rows whose class is predicted. It is computed from rows, and not private.

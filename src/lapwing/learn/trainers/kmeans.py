@@ -118,8 +118,8 @@ def nearest_centre(rows: Wholes, centres: Wholes) -> Wholes:
     """Return the nearest centre exactly; of equally near ones, the first."""
     # Whole numbers below 2^53: |c|² - 2 x·c is exact in floats.
     distance = whole_squared_lengths(centres) - 2 * (rows.astype(np.float64) @ centres.T.astype(np.float64))
-    found: Wholes = distance.argmin(axis=1).astype(np.int64)
-    return found
+    nearest: Wholes = distance.argmin(axis=1).astype(np.int64)
+    return nearest
 
 
 def cluster_sums(rows: Wholes, centres: Wholes, weight: int) -> Wholes:

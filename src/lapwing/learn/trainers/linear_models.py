@@ -140,7 +140,7 @@ class FeatureTrainer(Trainer):
     def _scaling(self) -> tuple[Floats, Floats]:
         """Return what is 0 in each feature, and what is 1 more, on the columns' own scales."""
         columns = checked_columns(self._declared, self.n_features_in_)
-        ends = [(_middle(one), _half(one)) for one in columns for _ in range(one.width)]
+        ends = [(_middle(column), _half(column)) for column in columns for _ in range(column.width)]
         middle, half = np.array(ends).T
         return middle, half
 
@@ -193,8 +193,8 @@ class LinearRegression(RegressorMixin, FeatureTrainer, MomentsTrainer):  # type:
         Returns:
             One number for each row.
         """
-        found = exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE + self.constant_
-        return self.target_.value(np.clip(found, -1, 1))
+        scaled = exact_products(self._rows(X), self.weights_[:, None], ONE)[:, 0] / ONE + self.constant_
+        return self.target_.value(np.clip(scaled, -1, 1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return R², the share of the variance that is predicted. It comes from rows, and is not private.
@@ -237,10 +237,10 @@ class LinearRegression(RegressorMixin, FeatureTrainer, MomentsTrainer):  # type:
         super()._set_numbers(_renamed(model))
 
     def _learn_label(self, name: str, kind: Kind) -> None:
-        found = declared_column(name, kind)
-        if not isinstance(found, Real):
+        declared = declared_column(name, kind)
+        if not isinstance(declared, Real):
             raise BadParameter("label", f"{name[:60]!r} has declared values: use a classifier")
-        self.target = self.target or found
+        self.target = self.target or declared
 
     def _price(self, columns: int) -> PricedReleases:
         self._width(columns)  # refuses wrong columns
@@ -294,8 +294,8 @@ class PCA(TransformerMixin, MomentsTrainer):  # type: ignore[misc]
         """Return coordinates along the directions, measured from the mean."""
         rows = self._rows(X)
         middle = [math.fsum(self.mean_ * component) for component in self.components_]
-        found: Floats = exact_products(rows, self.components_.T, ONE) / ONE - np.array(middle)
-        return found
+        moved: Floats = exact_products(rows, self.components_.T, ONE) / ONE - np.array(middle)
+        return moved
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """Return the share of the rows' variance that the directions keep. It is not private."""
@@ -404,8 +404,10 @@ class LogisticRegression(ScoredClassifier, FeatureTrainer):
         self._require_fitted()
         middle, half = self._scaling()
         start = middle / half + self.centre_ / ONE  # of the feature, where the column is 0
-        found: Floats = self.constant_ * (_CONSTANT / LIMIT) - (self.weights_ * self._steepness()).T @ start
-        return found
+        intercepts: Floats = (
+            self.constant_ * (_CONSTANT / LIMIT) - (self.weights_ * self._steepness()).T @ start
+        )
+        return intercepts
 
     def _steepness(self) -> float:
         """Return how far a feature of 1 moves a row that is not shortened, where LIMIT counts as 1."""
@@ -448,7 +450,7 @@ class LogisticRegression(ScoredClassifier, FeatureTrainer):
         ready, truth = with_constant(rows, centre, self._radius()), class_codes(classes, target)
         weights = descend(run, ready, truth, size=size, pace=self._plan()[1])
         numbers = {"centre": centre, "weights": weights[:-1], "intercept": weights[-1]}
-        return {name: found.tolist() for name, found in numbers.items()}
+        return {name: values.tolist() for name, values in numbers.items()}
 
 
 def _centred(rows: Wholes, centre: Wholes, radius: int) -> Wholes:

@@ -60,8 +60,8 @@ def exact_products(rows: Wholes, weights: Floats, largest: int) -> Floats:
     greatest = math.frexp(float(np.abs(weights).max(initial=0.0)))[1]
     finest = 51 - greatest - largest.bit_length() - len(weights).bit_length()
     steps = np.rint(np.ldexp(weights, finest))
-    found: Floats = np.ldexp(rows.astype(np.float64) @ steps, -finest)
-    return found
+    products: Floats = np.ldexp(rows.astype(np.float64) @ steps, -finest)
+    return products
 
 
 REACH = 1 << 13  # length of an error, in steps
@@ -123,5 +123,5 @@ def _exp(below: Floats) -> Floats:
     step = np.rint(near * FINE)
     rest = near - step / FINE  # at most half a step: four terms are enough
     series = 1 + rest * (1 + rest / 2 * (1 + rest / 3 * (1 + rest / 4)))
-    found: Floats = _FAR_EXP[far.astype(np.int64)] * _EXP[step.astype(np.int64) + FAR * FINE] * series
-    return found
+    powers: Floats = _FAR_EXP[far.astype(np.int64)] * _EXP[step.astype(np.int64) + FAR * FINE] * series
+    return powers

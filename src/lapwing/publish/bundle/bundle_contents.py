@@ -100,19 +100,19 @@ def level_table(
         width = half_widths(estimate, level, query, deviations=deviations)[:, None]
         shape = tuple(sizes[k] for k in query)
         cells = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
-        found = {spine.levels[level]: pa.array(np.repeat(nodes, cells.shape[1]))}
+        arrays = {spine.levels[level]: pa.array(np.repeat(nodes, cells.shape[1]))}
         for place, column in enumerate(columns):
             own = cells[query.index(place)] if place in query else []
             labels = [column.labels[int(cell)] for cell in own] or [ALL] * cells.shape[1]
-            found[column.name] = pa.array(labels * len(nodes))
+            arrays[column.name] = pa.array(labels * len(nodes))
         numbers = (
             np.round(middle, DIGITS),
             np.floor((middle - width) * scale) / scale,
             np.ceil((middle + width) * scale) / scale,
             whole.sum(axis=axes),
         )
-        found |= {name: pa.array(values.ravel()) for name, values in zip(NUMBERS, numbers, strict=True)}
-        parts.append(pa.table(found))
+        arrays |= {name: pa.array(values.ravel()) for name, values in zip(NUMBERS, numbers, strict=True)}
+        parts.append(pa.table(arrays))
     return pa.concat_tables(parts)
 
 
@@ -121,8 +121,8 @@ def microdata_table(
 ) -> pa.Table:
     """Return one row for each counted row of the smallest areas' whole tables."""
     counts, sizes = wholes.ravel(), tuple(column.size for column in columns)
-    found = np.repeat(np.arange(counts.size), counts)
-    leaf, cell = np.divmod(found, math.prod(sizes))
+    cell_of_row = np.repeat(np.arange(counts.size), counts)
+    leaf, cell = np.divmod(cell_of_row, math.prod(sizes))
     cells = np.column_stack(np.unravel_index(cell, sizes)).astype(np.int64)
     areas = pa.array(np.array(spine.leaves, object)[leaf], pa.string())
     return rows_table(columns, cells).add_column(0, spine.levels[-1], areas)
@@ -147,7 +147,7 @@ def steps_of(answer: Mapping[str, Any]) -> list[StepCost]:
         queries = [(level["level"], query) for level in answer["levels"] for query in level["queries"]]
         return [_measured(f"{level}: {query['query']}", query["sigma"], rows) for level, query in queries]
     uses = {"steps": "", "check": " (to check the rows)"}
-    return [_step(one, rows, use) for name, use in uses.items() for one in answer[name]]
+    return [_step(step, rows, use) for name, use in uses.items() for step in answer[name]]
 
 
 def _measured(what: str, sigma: str, rows: int) -> StepCost:
@@ -155,8 +155,8 @@ def _measured(what: str, sigma: str, rows: int) -> StepCost:
     return StepCost(what, f"σ {_short(sigma)}", cost)
 
 
-def _step(one: Mapping[str, Any], rows: int, use: str) -> StepCost:
-    step, lost = one["step"], "" if one["result"] else ", lost in a crash"
+def _step(record: Mapping[str, Any], rows: int, use: str) -> StepCost:
+    step, lost = record["step"], "" if record["result"] else ", lost in a crash"
     if "measure" in step:
         return _measured(f"measure {' × '.join(step['measure'])}{use}{lost}", step["sigma"], rows)
     what = f"choose one of {step['choose']:,} marginals{lost}"
@@ -231,7 +231,7 @@ def privacy_text(
     lines += [f"- {line}." for line in about["notes"]]
     lines += ["", "## Steps", "", "| step | noise | ρ | share |", "|---|---|---|---|"]
     lines += [
-        f"| {one.what} | {one.noise} | {_rho(one.rho)} | {float(one.rho / rho):.2%} |" for one in steps
+        f"| {cost.what} | {cost.noise} | {_rho(cost.rho)} | {float(cost.rho / rho):.2%} |" for cost in steps
     ]
     return "\n".join(lines) + "\n"
 

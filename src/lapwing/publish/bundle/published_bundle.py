@@ -67,7 +67,7 @@ class PublishedBundle:
     def __init__(self, folder: str | Path) -> None:
         self._place = Path(folder)
         self.manifest = read_manifest(self._place)
-        self._columns = {one.name: one for one in columns_of(self._read(DICTIONARY))}
+        self._columns = {column.name: column for column in columns_of(self._read(DICTIONARY))}
 
     def _read(self, name: str) -> Any:
         return json.loads((self._place / name).read_bytes())
@@ -108,9 +108,9 @@ class PublishedBundle:
     def _measured_count(self, cells: Mapping[str, int]) -> PublishedCount | None:
         answer = self._read(MEASUREMENTS)
         able = [
-            (one["step"]["measure"], Fraction(one["step"]["sigma"]), one["result"]["counts"])
-            for one in answer["steps"]
-            if one["result"] and "measure" in one["step"] and set(cells) <= set(one["step"]["measure"])
+            (step["step"]["measure"], Fraction(step["step"]["sigma"]), step["result"]["counts"])
+            for step in answer["steps"]
+            if step["result"] and "measure" in step["step"] and set(cells) <= set(step["step"]["measure"])
         ]
         if not able:
             return None
@@ -133,7 +133,9 @@ class PublishedBundle:
         bound = None
         if (self._place / BOUNDS).is_file():
             wanted = [
-                one["l1"] for one in self._read(BOUNDS)["bounds"] if set(one["columns"]) == set(cells)
+                record["l1"]
+                for record in self._read(BOUNDS)["bounds"]
+                if set(record["columns"]) == set(cells)
             ]
             bound = wanted[0] if wanted else None
         return PublishedCount(float(here.sum()), None, None, MODEL, bound)
@@ -157,12 +159,12 @@ class PublishedBundle:
         for name, column in self._columns.items():
             label = column.labels[cells[name]] if name in cells else ALL
             here &= np.array(table.column(name).to_pylist(), object) == label
-        found = np.flatnonzero(here)
-        if not len(found):
+        rows = np.flatnonzero(here)
+        if not len(rows):
             raise BadParameter(
                 "where", "is a table that was not published. Ask for fewer columns, or all of them"
             )
         low, high, value = (
-            float(table.column(name)[int(found[0])].as_py()) for name in ("low", "high", "estimate")
+            float(table.column(name)[int(rows[0])].as_py()) for name in ("low", "high", "estimate")
         )
         return PublishedCount(value, low, high, MEASURED)

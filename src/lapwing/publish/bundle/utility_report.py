@@ -79,11 +79,11 @@ def synthetic_report(name: str, columns: Sequence[PublishedColumn], table: Synth
 
 def _differences(table: SyntheticTable, marginals: Sequence[NoisyMarginal]) -> str:
     rows = []
-    for one in marginals:
-        off = table.marginal(one.clique) - one.counts
-        share = _error_at_most(off, one.sigma) * one.counts.size / 2 / max(table.model.total, 1.0)
-        seen, noise = float(np.abs(off).mean()), MEAN_OF_NOISE * one.sigma
-        cells = (names_of(one.clique), f"{one.counts.size:,}", f"{seen:,.1f}", f"{noise:,.1f}")
+    for marginal in marginals:
+        off = table.marginal(marginal.clique) - marginal.counts
+        share = _error_at_most(off, marginal.sigma) * marginal.counts.size / 2 / max(table.model.total, 1.0)
+        seen, noise = float(np.abs(off).mean()), MEAN_OF_NOISE * marginal.sigma
+        cells = (names_of(marginal.clique), f"{marginal.counts.size:,}", f"{seen:,.1f}", f"{noise:,.1f}")
         rows.append((*cells, f"{min(share, 1.0):.3f}"))
     heads = ("marginal", "cells", "rows differ by", "noise alone", "total variation at most, roughly")
     return grid(heads, rows)
@@ -113,7 +113,7 @@ def _checked(table: SyntheticTable) -> str:
 
 def _measured(table: SyntheticTable) -> str:
     text = "Rows were made to fit these. They should differ by little more than the noise."
-    shown = sorted(table.measured, key=lambda one: (len(one.clique), one.clique))
+    shown = sorted(table.measured, key=lambda marginal: (len(marginal.clique), marginal.clique))
     more = len(shown) - MOST_LISTED
     rest = note(f"And {more} more, in measurements.json.") if more > 0 else ""
     return section("Measured marginals", note(text), _differences(table, shown[:MOST_LISTED]), rest)
@@ -137,7 +137,7 @@ def _bounds(bounds: Mapping[Clique, float], total: float) -> str:
 
 
 def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str:
-    cliques = [set(one.clique) for one in table.measured]
+    cliques = [set(marginal.clique) for marginal in table.measured]
     apart = [
         names_of(pair)
         for pair in combinations(table.model.domain.columns, 2)
@@ -151,12 +151,14 @@ def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str
             f"Pairs that the rows were not fitted to: {listed}. In the rows they are related only "
             "through other columns."
         )
-    single = {one.clique: one for one in table.measured if len(one.clique) == 1}
+    single = {marginal.clique: marginal for marginal in table.measured if len(marginal.clique) == 1}
     for column in columns:
-        one = single.get((column.name,))
-        if one is None:
+        marginal = single.get((column.name,))
+        if marginal is None:
             continue
-        weak = [column.label(cell) for cell in range(column.size) if one.counts[cell] < 2 * one.sigma]
+        weak = [
+            column.label(cell) for cell in range(column.size) if marginal.counts[cell] < 2 * marginal.sigma
+        ]
         if weak:
             shown = ", ".join(weak[:10]) + (" …" if len(weak) > 10 else "")
             lines.append(
@@ -164,16 +166,16 @@ def _known_bad(columns: Sequence[PublishedColumn], table: SyntheticTable) -> str
             )
     lines.append("Several rows of one person are invented independently of each other.")
     return section(
-        "Do not use the rows for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>"
+        "Do not use the rows for", "<ul>", *(f"<li>{escape(line)}</li>" for line in lines), "</ul>"
     )
 
 
 def _column(place: int, column: PublishedColumn, table: SyntheticTable) -> str:
     counts = np.bincount(table.rows[:, place], minlength=column.size)
-    noisy = [one for one in table.measured if one.clique == (column.name,)]
+    noisy = [marginal for marginal in table.measured if marginal.clique == (column.name,)]
     best, width = None, 0.0
     if noisy:
-        sigmas = [Fraction(one.sigma) for one in noisy]
+        sigmas = [Fraction(marginal.sigma) for marginal in noisy]
         place_of_best, width = best_interval(sigmas, [1] * len(noisy), is_fixed=False)
         best = noisy[place_of_best]
     most = max(float(counts.max()), 0.0 if best is None else float(best.counts.max()), 1.0)
@@ -219,8 +221,8 @@ def _expected(census: BoundCensus, rho: Fraction) -> str:
     most = max(max(level.values()) for level in errors)
     rows = [
         (f"{level}: {query}", f"{len(nodes):,}", f"{error:,.2f}", bar(error / most))
-        for level, nodes, found in zip(census.spine.levels, census.spine.nodes, errors, strict=True)
-        for query, error in found.items()
+        for level, nodes, by_query in zip(census.spine.levels, census.spine.nodes, errors, strict=True)
+        for query, error in by_query.items()
     ]
     text = "The mean absolute error of one number, known before anything was measured."
     return section("Expected error", note(text), grid(("table", "areas", "error", ""), rows, bars=3))
@@ -269,5 +271,5 @@ def _census_bad(census: BoundCensus, tables: CensusTables) -> str:
             )
     lines.append("Differences of whole numbers: use the estimates, which are unbiased and have intervals.")
     return section(
-        "Do not use the tables for", "<ul>", *(f"<li>{escape(one)}</li>" for one in lines), "</ul>"
+        "Do not use the tables for", "<ul>", *(f"<li>{escape(line)}</li>" for line in lines), "</ul>"
     )

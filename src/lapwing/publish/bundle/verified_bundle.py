@@ -119,21 +119,21 @@ def verify_bundle(folder: str | Path, *, key: str | None = None) -> BundleReport
     place = Path(folder)
     wanted = None if key is None else public_key(key).hex()
     manifest = read_manifest(place)
-    found = list(signature_findings(manifest, wanted))
-    if not found:
-        found += changed_files(place, manifest)
-        found += _other_files(manifest)
+    findings = list(signature_findings(manifest, wanted))
+    if not findings:
+        findings += changed_files(place, manifest)
+        findings += _other_files(manifest)
     counted = _Counted()
-    if not found:  # else nothing in it can be believed
-        found += _told("the proofs", lambda: _proofs(place, manifest))
-        found += _told("the privacy loss", lambda: _loss(place, manifest))
-        found += _told("the pages", lambda: _pages(place, manifest))
-    if not found:  # tables are decoded only if all that says how large they may be is right
+    if not findings:  # else nothing in it can be believed
+        findings += _told("the proofs", lambda: _proofs(place, manifest))
+        findings += _told("the privacy loss", lambda: _loss(place, manifest))
+        findings += _told("the pages", lambda: _pages(place, manifest))
+    if not findings:  # tables are decoded only if all that says how large they may be is right
         check = _census if manifest["method"] == CENSUS else _synthetic
-        found += _told("the tables", lambda: check(_Contents.of(place), counted))
+        findings += _told("the tables", lambda: check(_Contents.of(place), counted))
     return BundleReport(
         str(folder), manifest["name"], manifest["method"], manifest["ledger"], manifest["key"],
-        key is not None, manifest["privacy"], counted.rows, tuple(found),
+        key is not None, manifest["privacy"], counted.rows, tuple(findings),
     )  # fmt: skip
 
 
@@ -162,16 +162,16 @@ def _is_plain(type_: pa.DataType) -> bool:
     return bool(pa.types.is_string(type_) or (pa.types.is_primitive(type_) and type_.bit_width <= 64))
 
 
-def _is_same(text: pa.ChunkedArray, found: pa.ChunkedArray) -> bool:
+def _is_same(text: pa.ChunkedArray, stored: pa.ChunkedArray) -> bool:
     """Return whether two columns are equal, where the second one may have each text once."""
-    if not pa.types.is_dictionary(found.type):
-        return bool(text.equals(found))
+    if not pa.types.is_dictionary(stored.type):
+        return bool(text.equals(stored))
     coded = text.dictionary_encode().unify_dictionaries()
-    found = found.unify_dictionaries()
-    mine, theirs = (one.combine_chunks() for one in (coded, found))
+    stored = stored.unify_dictionaries()
+    mine, theirs = (column.combine_chunks() for column in (coded, stored))
     places = {value: k for k, value in enumerate(theirs.dictionary.to_pylist())}
     moved = np.array([*(places.get(value, -1) for value in mine.dictionary.to_pylist()), -1], np.int64)
-    known, other = (np.asarray(one.indices.fill_null(-1), np.int64) for one in (mine, theirs))
+    known, other = (np.asarray(column.indices.fill_null(-1), np.int64) for column in (mine, theirs))
     return bool((np.where(known < 0, -2, moved[known]) == np.where(other < 0, -2, other)).all())
 
 
@@ -309,50 +309,50 @@ class _Contents:
     def impossible(self, cells: Wholes) -> NDArray[np.bool_]:
         """Return which rows have a combination that the release file calls impossible."""
         places = {column.name: place for place, column in enumerate(self.columns)}
-        found = np.zeros(len(cells), np.bool_)
+        is_impossible = np.zeros(len(cells), np.bool_)
         for rule in self.file.impossible:
             here = np.ones(len(cells), np.bool_)
             for name, value in rule.items():
                 here &= cells[:, places[name]] == self.columns[places[name]].cell_of(value)
-            found |= here
-        return found
+            is_impossible |= here
+        return is_impossible
 
     def all_cells(self) -> Wholes:
         """Return every combination of cells, one in a row, in the order of tables."""
         return np.indices(self.sizes).reshape(len(self.sizes), -1).T
 
 
-def _synthetic(found: _Contents, counted: _Counted) -> Iterator[str]:
-    names = [column.name for column in found.columns]
-    table, differ = found.table(files.ROWS)
+def _synthetic(contents: _Contents, counted: _Counted) -> Iterator[str]:
+    names = [column.name for column in contents.columns]
+    table, differ = contents.table(files.ROWS)
     yield from differ
     if table.column_names != names:
         yield "the rows have other columns than the dictionary"
         return
-    cells = found.coded(table)
+    cells = contents.coded(table)
     counted.rows = len(cells)
-    if found.impossible(cells).any():
+    if contents.impossible(cells).any():
         yield "some rows are impossible by the release file"
-    measured = _marginals(found)
+    measured = _marginals(contents)
     if len(cells) != row_count(estimated_total(measured), len(names)):
         yield "the number of rows does not follow from the measurements"
-    elif _misfit(found, cells, measured) > MOST_MISFIT:
+    elif _misfit(contents, cells, measured) > MOST_MISFIT:
         yield "the rows do not fit the measurements that they should be made of"
 
 
-def _marginals(found: _Contents) -> list[NoisyMarginal]:
+def _marginals(contents: _Contents) -> list[NoisyMarginal]:
     return [
         NoisyMarginal(
-            tuple(one["step"]["measure"]),
-            np.array(one["result"]["counts"], float),
-            float(exact_text(one["step"]["sigma"])),
+            tuple(step["step"]["measure"]),
+            np.array(step["result"]["counts"], float),
+            float(exact_text(step["step"]["sigma"])),
         )
-        for one in found.answer["steps"]
-        if one["result"] and "measure" in one["step"]
+        for step in contents.answer["steps"]
+        if step["result"] and "measure" in step["step"]
     ]
 
 
-def _misfit(found: _Contents, cells: Wholes, measured: Sequence[NoisyMarginal]) -> float:
+def _misfit(contents: _Contents, cells: Wholes, measured: Sequence[NoisyMarginal]) -> float:
     """Return the mean square of differences between rows and measurements, in units of their chance.
 
     Claim    rows that were drawn from a model fitted to the measurements have about 1 or less, far below
@@ -363,52 +363,52 @@ def _misfit(found: _Contents, cells: Wholes, measured: Sequence[NoisyMarginal]) 
              if what was declared is not so, the truth is not among the tables.
     Test     tests/publish/bundle/test_verified_bundle.py::test_rows_fit_their_measurements
     """
-    places = {column.name: place for place, column in enumerate(found.columns)}
-    ruled = {name for rule in found.file.impossible for name in rule}
+    places = {column.name: place for place, column in enumerate(contents.columns)}
+    ruled = {name for rule in contents.file.impossible for name in rule}
     scale = estimated_total(measured) / len(cells)  # above 1 if memory limits the rows
     total, number = 0.0, 0
-    for one in measured:
-        if ruled & set(one.clique):
+    for marginal in measured:
+        if ruled & set(marginal.clique):
             continue
-        sizes = tuple(found.sizes[places[name]] for name in one.clique)
-        flat = np.ravel_multi_index(tuple(cells[:, places[name]] for name in one.clique), sizes)
-        rows = np.bincount(flat, minlength=one.counts.size) * scale
-        chance = one.sigma**2 + scale * np.maximum(rows, scale)
-        total += float(((rows - one.counts.ravel()) ** 2 / chance).sum())
-        number += one.counts.size
+        sizes = tuple(contents.sizes[places[name]] for name in marginal.clique)
+        flat = np.ravel_multi_index(tuple(cells[:, places[name]] for name in marginal.clique), sizes)
+        rows = np.bincount(flat, minlength=marginal.counts.size) * scale
+        chance = marginal.sigma**2 + scale * np.maximum(rows, scale)
+        total += float(((rows - marginal.counts.ravel()) ** 2 / chance).sum())
+        number += marginal.counts.size
     return total / (number + FREE_MISFIT) if number else 0.0
 
 
-def _census(found: _Contents, counted: _Counted) -> Iterator[str]:
-    settings = found.file.census
+def _census(contents: _Contents, counted: _Counted) -> Iterator[str]:
+    settings = contents.file.census
     assert settings is not None
-    nodes, differ = found.table(files.SPINE)
+    nodes, differ = contents.table(files.SPINE)
     yield from differ
     spine = spine_of({level: nodes.column(level).to_pylist() for level in settings.levels})
     is_empty = dict(
         zip(nodes.column(spine.levels[-1]).to_pylist(), nodes.column("empty").to_pylist(), strict=True)
     )
     empty = np.array([is_empty[name] for name in spine.leaves], np.bool_)
-    if census_release.spine_digest(spine, empty) != found.answer["spine"]:
+    if census_release.spine_digest(spine, empty) != contents.answer["spine"]:
         yield "the areas, or those that are empty by a public fact, are not those that were measured"
         return
-    wholes = _whole_numbers(found, spine)
+    wholes = _whole_numbers(contents, spine)
     if wholes[-1].min() < 0:
         yield "a whole number is negative"
-    impossible = found.impossible(found.all_cells())
+    impossible = contents.impossible(contents.all_cells())
     if wholes[-1][:, impossible].any():
         yield "some rows are impossible by the release file"
-    if found.has(files.MICRODATA):
-        yield from _microdata(found, spine, wholes[-1], counted)
+    if contents.has(files.MICRODATA):
+        yield from _microdata(contents, spine, wholes[-1], counted)
     totals = census_release.public_totals(settings, spine)
     for level, known in enumerate(totals):
         if (wholes[level].sum(axis=1) != known)[known >= 0].any():
             yield f"a public total of level {spine.levels[level]} is not kept"
     if wholes[-1].sum(axis=1)[empty].any():
         yield "an area that is empty by a public fact has rows"
-    names = [column.name for column in found.columns]
-    measured = census_release.read_levels(found.answer, names, found.sizes)
-    estimate = estimate_spine(spine, found.sizes, measured, census_release.known_totals(totals))
+    names = [column.name for column in contents.columns]
+    measured = census_release.read_levels(contents.answer, names, contents.sizes)
+    estimate = estimate_spine(spine, contents.sizes, measured, census_release.known_totals(totals))
     asked = {
         census_release.query_of(name, names)
         for shares in settings.shares.values()
@@ -419,9 +419,9 @@ def _census(found: _Contents, counted: _Counted) -> Iterator[str]:
     facts = SpineFacts(census_release.empty_nodes(spine, empty), tuple(totals), impossible)
     yield from _wholes_follow(spine, estimate, facts, wholes[-1])
     for level, name in enumerate(spine.levels):
-        table, differ = found.table(f"{files.TABLES}/{name}")
+        table, differ = contents.table(f"{files.TABLES}/{name}")
         yield from differ
-        make = partial(files.level_table, spine, level, found.columns, queries)
+        make = partial(files.level_table, spine, level, contents.columns, queries)
         made = partial(make, estimate=estimate, wholes=wholes[level])
         differences = list(_compared(table, made(), name))
         # Older bundles have wider intervals.
@@ -429,13 +429,13 @@ def _census(found: _Contents, counted: _Counted) -> Iterator[str]:
         yield from min(differences, older, key=len)
 
 
-def _microdata(found: _Contents, spine: Spine, leaves: Wholes, counted: _Counted) -> Iterator[str]:
-    people, differ = found.table(files.MICRODATA)
+def _microdata(contents: _Contents, spine: Spine, leaves: Wholes, counted: _Counted) -> Iterator[str]:
+    people, differ = contents.table(files.MICRODATA)
     yield from differ
     counted.rows = people.num_rows
-    if people.column_names != [spine.levels[-1], *(column.name for column in found.columns)]:
+    if people.column_names != [spine.levels[-1], *(column.name for column in contents.columns)]:
         yield "the microdata have other columns than the dictionary"
-    elif not (_tabulated(found, spine, people) == leaves).all():
+    elif not (_tabulated(contents, spine, people) == leaves).all():
         yield "the microdata do not add up to the whole numbers"
 
 
@@ -449,20 +449,20 @@ def _wholes_follow(
         yield "the whole numbers are not those that follow from the measurements"
 
 
-def _whole_numbers(found: _Contents, spine: Spine) -> list[Wholes]:
+def _whole_numbers(contents: _Contents, spine: Spine) -> list[Wholes]:
     """Return the whole cells of every level: those of the smallest areas as published, others as sums."""
-    table, _ = found.table(f"{files.TABLES}/{spine.levels[-1]}")
-    shape = len(spine.leaves), int(np.prod(found.sizes))
+    table, _ = contents.table(f"{files.TABLES}/{spine.levels[-1]}")
+    shape = len(spine.leaves), int(np.prod(contents.sizes))
     cells = np.asarray(table.column(census_release.NUMBERS[-1]), np.int64)
     return spine.sums(cells[-shape[0] * shape[1] :].reshape(shape))  # all cells come last
 
 
-def _tabulated(found: _Contents, spine: Spine, people: pa.Table) -> Wholes:
+def _tabulated(contents: _Contents, spine: Spine, people: pa.Table) -> Wholes:
     """Return the number of rows in every cell of every smallest area."""
-    place, width = {name: k for k, name in enumerate(spine.leaves)}, int(np.prod(found.sizes))
-    cells = found.coded(people)
+    place, width = {name: k for k, name in enumerate(spine.leaves)}, int(np.prod(contents.sizes))
+    cells = contents.coded(people)
     leaf = np.array([place[name] for name in people.column(spine.levels[-1]).to_pylist()], np.int64)
-    flat = np.ravel_multi_index(tuple(cells.T), found.sizes) if len(cells) else np.zeros(0, np.int64)
+    flat = np.ravel_multi_index(tuple(cells.T), contents.sizes) if len(cells) else np.zeros(0, np.int64)
     return np.bincount(leaf * width + flat, minlength=len(place) * width).reshape(len(place), width)
 
 
@@ -472,7 +472,7 @@ def _compared(table: pa.Table, made: pa.Table, level: str) -> Iterator[str]:
         return
     for name in made.column_names:
         if name in census_release.NUMBERS[:-1]:
-            mine, theirs = (np.asarray(one.column(name), float) for one in (made, table))
+            mine, theirs = (np.asarray(arrow_table.column(name), float) for arrow_table in (made, table))
             if not np.allclose(mine, theirs, rtol=1e-9, atol=1.01 * 10.0**-files.DIGITS):
                 yield f"{name} in the table of {level} does not follow from the measurements"
         elif not made.column(name).equals(table.column(name)):

@@ -158,7 +158,7 @@ def _node(value: object) -> str:
 
 def _queries(release: BoundRelease, shares: Mapping[str, Fraction], level: str) -> dict[Query, Fraction]:
     names = [column.name for column in release.columns]
-    found: dict[Query, Fraction] = {}
+    queries: dict[Query, Fraction] = {}
     for name, share in shares.items():
         try:
             query = query_of(name, names)
@@ -167,8 +167,8 @@ def _queries(release: BoundRelease, shares: Mapping[str, Fraction], level: str) 
                 f"census.shares.{level}", f'"{name[:60]}" is neither "total", "cells" nor published columns'
             ) from None
         if share:
-            found[query] = found.get(query, Fraction(0)) + share
-    return found
+            queries[query] = queries.get(query, Fraction(0)) + share
+    return queries
 
 
 def _leaf_codes(
@@ -213,11 +213,11 @@ def _facts(
 
 def empty_nodes(spine: Spine, leaves: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], ...]:
     """Return which nodes of every level are empty, since all of their smallest areas are."""
-    found = []
+    empty = []
     for number, nodes in enumerate(spine.nodes):
         full = np.bincount(spine.ancestors(number)[~leaves], minlength=len(nodes))
-        found.append(full == 0)
-    return tuple(found)
+        empty.append(full == 0)
+    return tuple(empty)
 
 
 def public_totals(settings: CensusSettings, spine: Spine) -> list[Wholes]:
@@ -263,14 +263,14 @@ def expected_errors(census: BoundCensus, rho: Fraction) -> list[dict[str, float]
         effect: least_squares.tree_variances(census.spine, [level[effect] for level in own])[2]
         for effect in least_squares.subsets(everything)
     }
-    found = []
+    by_level = []
     for number in range(len(census.spine.levels)):
         effects, errors = {effect: variances[number] for effect, variances in final.items()}, {}
         for query in least_squares.subsets(everything):
             variance = least_squares.answer_variance(census.sizes, effects, query)
             errors[census.query_name(query)] = float(np.mean(np.sqrt(2 / math.pi * variance)))
-        found.append(errors)
-    return found
+        by_level.append(errors)
+    return by_level
 
 
 def least_rho(census: BoundCensus, wanted: Mapping[str, Fraction]) -> Fraction:
@@ -406,16 +406,16 @@ def query_of(name: str, columns: Sequence[str]) -> Query:
 
 def read_levels(answer: Mapping[str, Any], columns: Sequence[str], sizes: Sizes) -> list[LevelMeasurement]:
     """Return the noisy numbers of a stored answer."""
-    found = []
+    measured = []
     for level in answer["levels"]:
         answers, sigmas = {}, {}
-        for one in level["queries"]:
-            query = query_of(one["query"], columns)
+        for record in level["queries"]:
+            query = query_of(record["query"], columns)
             shape = (level["nodes"], *(sizes[k] for k in query))
-            answers[query] = np.array(one["values"], float).reshape(shape)
-            sigmas[query] = float(exact_text(one["sigma"]))
-        found.append(LevelMeasurement(answers, sigmas))
-    return found
+            answers[query] = np.array(record["values"], float).reshape(shape)
+            sigmas[query] = float(exact_text(record["sigma"]))
+        measured.append(LevelMeasurement(answers, sigmas))
+    return measured
 
 
 def known_totals(totals: Sequence[Wholes]) -> dict[int, dict[int, int]]:

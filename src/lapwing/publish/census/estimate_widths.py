@@ -84,8 +84,8 @@ def _beurling(z: Floats) -> Floats:
 
 def _trigamma(x: Floats) -> Floats:
     """Return ψ'(x) for x >= 1, to 1e-15: twenty terms, then the asymptotic series."""
-    found = np.zeros_like(x)
+    total = np.zeros_like(x)
     for k in range(20):
-        found += 1 / (x + k) ** 2
+        total += 1 / (x + k) ** 2
     y = x + 20
-    return np.asarray(found + 1 / y + 1 / (2 * y**2) + 1 / (6 * y**3) - 1 / (30 * y**5) + 1 / (42 * y**7))
+    return np.asarray(total + 1 / y + 1 / (2 * y**2) + 1 / (6 * y**3) - 1 / (30 * y**5) + 1 / (42 * y**7))

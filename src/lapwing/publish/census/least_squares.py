@@ -51,10 +51,10 @@ class Spine:
 
     def ancestors(self, level: int) -> Wholes:
         """Return for each leaf the position of its ancestor in a level."""
-        found = np.arange(len(self.leaves), dtype=np.int64)
+        nodes = np.arange(len(self.leaves), dtype=np.int64)
         for number in range(len(self.levels) - 1, level, -1):
-            found = self.parents[number][found]
-        return found
+            nodes = self.parents[number][nodes]
+        return nodes
 
     def sums(self, leaves: Wholes) -> list[Wholes]:
         """Return the tables of every level, from one row of cells for each leaf."""
@@ -188,17 +188,17 @@ def tree_variances(
     return below, sums, final
 
 
-def _parallel(one: Floats, other: Floats) -> Floats:
+def _parallel(first: Floats, second: Floats) -> Floats:
     """Return the variance of the best mean of two measurements."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = 1 / (1 / one + 1 / other)
-    return found
+        variance: Floats = 1 / (1 / first + 1 / second)
+    return variance
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.where(whole > 0, part / whole, 0.0)
-    return found
+        share: Floats = np.where(whole > 0, part / whole, 0.0)
+    return share
 
 
 def estimate_spine(
@@ -216,10 +216,10 @@ def estimate_spine(
     everything = tuple(range(len(sizes)))
     tables = [np.zeros((len(names), *sizes)) for names in spine.nodes]
     final: list[dict[Query, Floats]] = [{} for _ in spine.nodes]
-    own = [own_variances(sizes, one.sigmas) for one in measured]
+    own = [own_variances(sizes, measurement.sigmas) for measurement in measured]
     values = [
-        _own_effects(sizes, len(names), one, variances)
-        for names, one, variances in zip(spine.nodes, measured, own, strict=True)
+        _own_effects(sizes, len(names), measurement, variances)
+        for names, measurement, variances in zip(spine.nodes, measured, own, strict=True)
     ]
     for effect in subsets(everything):
         noise: list[Floats] = [
@@ -229,11 +229,11 @@ def estimate_spine(
             for node, total in totals.items():
                 noise[level][node] = 0.0
                 values[level][effect][node] = total / cells_of(sizes, everything)
-        solved, spread = _solve(spine, [one[effect] for one in values], noise)
+        solved, spread = _solve(spine, [of_node[effect] for of_node in values], noise)
         for level, part in enumerate(solved):
             tables[level] += part
             final[level][effect] = spread[level]
-    least = min(sigma for one in measured for sigma in one.sigmas.values())
+    least = min(sigma for measurement in measured for sigma in measurement.sigmas.values())
     return SpineEstimate(sizes, tuple(tables), tuple(final), least)
 
 
@@ -242,7 +242,7 @@ def _own_effects(
 ) -> dict[Query, Floats]:
     """Return each effect as one level's own answers measure it, in every node; 0 if they lack it."""
     everything = tuple(range(len(sizes)))
-    found = {
+    effects = {
         effect: np.zeros((nodes, *(sizes[k] if k in effect else 1 for k in everything)))
         for effect in variances
     }
@@ -253,8 +253,8 @@ def _own_effects(
             noise = (
                 (measured.sigmas[query] / summed) ** 2 * cells_of(sizes, effect) / cells_of(sizes, query)
             )
-            found[effect] += part * (variances[effect] / noise)
-    return found
+            effects[effect] += part * (variances[effect] / noise)
+    return effects
 
 
 def _split(table: Floats, query: Query) -> dict[Query, Floats]:

@@ -82,19 +82,19 @@ def nearest_with_sums(values: Floats, groups: Wholes, sums: Wholes, low: Wholes,
 
 def _largest_remainders(values: Floats, groups: Wholes, sums: Wholes, low: Wholes, high: Wholes) -> Wholes:
     """Round values down or up so that each group has its sum: those with the largest remainders go up."""
-    found = np.clip(np.floor(values + NEAR_A_WHOLE).astype(np.int64), low, high)
-    missing = sums - add_by_parent(found, groups, len(sums))
-    has_room = found < high
-    order = np.lexsort((found - values, ~has_room, groups))
+    wholes = np.clip(np.floor(values + NEAR_A_WHOLE).astype(np.int64), low, high)
+    missing = sums - add_by_parent(wholes, groups, len(sums))
+    has_room = wholes < high
+    order = np.lexsort((wholes - values, ~has_room, groups))
     sizes = np.bincount(groups, minlength=len(sums))
     first = np.cumsum(sizes) - sizes
     rank = np.arange(len(values)) - first[groups[order]]
-    found[order[(rank < missing[groups[order]]) & has_room[order]]] += 1
-    missing = sums - add_by_parent(found, groups, len(sums))
+    wholes[order[(rank < missing[groups[order]]) & has_room[order]]] += 1
+    missing = sums - add_by_parent(wholes, groups, len(sums))
     for group in np.flatnonzero(missing):
         own = order[first[group] : first[group] + sizes[group]]
-        found[own] += _filled(int(missing[group]), found[own] - low[own], high[own] - found[own])
-    return found
+        wholes[own] += _filled(int(missing[group]), wholes[own] - low[own], high[own] - wholes[own])
+    return wholes
 
 
 def _filled(missing: int, below: Wholes, above: Wholes) -> Wholes:
@@ -136,14 +136,14 @@ def total_bounds(spine: Spine, facts: SpineFacts) -> list[TotalBounds]:
 
     Raises BadParameter if facts contradict each other, or have too many rows together.
     """
-    found: list[TotalBounds] = []
+    bounds: list[TotalBounds] = []
     for level in reversed(range(len(spine.levels))):
         known, names = facts.totals[level], spine.nodes[level]
         low = np.maximum(known, 0).astype(float)
         high = np.where(known >= 0, known, float(MOST_ROWS))
         high[facts.empty[level]] = 0
-        if found:
-            parents, below = spine.parents[level + 1], found[-1]
+        if bounds:
+            parents, below = spine.parents[level + 1], bounds[-1]
             low = np.maximum(low, np.bincount(parents, below.low, len(names)))
             high = np.minimum(high, np.bincount(parents, below.high, len(names)))
         key = f"census.totals.{spine.levels[level]}"
@@ -153,8 +153,8 @@ def total_bounds(spine: Spine, facts: SpineFacts) -> list[TotalBounds]:
             raise BadParameter(
                 key, f'the total of "{names[wrong[0]]}" contradicts the facts below it. Correct one of them'
             )
-        found.append(TotalBounds(low.astype(np.int64), high.astype(np.int64)))
-    return found[::-1]
+        bounds.append(TotalBounds(low.astype(np.int64), high.astype(np.int64)))
+    return bounds[::-1]
 
 
 def whole_tables(spine: Spine, estimates: Sequence[Floats], facts: SpineFacts) -> list[Wholes]:
@@ -244,9 +244,9 @@ def _round_one(real: Floats, rows: Wholes, columns: Wholes) -> Wholes:
         high = np.clip(np.ceil(real - NEAR_A_WHOLE) + slack, 0, limit).astype(np.int64)
         if slack == anything and limit.sum() > MOST_UNITS:
             break
-        found = _transport(real, low, high, rows, columns)
-        if found is not None:
-            return found
+        wholes = _transport(real, low, high, rows, columns)
+        if wholes is not None:
+            return wholes
     return _filled_cells(np.clip(np.rint(real), 0, limit).astype(np.int64), rows, columns)
 
 

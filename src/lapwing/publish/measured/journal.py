@@ -63,10 +63,10 @@ def held(path: Path) -> Iterator[None]:
 
 def _is_at(file: int, path: Path) -> bool:
     try:
-        found, mine = os.stat(path), os.fstat(file)
+        there, mine = os.stat(path), os.fstat(file)
     except FileNotFoundError:
         return False
-    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
 
 class Journal:

@@ -239,11 +239,11 @@ def _exact_sum(values: Wholes) -> int:
 
 def _digest(candidates: Sequence[Candidate]) -> str:
     """Return a digest of all that a choice is made from, except the private counts."""
-    found = hashlib.sha256()
-    for one in candidates:
-        found.update(f"{one.clique} {one.weight} {one.penalty}\n".encode())
-        found.update(np.ascontiguousarray(one.expected, "<i8").tobytes())
-    return found.hexdigest()
+    digest = hashlib.sha256()
+    for candidate in candidates:
+        digest.update(f"{candidate.clique} {candidate.weight} {candidate.penalty}\n".encode())
+        digest.update(np.ascontiguousarray(candidate.expected, "<i8").tobytes())
+    return digest.hexdigest()
 
 
 def noisy_marginal(domain: Domain, done: JournalStep) -> NoisyMarginal:
@@ -280,7 +280,7 @@ def _are_counts(counts: object, cells: int) -> bool:
     return (
         isinstance(counts, list)
         and len(counts) == cells
-        and all(isinstance(one, int) and abs(one) < 1 << 62 for one in counts)
+        and all(isinstance(count, int) and abs(count) < 1 << 62 for count in counts)
     )
 
 

@@ -246,7 +246,7 @@ class ColumnCells:
 
         def ends(name: str) -> tuple[Any, ...]:
             values = [cell[name] for cell in cells]
-            return tuple(reads(one) if reads and one is not None else one for one in values)
+            return tuple(reads(value) if reads and value is not None else value for value in values)
 
         return cls(record["name"], tuple(cell["label"] for cell in cells), ends("low"), ends("high"))
 
@@ -262,7 +262,7 @@ class ColumnCells:
                 if value is low:
                     return cell
                 continue
-            numbers = all(isinstance(one, int | float) for one in (value, low))
+            numbers = all(isinstance(end, int | float) for end in (value, low))
             if numbers:
                 is_same = isinstance(value, bool) == isinstance(low, bool)
             else:

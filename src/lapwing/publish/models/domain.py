@@ -94,8 +94,8 @@ class JunctionTree:
     def holder(self, columns: Iterable[str]) -> int | None:
         """Return the smallest clique that has all these columns, or None."""
         wanted = set(columns)
-        found = [k for k, clique in enumerate(self.cliques) if wanted <= set(clique)]
-        return min(found, key=lambda k: len(self.cliques[k]), default=None)
+        holders = [k for k, clique in enumerate(self.cliques) if wanted <= set(clique)]
+        return min(holders, key=lambda k: len(self.cliques[k]), default=None)
 
 
 def junction_tree(domain: Domain, marginals: Iterable[Clique]) -> JunctionTree:
@@ -128,16 +128,16 @@ def maximal_cliques(domain: Domain, marginals: Iterable[Clique]) -> list[int]:
     """Return the maximal cliques, as bits, after columns are eliminated, the cheapest one first."""
     joined = neighbours(domain, marginals)
     remaining = set(range(len(joined)))
-    found: list[int] = []
+    cliques: list[int] = []
     while remaining:
         column = min(remaining, key=lambda k: (_cells(domain, joined[k] | 1 << k), k))
         clique = joined[column] | 1 << column
-        if not any(clique & other == clique for other in found):
-            found.append(clique)
+        if not any(clique & other == clique for other in cliques):
+            cliques.append(clique)
         remaining.remove(column)
         for other in _bits(joined[column]):
             joined[other] = (joined[other] | joined[column]) & ~(1 << other) & ~(1 << column)
-    return found
+    return cliques
 
 
 def _spanning_edges(domain: Domain, masks: list[int]) -> tuple[TreeEdge, ...]:

@@ -179,14 +179,14 @@ class GraphicalModel:
     @cached_property
     def _conditionals(self) -> list[Floats]:
         """For each edge, the child's table given the separator."""
-        found = []
+        conditionals = []
         for edge in self.tree.edges:
             clique = self.tree.cliques[edge.child]
             axes = summed_axes(clique, edge.separator)
             below = self.tables[edge.child].sum(axis=axes, keepdims=True)
             with np.errstate(divide="ignore", invalid="ignore"):
-                found.append(np.where(below > 0, self.tables[edge.child] / below, 0.0))
-        return found
+                conditionals.append(np.where(below > 0, self.tables[edge.child] / below, 0.0))
+        return conditionals
 
     def _across(self, wanted: Clique) -> Floats:
         """Return the probabilities of columns that no clique has together.
@@ -252,16 +252,16 @@ def estimated_total(marginals: Sequence[NoisyMarginal]) -> float:
 
 def combined(marginals: Sequence[NoisyMarginal]) -> list[NoisyMarginal]:
     """Return one noisy marginal for each clique: repeated ones are averaged by inverse variance."""
-    found: dict[Clique, NoisyMarginal] = {}
-    for one in marginals:
-        if one.clique not in found:
-            found[one.clique] = one
+    by_clique: dict[Clique, NoisyMarginal] = {}
+    for marginal in marginals:
+        if marginal.clique not in by_clique:
+            by_clique[marginal.clique] = marginal
             continue
-        before = found[one.clique]
-        old, new = before.sigma**-2, one.sigma**-2
-        counts = (before.counts * old + one.counts * new) / (old + new)
-        found[one.clique] = NoisyMarginal(one.clique, counts, (old + new) ** -0.5)
-    return list(found.values())
+        before = by_clique[marginal.clique]
+        old, new = before.sigma**-2, marginal.sigma**-2
+        counts = (before.counts * old + marginal.counts * new) / (old + new)
+        by_clique[marginal.clique] = NoisyMarginal(marginal.clique, counts, (old + new) ** -0.5)
+    return list(by_clique.values())
 
 
 def fit(
@@ -287,16 +287,18 @@ def fit(
     """
     measured = combined(marginals)
     rows = estimated_total(marginals) if total is None else total
-    sums = BeliefPropagation(domain, [one.clique for one in measured], impossible)
+    sums = BeliefPropagation(domain, [marginal.clique for marginal in measured], impossible)
     known = start or {}
-    potentials = [known.get(one.clique, np.zeros(one.counts.shape)) for one in measured]
+    potentials = [known.get(marginal.clique, np.zeros(marginal.counts.shape)) for marginal in measured]
     descent = _Descent(sums, measured, rows, potentials)
     for step in range(steps):
         if not descent.step():
             break
         if progress is not None:
             progress(step + 1, steps)
-    by_clique = {one.clique: potential for one, potential in zip(measured, descent.potentials, strict=True)}
+    by_clique = {
+        marginal.clique: potential for marginal, potential in zip(measured, descent.potentials, strict=True)
+    }
     return GraphicalModel(domain, sums.tree, descent.tables, rows, by_clique)
 
 
@@ -311,8 +313,10 @@ class _Descent:
         potentials: list[Floats],
     ) -> None:
         self._sums, self._measured, self._rows = sums, measured, rows
-        scale = max(one.sigma**-2 for one in measured)  # the distance is relative to the best measurement
-        self._weights = [one.sigma**-2 / scale for one in measured]
+        scale = max(
+            marginal.sigma**-2 for marginal in measured
+        )  # the distance is relative to the best measurement
+        self._weights = [marginal.sigma**-2 / scale for marginal in measured]
         self._length = 2.0 / (rows * sum(self._weights))
         self.potentials = potentials
         self.tables, self._counts, self._distance = self._at(potentials)
@@ -393,8 +397,8 @@ def _systematic(shares: Floats, groups: Wholes) -> Wholes:
     starts = uniform_int(0, _FINE - 1, len(shares)) / _FINE
     places = (np.arange(len(groups)) - first[own] + starts[own]) / sizes[own]
     edges = (cumulative + np.arange(len(shares))[:, None]).ravel()
-    found = np.searchsorted(edges, own + places, side="right") - own * shares.shape[1]
+    drawn = np.searchsorted(edges, own + places, side="right") - own * shares.shape[1]
     chosen = np.empty(len(groups), np.int64)
     last = shares.shape[1] - 1 - (shares > 0)[:, ::-1].argmax(axis=1)  # rounding must not reach beyond it
-    chosen[by_group] = np.minimum(found, last[own])
+    chosen[by_group] = np.minimum(drawn, last[own])
     return chosen

@@ -26,9 +26,16 @@ class LinkKind(StrEnum):
     START = "start"  # signs in, on this machine only
     PASSWORD = "password"  # noqa: S105  lets its holder set the account's password
     ANSWER = "answer"  # of an OpenID provider: noted when it came, so that it comes once
+    DEVICE = "device"  # a browser that has signed in: strangers' failures do not keep it out
 
 
-SECONDS = {LinkKind.START: 3600, LinkKind.PASSWORD: 3 * 86400, LinkKind.ANSWER: 3600}
+DEVICE_SECONDS = 180 * 86400
+SECONDS = {
+    LinkKind.START: 3600,
+    LinkKind.PASSWORD: 3 * 86400,
+    LinkKind.ANSWER: 3600,
+    LinkKind.DEVICE: DEVICE_SECONDS,
+}
 
 
 class Links:
@@ -49,6 +56,17 @@ class Links:
     def make_password(self, name: str) -> str:
         """Return the secret of a link with which an account's owner sets the password."""
         return self._make(name, LinkKind.PASSWORD)
+
+    def make_device(self, name: str) -> str:
+        """Return the secret of a browser that has signed in with the account's password."""
+        return self._make(name, LinkKind.DEVICE)
+
+    def is_device(self, secret: str, name: str) -> bool:
+        """Return whether a browser has signed in as this account."""
+        try:
+            return self.name_of(secret, LinkKind.DEVICE) == name
+        except NotSignedIn:
+            return False
 
     def _make(self, name: str, kind: LinkKind) -> str:
         secret, now = new_secret(), int(time.time())

@@ -172,11 +172,11 @@ def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progre
     scores = [right_answers(weights, private) for weights in public]
     shares = [right_answers(weights, test) / _TEST_ROWS for weights in public]
     epsilons = sorted({epsilon, *map(Fraction, _OTHERS)})
-    found = [
-        Accuracies(float(one), noisy_accuracy(own, one, test), chosen_accuracy(scores, shares, one))
-        for one in epsilons
+    accuracies = [
+        Accuracies(float(each), noisy_accuracy(own, each, test), chosen_accuracy(scores, shares, each))
+        for each in epsilons
     ]
-    here = next(one for one in found if one.epsilon == float(epsilon))
+    here = next(accuracy for accuracy in accuracies if accuracy.epsilon == float(epsilon))
     without = right_answers(own, test) / _TEST_ROWS
     law = exponential_law(scores, Exponential.for_epsilon(epsilon, sensitivity=1).rate)
     return Shown(
@@ -199,7 +199,10 @@ def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progre
             NumberTable(
                 "Right answers on new rows, in %",
                 ("ε", f"noisy weights, mean of {_NOISY_NETWORKS}", "private choice, on average"),
-                tuple((one.epsilon, 100 * one.noisy, 100 * one.chosen) for one in found),
+                tuple(
+                    (accuracy.epsilon, 100 * accuracy.noisy, 100 * accuracy.chosen)
+                    for accuracy in accuracies
+                ),
             ),
             NumberTable(
                 f"The networks offered, at ε = {short(float(epsilon))}",
@@ -211,7 +214,7 @@ def network_choice(values: Mapping[str, Fraction], _full: bool, progress: Progre
                 bars=3,
             ),
         ),
-        picture=partial(_draw_networks, found, without, max(shares), n),
+        picture=partial(_draw_networks, accuracies, without, max(shares), n),
     )
 
 
@@ -221,7 +224,7 @@ def noisy_accuracy(weights: Floats, epsilon: Fraction, test: TownData) -> float:
     noise = Laplace.for_epsilon(epsilon, l1=reach * len(weights))
     exact = np.round(weights * _STEPS).astype(np.int64)
     networks = [noise.sample(exact) / _STEPS for _ in range(_NOISY_NETWORKS)]
-    return float(np.mean([right_answers(one, test) for one in networks])) / len(test.classes)
+    return float(np.mean([right_answers(network, test) for network in networks])) / len(test.classes)
 
 
 def chosen_accuracy(scores: list[int], shares: list[float], epsilon: Fraction) -> float:
@@ -231,15 +234,15 @@ def chosen_accuracy(scores: list[int], shares: list[float], epsilon: Fraction) -
 
 
 @plot.style()
-def _draw_networks(found: list[Accuracies], without: float, best: float, n: int) -> Figure:
+def _draw_networks(accuracies: list[Accuracies], without: float, best: float, n: int) -> Figure:
     figure, (axes,) = plot.new_figure(
         "Noise on the weights ruins a network; a private choice works",
         f"Share of right answers on new rows, against ε, for {n:,} private rows.",
         right=0.74,
     )
-    epsilons = [one.epsilon for one in found]
-    axes.plot(epsilons, [100 * one.chosen for one in found], color=plot.BLUE, marker="o")
-    axes.plot(epsilons, [100 * one.noisy for one in found], color=plot.ORANGE, marker="o")
+    epsilons = [accuracy.epsilon for accuracy in accuracies]
+    axes.plot(epsilons, [100 * accuracy.chosen for accuracy in accuracies], color=plot.BLUE, marker="o")
+    axes.plot(epsilons, [100 * accuracy.noisy for accuracy in accuracies], color=plot.ORANGE, marker="o")
     axes.axhline(100 * without, color=plot.GREY, linewidth=1, linestyle=(0, (5, 3)))
     axes.axhline(50, color=plot.GREY, linewidth=0.8)
     axes.set(xscale="log", xlabel="ε (smaller is more private)", ylabel="right answers, in %")
@@ -250,8 +253,8 @@ def _draw_networks(found: list[Accuracies], without: float, best: float, n: int)
         axes,
         [
             plot.EndLabel(100 * without, "trained on the rows,\nnot private", plot.GREY),
-            plot.EndLabel(100 * found[-1].chosen, "private choice of\na public network", plot.BLUE),
-            plot.EndLabel(100 * found[-1].noisy, "noise on all weights", plot.ORANGE),
+            plot.EndLabel(100 * accuracies[-1].chosen, "private choice of\na public network", plot.BLUE),
+            plot.EndLabel(100 * accuracies[-1].noisy, "noise on all weights", plot.ORANGE),
             plot.EndLabel(50, "guessing", plot.GREY),
         ],
     )

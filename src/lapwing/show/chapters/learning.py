@@ -42,7 +42,7 @@ def _compared(
     else:
         rows = int(values["rows"])
         data, runs = rides(rows, rows // blocks, pool=_POOL, by_hour=False), int(values["runs"])
-    found = compare_decisions(
+    count = compare_decisions(
         data,
         runs=runs,
         variants=_VARIANTS,
@@ -51,7 +51,7 @@ def _compared(
         eta=values["eta"],
         tell=progress,
     )
-    return data, found
+    return data, count
 
 
 # Bad models that leave
@@ -59,9 +59,9 @@ def _compared(
 
 def bad_models(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     """Compute the topic `bad-models`."""
-    data, found = _compared(values, (0.05, 0.1, 0.2, 0.4), 32, full, progress)
+    data, count = _compared(values, (0.05, 0.1, 0.2, 0.4), 32, full, progress)
     eta, least = float(values["eta"]), _spaced(values["epsilon"])[0]
-    tallies = found.tallies
+    tallies = count.tallies
     runs = sum(tallies["ours", e].runs for e in _spaced(values["epsilon"]))
     bad = {name: sum(tallies[name, e].bad for e in _spaced(values["epsilon"])) for name in _NAMES}
     at_least = {name: tallies[name, least].bad / tallies[name, least].runs for name in _NAMES}
@@ -94,7 +94,7 @@ def bad_models(values: Mapping[str, Fraction], full: bool, progress: Progress) -
                 ),
             ),
         ),
-        picture=lambda: _bad_picture(found, eta),
+        picture=lambda: _bad_picture(count, eta),
     )
 
 
@@ -106,9 +106,9 @@ def _flat(name: str) -> str:
     return _NAMES[name].replace("\n", " ")
 
 
-def _bad_picture(found: DecisionCount, eta: float) -> Figure:
+def _bad_picture(count: DecisionCount, eta: float) -> Figure:
     rates: dict[str, list[tuple[float, float]]] = {}
-    for (name, e), tally in found.tallies.items():
+    for (name, e), tally in count.tallies.items():
         rates.setdefault(name, []).append((float(e), tally.bad / tally.runs))
     worst = {name: max(rate for _, rate in points) for name, points in rates.items()}
     only_ours = worst.pop("ours") <= eta < min(worst.values())
@@ -125,14 +125,14 @@ def _bad_picture(found: DecisionCount, eta: float) -> Figure:
 def data_needed(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Shown:
     """Compute the topic `data-needed`."""
     gaps = (0.1, 0.2, 0.4)
-    data, found = _compared(values, gaps, 128, full, progress)
+    data, count = _compared(values, gaps, 128, full, progress)
     runs = _FULL_RUNS if full else int(values["runs"])
     epsilons = _spaced(values["epsilon"])
     lines = {
         gap: [
-            (float(e), sum(found.needed[gap, e]) / runs)
+            (float(e), sum(count.needed[gap, e]) / runs)
             for e in epsilons
-            if len(found.needed.get((gap, e), ())) == runs
+            if len(count.needed.get((gap, e), ())) == runs
         ]
         for gap in (data.gaps if full else gaps)
     }
@@ -158,7 +158,7 @@ def data_needed(values: Mapping[str, Fraction], full: bool, progress: Progress) 
                     (
                         _percent(gap),
                         float(e),
-                        sum(rows) / len(rows) if (rows := found.needed.get((gap, e), [])) else None,
+                        sum(rows) / len(rows) if (rows := count.needed.get((gap, e), [])) else None,
                         len(rows),
                         runs,
                     )
@@ -174,7 +174,7 @@ def data_needed(values: Mapping[str, Fraction], full: bool, progress: Progress) 
 def _needed_headline(drawn: Mapping[float, list[tuple[float, float]]]) -> str:
     if not drawn:
         return "With so few rows no target was reached in every run: take more rows or a larger ε"
-    gap = max(drawn, key=lambda one: (len(drawn[one]), one))
+    gap = max(drawn, key=lambda target: (len(drawn[target]), target))
     (small, most), (large, fewest) = drawn[gap][0], drawn[gap][-1]
     if small == large:
         return f"{most:,.0f} rows are needed at ε {small:g} for a target {_percent(gap)} above the best"
@@ -213,7 +213,7 @@ def release_time(values: Mapping[str, Fraction], full: bool, progress: Progress)
     hours, epsilon = int(values["hours"]), float(values["epsilon"])
     times = release_times(need, rates, hours=hours, runs=20 if full else 12, epsilon=epsilon, tell=progress)
     within, full_load = hours // 2, {way: times[way][-1] for way in WAYS}
-    left = {way: sum(one.not_released for one in times[way]) / len(rates) for way in WAYS}
+    left = {way: sum(waits.not_released for waits in times[way]) / len(rates) for way in WAYS}
     first, last = min(left, key=left.__getitem__), max(left, key=left.__getitem__)
     return Shown(
         headline=f"{_WAYS[first][0].upper()}{_WAYS[first][1:]}: {_share(full_load[first].not_released)} of "
@@ -275,8 +275,8 @@ def _measured_need(progress: Progress) -> BlocksNeeded:
     from lapwing.show.model_decisions import compare_decisions, measured_need, rides
 
     data = rides(_FULL_ROWS, _FULL_BLOCK)
-    found = compare_decisions(data, runs=20, variants=2, gaps=data.gaps[-2:-1], tell=progress)
-    return measured_need(data, found.needed)
+    count = compare_decisions(data, runs=20, variants=2, gaps=data.gaps[-2:-1], tell=progress)
+    return measured_need(data, count.needed)
 
 
 def _release_picture(
@@ -287,8 +287,8 @@ def _release_picture(
     )
     shares = {
         _WAYS[way].replace(", ", ",\n"): [
-            (rate, one.not_released) for rate, one in zip(rates, found, strict=True)
+            (rate, wait.not_released) for rate, wait in zip(rates, waits, strict=True)
         ]
-        for way, found in times.items()
+        for way, waits in times.items()
     }
     return pictures.release_picture(shares, within=within, title=title)

@@ -123,14 +123,14 @@ def trials(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
     people = PEOPLE if full else int(values["n"])
     [result] = averaging(AttackSettings.of(values["epsilon"], people, progress))
     shown, safe, last = result.unprotected, result.protected, result.over_time[-1].after
-    one = result.over_time[0].unprotected
+    first = result.over_time[0].unprotected
     return Shown(
         f"One noisy answer hides a person; {last:,} noisy answers to the same question do not",
         (
             f"{result.knows} The attacker guesses, from even odds, whether the head is a patient, too.",
             "Each trial releases the count of patients with fresh noise for ε "
-            f"{short(float(PRICE_WITHOUT_BUDGET))}. After one trial, {one.right:,} of {one.trials:,} "
-            f"guesses are right; a fair coin has {one.trials / 2:,g} on average. The mean of {last:,} "
+            f"{short(float(PRICE_WITHOUT_BUDGET))}. After one trial, {first.right:,} of {first.trials:,} "
+            f"guesses are right; a fair coin has {first.trials / 2:,g} on average. The mean of {last:,} "
             f"trials is almost free of noise: {shown.right:,} of {shown.trials:,} guesses are right.",
             "Noise in each answer alone is no protection. Together the trials cost ε "
             f"{float(PRICE_WITHOUT_BUDGET * last):,.0f}, and at such an ε the promise is empty.",
@@ -239,12 +239,14 @@ def _draw_daily_reset(
     axes.plot(days, [100 * row[2] for row in rows], color=ORANGE)
     axes.plot(days, [100 * row[4] for row in rows], color=BLUE)
     at = [point.after for point in measured]
-    for colour, found in (
+    for colour, counts in (
         (ORANGE, [point.unprotected for point in measured]),
         (BLUE, [point.protected for point in measured]),
     ):
-        axes.plot(at, [100 * one.rate for one in found], color=colour, **DOTS)
-        axes.vlines(at, [100 * one.low for one in found], [100 * one.high for one in found], color=colour)
+        axes.plot(at, [100 * count.rate for count in counts], color=colour, **DOTS)
+        axes.vlines(
+            at, [100 * count.low for count in counts], [100 * count.high for count in counts], color=colour
+        )
     axes.axhline(50, color=GREY, linewidth=1.3, linestyle=":")
     axes.set(xscale="log", xlim=(0.9, 1.05 * max(days[-1], at[-1])), ylim=(0, 104))
     axes.xaxis.set_minor_locator(NullLocator())

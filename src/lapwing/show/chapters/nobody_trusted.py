@@ -46,7 +46,7 @@ def two_coins(values: Mapping[str, Fraction], full: bool, progress: Progress) ->
     truths = (np.arange(n) < yes).astype(np.int64)
     runs = max(min(400, _COINS // n), 20)
     reports = mechanism.sample(np.tile(truths, runs)).reshape(runs, n)
-    estimates = [float(mechanism.estimate(one)[1]) for one in reports]
+    estimates = [float(mechanism.estimate(report)[1]) for report in reports]
     raw = [float(mean) for mean in reports.mean(axis=1)]
     true_share, error = yes / n, local_spread(mechanism.truth, n)
     progress(1, 1)
@@ -106,11 +106,11 @@ def _draw_two_coins(n: int, share: float, raw: list[float], estimates: list[floa
         "anew. Dashed: the true share of yes.",
         panels=2,
     )
-    for axes, title, colour, found in (
+    for axes, title, colour, percents in (
         (panels[0], "Share of yes reports", plot.ORANGE, raw),
         (panels[1], "Estimate: 2 × that share − ½", plot.BLUE, estimates),
     ):
-        axes.hist([100 * one for one in found], bins=20, color=colour, alpha=0.85)
+        axes.hist([100 * value for value in percents], bins=20, color=colour, alpha=0.85)
         axes.axvline(100 * share, color=plot.INK, linewidth=1.6, linestyle="--")
         axes.set_title(title, color=colour)
         axes.set_xlabel("per cent of the people asked")
@@ -231,7 +231,7 @@ def _measured(epsilon: Fraction, n: int, share: Fraction, runs: int) -> tuple[fl
     curated = Laplace.for_epsilon(epsilon, l1=1).sample(np.full(10 * runs, count)) / n
     coins = RandomizedResponse.for_epsilon(epsilon)
     reports = coins.sample(np.tile(truths, runs)).reshape(runs, n)
-    local = np.array([coins.estimate(one)[1] for one in reports])
+    local = np.array([coins.estimate(report)[1] for report in reports])
     return (
         float(np.sqrt(np.mean((curated - count / n) ** 2))),
         float(np.sqrt(np.mean((local - count / n) ** 2))),
@@ -245,8 +245,8 @@ def curator_and_local(values: Mapping[str, Fraction], full: bool, progress: Prog
     queries = []
     for done, share in enumerate(_SHARES):
         progress(done, len(_SHARES))
-        found = _measured(epsilon, n, share, runs)
-        queries.append((float(share), *found, curator_error(epsilon, n), local_error(epsilon, n)))
+        errors = _measured(epsilon, n, share, runs)
+        queries.append((float(share), *errors, curator_error(epsilon, n), local_error(epsilon, n)))
     progress(len(_SHARES), len(_SHARES))
     sizes = sorted({*_SIZES, n})
     lines = [

@@ -66,8 +66,8 @@ def laplace(values: Mapping[str, Fraction], _full: bool, _progress: Progress) ->
                 "Other values of ε",
                 ("ε", "scale", "at least 95 % of answers within ±"),
                 tuple(
-                    (float(other), float(one.scale), one.spread("0.95"))
-                    for other, one in zip(_EPSILONS, others, strict=True)
+                    (float(other), float(mechanism.scale), mechanism.spread("0.95"))
+                    for other, mechanism in zip(_EPSILONS, others, strict=True)
                 ),
             ),
         ),
@@ -80,7 +80,7 @@ def cell_chances(scale: Fraction, width: int) -> list[float]:
     half = width // 2
     ends = [float(laplace_at_least(scale, place * width - half)) for place in range(1 - _SIDE, _SIDE + 1)]
     falling = [1.0, *ends, 0.0]
-    return [one - other for one, other in pairwise(falling)]
+    return [higher - lower for higher, lower in pairwise(falling)]
 
 
 def _near(within: int) -> str:
@@ -232,10 +232,10 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
     """Compute sensitivities, and the change of each statistic on the worst data."""
     n, rows, epsilon = int(values["n"]), int(values["rows"]), values["epsilon"]
     zeros = np.zeros(n)
-    one = np.append(np.zeros(n - 1), 1.0)  # the last person's value is 1 instead of 0
+    with_one = np.append(np.zeros(n - 1), 1.0)  # the last person's value is 1 instead of 0
     filed = np.full(n, rows)  # complaints of each person; then one person leaves
     others = filed[:-1]
-    found: list[tuple[str, float, float]] = [
+    changes: list[tuple[str, float, float]] = [
         (
             "people who complained",
             float(np.count_nonzero(filed) - np.count_nonzero(others)),
@@ -246,9 +246,9 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
             float(filed.sum() - others.sum()),
             float(theorem.count(rows=rows).l1),
         ),
-        ("mean of values from 0 to 1", _moved(np.mean, zeros, one), _mean(n)),
-        ("standard deviation of them", _moved(np.std, zeros, one), _deviation(n)),
-        ("maximum of them", _moved(np.max, zeros, one), 1.0),
+        ("mean of values from 0 to 1", _moved(np.mean, zeros, with_one), _mean(n)),
+        ("standard deviation of them", _moved(np.std, zeros, with_one), _deviation(n)),
+        ("maximum of them", _moved(np.max, zeros, with_one), 1.0),
     ]
     return Shown(
         headline=f"Among {n:,} people, one person moves a mean by at most {_up(_mean(n))}, a standard "
@@ -269,7 +269,7 @@ def sensitivity(values: Mapping[str, Fraction], _full: bool, _progress: Progress
             NumberTable(
                 f"{n:,} people, ε = {short(float(epsilon))}",
                 ("statistic", "sensitivity", "change on the worst data", "scale of the noise"),
-                tuple((name, most, change, most / float(epsilon)) for name, change, most in found),
+                tuple((name, most, change, most / float(epsilon)) for name, change, most in changes),
             ),
         ),
         picture=partial(_draw_moves, n),

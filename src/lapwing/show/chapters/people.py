@@ -70,7 +70,9 @@ def smoking(values: Mapping[str, Fraction], full: bool, progress: Progress) -> S
     said = [percent(Fraction(row[5])) for row in rows]
     both = f"{said[0]} in both cases" if said[0] == said[1] else f"{said[0]} with Mary, {said[1]} without"
     learnt = float(shares[1][0])
-    took_part, is_ill = (belief_bounds(epsilon, 0, belief=one) for one in (Belief.TOOK_PART, Belief.FACT))
+    took_part, is_ill = (
+        belief_bounds(epsilon, 0, belief=belief) for belief in (Belief.TOOK_PART, Belief.FACT)
+    )
     return Shown(
         "What the study finds about smokers is applied to Mary, too, whether or not she took part",
         (
@@ -138,11 +140,11 @@ def _draw_smoking(
     percents = [100 * np.asarray(each) for each in shares]
     together = np.concatenate(percents)
     bins = np.linspace(min(float(together.min()), 48.0), max(float(together.max()), 52.0), 61)
-    for axes, name, colour, truth, found in (
+    for axes, name, colour, truth, guesses in (
         (panels[0], "Mary takes part", ORANGE, truths[0], percents[0]),
         (panels[1], "Mary stays out", BLUE, truths[1], percents[1]),
     ):
-        axes.hist(found, bins=list(bins), color=colour, alpha=0.85)
+        axes.hist(guesses, bins=list(bins), color=colour, alpha=0.85)
         axes.axvline(50, color=GREY, linewidth=1.3, linestyle=":")
         axes.set_title(f"{name}: truth {100 * truth:.1f} %", color=colour)
         axes.set_xlabel("released share of ill smokers, in %")

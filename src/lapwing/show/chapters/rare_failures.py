@@ -174,7 +174,7 @@ def gaussian_events(sigma: Fraction, delta: Fraction) -> list[TailEvent]:
     events = [
         TailEvent(k, float(tails[k - 1]), float(tails[k])) for k in range(math.floor(-4 * sigma), reach - 1)
     ]
-    rare = next(place for place, one in enumerate(events) if one.with_you < float(delta) / 100)
+    rare = next(place for place, event in enumerate(events) if event.with_you < float(delta) / 100)
     return events[: rare + 1]
 
 
@@ -195,7 +195,9 @@ def _draw_events(
         right=0.76,
     )
     for events, colour in ((by_laplace, plot.BLUE), (by_gauss, plot.ORANGE)):
-        axes.plot([one.with_you for one in events], [100 * one.belief for one in events], color=colour)
+        axes.plot(
+            [event.with_you for event in events], [100 * event.belief for event in events], color=colour
+        )
     steps = [1, 2, 3, 5, 10, 30, round(1 / certain.with_you)]  # answers that the event holds
     shares = [min(step * certain.with_you, 1.0) for step in steps]
     axes.plot(shares, [100 * step / (2 * step - 1) for step in steps], color=plot.PURPLE)
@@ -238,14 +240,16 @@ def many_numbers(values: Mapping[str, Fraction], _full: bool, progress: Progress
     """Compute the noise of k counts that one person may all change by 1, for growing k."""
     epsilon, delta, most = values["epsilon"], values["delta"], int(values["k"])
     sizes = sorted({1, most, *(size for size in _grown(most))})
-    found = []
+    noises = []
     for place, k in enumerate(sizes):
         progress(place, len(sizes))
-        found.append(noise_of(k, epsilon, delta))
-    last = found[-1]
-    better, worse = sorted((("Laplace", last.laplace), ("Gaussian", last.gaussian)), key=lambda one: one[1])
-    above = [one.k for one in found if one.laplace <= one.gaussian]
-    below = [one.k for one in found if one.laplace > one.gaussian]
+        noises.append(noise_of(k, epsilon, delta))
+    last = noises[-1]
+    better, worse = sorted(
+        (("Laplace", last.laplace), ("Gaussian", last.gaussian)), key=lambda noise: noise[1]
+    )
+    above = [noise.k for noise in noises if noise.laplace <= noise.gaussian]
+    below = [noise.k for noise in noises if noise.laplace > noise.gaussian]
     first = first_gaussian(epsilon, delta, (max(above, default=0), below[0])) if below else None
     turn = (
         f"Here Gaussian noise is the smaller one from {first:,} number{'s' * (first > 1)} on."
@@ -269,12 +273,12 @@ def many_numbers(values: Mapping[str, Fraction], _full: bool, progress: Progress
                 "Deviation of the noise of each count",
                 ("counts, k", "Laplace", "Gaussian", "Laplace, measured", "Gaussian, measured"),
                 tuple(
-                    (one.k, one.laplace, one.gaussian, one.laplace_drawn, one.gaussian_drawn)
-                    for one in found
+                    (noise.k, noise.laplace, noise.gaussian, noise.laplace_drawn, noise.gaussian_drawn)
+                    for noise in noises
                 ),
             ),
         ),
-        picture=partial(_draw_deviations, found, float(epsilon), float(delta)),
+        picture=partial(_draw_deviations, noises, float(epsilon), float(delta)),
     )
 
 
@@ -319,13 +323,13 @@ def noise_of(k: int, epsilon: Fraction, delta: Fraction) -> NoiseOfMany:
     zeros = np.zeros(k, np.int64)
     runs = min(max(_DRAWS // k, 1), _MOST_RUNS)
     drawn = (np.concatenate([noise.sample(zeros) for _ in range(runs)]) for noise in (by_laplace, by_gauss))
-    one, other = (float(np.sqrt((noise.astype(float) ** 2).mean())) for noise in drawn)
-    return NoiseOfMany(k, *deviations(k, epsilon, delta), one, other)
+    laplace, gaussian = (float(np.sqrt((noise.astype(float) ** 2).mean())) for noise in drawn)
+    return NoiseOfMany(k, *deviations(k, epsilon, delta), laplace, gaussian)
 
 
 @plot.style()
-def _draw_deviations(found: list[NoiseOfMany], epsilon: float, delta: float) -> Figure:
-    last = found[-1]
+def _draw_deviations(noises: list[NoiseOfMany], epsilon: float, delta: float) -> Figure:
+    last = noises[-1]
     figure, (axes,) = plot.new_figure(
         f"Many counts at once: for {last.k:,} of them Laplace noise is "
         f"{short(last.laplace / last.gaussian)} times as large as Gaussian noise",
@@ -334,13 +338,13 @@ def _draw_deviations(found: list[NoiseOfMany], epsilon: float, delta: float) -> 
         "Dots: drawn.",
         right=0.76,
     )
-    sizes = [one.k for one in found]
+    sizes = [noise.k for noise in noises]
     plot.error_axes(axes)
     axes.yaxis.set_major_formatter(lambda value, _: cell_text(value))
-    axes.plot(sizes, [one.laplace for one in found], color=plot.BLUE)
-    axes.plot(sizes, [one.gaussian for one in found], color=plot.ORANGE)
-    axes.plot(sizes, [one.laplace_drawn for one in found], color=plot.BLUE, **plot.DOTS)
-    axes.plot(sizes, [one.gaussian_drawn for one in found], color=plot.ORANGE, **plot.DOTS)
+    axes.plot(sizes, [noise.laplace for noise in noises], color=plot.BLUE)
+    axes.plot(sizes, [noise.gaussian for noise in noises], color=plot.ORANGE)
+    axes.plot(sizes, [noise.laplace_drawn for noise in noises], color=plot.BLUE, **plot.DOTS)
+    axes.plot(sizes, [noise.gaussian_drawn for noise in noises], color=plot.ORANGE, **plot.DOTS)
     axes.set(xlabel="number of counts, k", ylabel="deviation of the noise of each count", xlim=(1, last.k))
     ends = [
         plot.EndLabel(last.laplace, "Laplace:\ngrows like k", plot.BLUE),

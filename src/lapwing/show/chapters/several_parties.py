@@ -46,68 +46,68 @@ def coalition_view(values: Mapping[str, Fraction], full: bool, progress: Progres
     return _shown_view(first, epsilon)
 
 
-def _shown_view(found: ViewOfRun, epsilon: Fraction) -> Shown:
-    who, p = _who(found), found.setting.modulus
-    worst, bound = max(one.ratio for one in found.outcomes), exp(epsilon)
-    one, other = found.view
-    told = " and the noised ".join(found.combinations)
-    seen_by = f"{who[0].lower()}{who[1:]} and the relay" if found.coalition else "the relay"
+def _shown_view(run_view: ViewOfRun, epsilon: Fraction) -> Shown:
+    who, p = _who(run_view), run_view.setting.modulus
+    worst, bound = max(outcome.ratio for outcome in run_view.outcomes), exp(epsilon)
+    first, second = run_view.view
+    told = " and the noised ".join(run_view.combinations)
+    seen_by = f"{who[0].lower()}{who[1:]} and the relay" if run_view.coalition else "the relay"
     given = (
-        "Given the coalition's own inputs and coins," if found.coalition else "Over all noise and coins,"
+        "Given the coalition's own inputs and coins," if run_view.coalition else "Over all noise and coins,"
     )
-    rest = ": all else in it is uniform with both inputs" if found.uniform else ""
+    rest = ": all else in it is uniform with both inputs" if run_view.uniform else ""
     return Shown(
         headline=f"{who}: no view is more than {worst:.5g} times as likely with one input as with the "
         f"other, and e^ε is {bound:.5g}",
         sentences=(
-            f"{found.setting.members} members run protocol {found.letter} ({NAMES[found.letter]}) once, "
-            "with fresh noise and coins. With the first input member 1 counts 1 person, member 2 counts "
-            "2, and "
-            f"so on. The second input differs in one thing: member {found.changed} counts one more.",
-            f"The first table has all that {seen_by} see{'' if found.coalition else 's'}: inputs, coins, "
-            "received messages and broadcasts.",
+            f"{run_view.setting.members} members run protocol {run_view.letter} "
+            f"({NAMES[run_view.letter]}) once, with fresh noise and coins. With the first "
+            "input member 1 counts 1 person, member 2 counts 2, and so "
+            f"on. The second input differs in one thing: member {run_view.changed} counts one more.",
+            f"The first table has all that {seen_by} see{'' if run_view.coalition else 's'}: inputs, "
+            "coins, received messages and broadcasts.",
             f"This tells the noised {told}, and nothing else of honest members{rest}.",
-            f"{given} exactly this view has probability {one:.3g} with the first input, and {other:.3g} "
+            f"{given} exactly this view has probability {first:.3g} with the first input, and {second:.3g} "
             "with the second one.",
             f"Over all views, one probability is at most {worst:.5g} times the other: the exact ε of the "
-            f"view is {found.loss:.4g}, and {float(epsilon):g} was promised.",
+            f"view is {run_view.loss:.4g}, and {float(epsilon):g} was promised.",
             f"Numbers are taken modulo {p}, so that all views can be counted. This tells no more than "
             "whole numbers do, and those keep the promised ε, too."
-            + (_MASKS if found.letter == "D" else ""),
+            + (_MASKS if run_view.letter == "D" else ""),
         ),
         tables=(
             NumberTable(
                 "The view in this run",
                 ("kind", "of or from", "round", f"number (modulo {p})"),
-                tuple((n.kind, n.source, n.round, n.number) for n in found.numbers),
+                tuple((n.kind, n.source, n.round, n.number) for n in run_view.numbers),
             ),
             NumberTable(
-                f"What it tells of member {found.changed}, and how likely that is",
+                f"What it tells of member {run_view.changed}, and how likely that is",
                 (
                     "noised value",
-                    f"member {found.changed} counts {found.changed}",
-                    f"member {found.changed} counts {found.changed + 1}",
+                    f"member {run_view.changed} counts {run_view.changed}",
+                    f"member {run_view.changed} counts {run_view.changed + 1}",
                     "ratio",
                     "in this run",
                 ),
                 tuple(
                     (
-                        " ".join(map(str, one.told)),
-                        one.first,
-                        one.second,
-                        one.ratio,
-                        "yes" if place == found.happened else "",
+                        " ".join(map(str, outcome.told)),
+                        outcome.first,
+                        outcome.second,
+                        outcome.ratio,
+                        "yes" if place == run_view.happened else "",
                     )
-                    for place, one in enumerate(found.outcomes)
+                    for place, outcome in enumerate(run_view.outcomes)
                 ),
             ),
         ),
-        picture=lambda: _view_picture(found, epsilon),
+        picture=lambda: _view_picture(run_view, epsilon),
     )
 
 
-def _who(found: ViewOfRun) -> str:
-    names = [str(i + 1) for i in sorted(found.coalition)]
+def _who(run_view: ViewOfRun) -> str:
+    names = [str(i + 1) for i in sorted(run_view.coalition)]
     if not names:
         return "The relay alone"
     if len(names) == 1:
@@ -116,30 +116,30 @@ def _who(found: ViewOfRun) -> str:
 
 
 @style()
-def _view_picture(found: ViewOfRun, epsilon: Fraction) -> Figure:
-    worst = max(one.ratio for one in found.outcomes)
-    who = _who(found)
+def _view_picture(run_view: ViewOfRun, epsilon: Fraction) -> Figure:
+    worst = max(outcome.ratio for outcome in run_view.outcomes)
+    who = _who(run_view)
     figure, (axes,) = new_figure(
-        f"What {who[0].lower()}{who[1:]} see{'s' * (len(found.coalition) < 2)} is at most {worst:.5g} "
+        f"What {who[0].lower()}{who[1:]} see{'s' * (len(run_view.coalition) < 2)} is at most {worst:.5g} "
         f"times as likely with one input as with the other; ε = {short(float(epsilon))} allows "
         f"{exp(epsilon):.5g} times",
-        f"Exact probability of all that the view tells of member {found.changed}, with both inputs. "
-        f"Protocol {found.letter}, {found.setting.members} members.",
+        f"Exact probability of all that the view tells of member {run_view.changed}, with both inputs. "
+        f"Protocol {run_view.letter}, {run_view.setting.members} members.",
     )
-    for place, one in enumerate(found.outcomes):
-        axes.bar(place - 0.2, one.first, 0.38, color=BLUE, gid=f"first-{place}")
-        axes.bar(place + 0.2, one.second, 0.38, color=ORANGE, gid=f"second-{place}")
-        at = (place, max(one.first, one.second))
-        note_beside(axes, f"ratio {one.ratio:.2f}", at, (0, 5), ha="center", color=INK, size=10)
-    names = [" ".join(map(str, one.told)) for one in found.outcomes]
+    for place, outcome in enumerate(run_view.outcomes):
+        axes.bar(place - 0.2, outcome.first, 0.38, color=BLUE, gid=f"first-{place}")
+        axes.bar(place + 0.2, outcome.second, 0.38, color=ORANGE, gid=f"second-{place}")
+        at = (place, max(outcome.first, outcome.second))
+        note_beside(axes, f"ratio {outcome.ratio:.2f}", at, (0, 5), ha="center", color=INK, size=10)
+    names = [" ".join(map(str, outcome.told)) for outcome in run_view.outcomes]
     axes.set_xticks(range(len(names)), names)
-    axes.set_xlabel(f"the noised value that the view tells, modulo {found.setting.modulus}")
+    axes.set_xlabel(f"the noised value that the view tells, modulo {run_view.setting.modulus}")
     axes.set_ylabel("probability")
-    top = max(max(one.first, one.second) for one in found.outcomes)
+    top = max(max(outcome.first, outcome.second) for outcome in run_view.outcomes)
     axes.set_ylim(0, 1.35 * top)
-    for line, (colour, count) in enumerate(((BLUE, found.changed), (ORANGE, found.changed + 1))):
+    for line, (colour, count) in enumerate(((BLUE, run_view.changed), (ORANGE, run_view.changed + 1))):
         axes.text(
-            0.99, 0.96 - 0.07 * line, f"■ member {found.changed} counts {count}", color=colour,
+            0.99, 0.96 - 0.07 * line, f"■ member {run_view.changed} counts {count}", color=colour,
             transform=axes.transAxes, ha="right", va="top",
         )  # fmt: skip
     axes.tick_params(axis="x", colors=GREY)
@@ -216,15 +216,15 @@ def _beyond(broken: list[str], losses: Mapping[str, list[float]], epsilon: Fract
 
 
 def _plans(members: int, epsilon: Fraction) -> tuple[tuple[int | str | float, ...], ...]:
-    found: list[tuple[int | str | float, ...]] = []
+    plans: list[tuple[int | str | float, ...]] = []
     for t in range(1, members):
         needs = JointRequirements(
             members=members, coalition=t, losses=0, adversary="unbounded", protocol="auto",
             epsilon=epsilon, delta=Fraction(0), people_at=1, noise="laplace",
         )  # fmt: skip
         plan = plan_jointly(needs, [CellBlock("count", 1, 1, 1)])
-        found.append((t, f"{plan.protocol} {plan.fit.name}", plan.honest, plan.deviations[0]))
-    return tuple(found)
+        plans.append((t, f"{plan.protocol} {plan.fit.name}", plan.honest, plan.deviations[0]))
+    return tuple(plans)
 
 
 @style()
@@ -232,7 +232,7 @@ def _size_picture(
     losses: Mapping[str, list[float]], members: int, planned: int, epsilon: Fraction
 ) -> Figure:
     colours = dict(zip(_LETTERS, (BLUE, ORANGE, GREEN, PURPLE), strict=True))
-    is_broken = any(found[-1] > float(epsilon) for found in losses.values())
+    is_broken = any(by_size[-1] > float(epsilon) for by_size in losses.values())
     beyond = "; if more do, only own noise keeps it" if is_broken else ""
     figure, (axes,) = new_figure(
         f"Noise for {planned} colluding member{'s' * (planned > 1)} of {members} keeps the promise if "
@@ -241,10 +241,10 @@ def _size_picture(
         right=0.97,
     )
     width = 0.8 / len(losses)
-    for number, (letter, found) in enumerate(losses.items()):
+    for number, (letter, by_size) in enumerate(losses.items()):
         places = [t + (number - (len(losses) - 1) / 2) * width for t in range(1, members)]
-        axes.bar(places, found, 0.92 * width, color=colours[letter], gid=letter)
-        for place, loss in zip(places, found, strict=True):
+        axes.bar(places, by_size, 0.92 * width, color=colours[letter], gid=letter)
+        for place, loss in zip(places, by_size, strict=True):
             note_beside(
                 axes, f"{loss:.3g}", (place, loss), (0, 3), ha="center", size=9 if members < 5 else 7
             )
@@ -252,7 +252,7 @@ def _size_picture(
     names = [f"{t} collude{'s' * (t == 1)}\n({_compared(t, planned)})" for t in range(1, members)]
     axes.set_xticks(range(1, members), names)
     axes.set_ylabel("exact ε of the view")
-    top = max(max(found) for found in losses.values())
+    top = max(max(by_size) for by_size in losses.values())
     axes.set_ylim(0, 1.15 * top + 0.1 * len(losses) * top)
     for line, letter in enumerate(losses):
         axes.text(
@@ -318,8 +318,8 @@ def _by_members(measured: MeasuredErrors) -> NumberTable:
     for m in sorted(alone):
         t = (m - 1) // 2
         exact = 100 * shared_error(e, n, m, t) if m in minority else None
-        found = 100 * minority[m] if m in minority else None
-        rows.append((m, exact, found, 100 * shared_error(e, n, m, m - 1), 100 * alone[m]))
+        error = 100 * minority[m] if m in minority else None
+        rows.append((m, exact, error, 100 * shared_error(e, n, m, m - 1), 100 * alone[m]))
     heads = (
         "members", "fewer than half collude: exact", "fewer than half: measured",
         "all but one: exact", "all but one: measured",
@@ -332,8 +332,8 @@ def _by_size(measured: MeasuredErrors) -> NumberTable:
     curator, local = dict(measured.by_size["curator"]), dict(measured.by_size.get("local", ()))
     rows: list[tuple[Any, ...]] = []
     for n in sorted(curator):
-        found = 100 * local[n] if n in local else None
-        rows.append((n, 100 * curator_error(e, n), 100 * curator[n], 100 * local_error(e, n), found))
+        error = 100 * local[n] if n in local else None
+        rows.append((n, 100 * curator_error(e, n), 100 * curator[n], 100 * local_error(e, n), error))
     heads = (
         "people", "one curator: exact", "one curator: measured",
         "local model: exact", "local model: measured",

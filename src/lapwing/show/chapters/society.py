@@ -41,15 +41,18 @@ def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
     """Compute the topic `choice`."""
     epsilon, delta, prior = values["epsilon"], values["delta"], values["prior"]
     steps = [Fraction(f"{10 ** (k / 8):.3g}") for k in range(-8, 15)]
-    grid = sorted({*(one for one in steps if _LEAST <= one <= _MOST), _LEAST, epsilon, _MOST})
+    grid = sorted({*(step for step in steps if _LEAST <= step <= _MOST), _LEAST, epsilon, _MOST})
     table = sorted({*map(Fraction, _TABLE), epsilon})
     wanted = sorted({*grid, *table, epsilon / 2})
     errors, sizes = _town_errors(wanted, delta, progress)
-    found = dict(zip(wanted, errors, strict=True))
-    chosen, half = found[epsilon].by_level, found[epsilon / 2].by_level
+    errors_at = dict(zip(wanted, errors, strict=True))
+    chosen, half = errors_at[epsilon].by_level, errors_at[epsilon / 2].by_level
     in_it = belief_bounds(epsilon, 0, belief=Belief.TOOK_PART)
     fact = belief_bounds(epsilon, 0, belief=Belief.FACT)
-    daily = max((one for one in PUBLISHED if one.period == "each day"), key=lambda one: one.epsilon)
+    daily = max(
+        (entry for entry in PUBLISHED if entry.period == "each day"),
+        key=lambda entry: entry.epsilon,
+    )
     return Shown(
         headline=f"At ε {short(float(epsilon))} the count of a block is off by {chosen[2]:.2g} people on "
         f"average, and even odds (1 : 1) that you are in it can become {odds_up(in_it.factor)} : 1 at most",
@@ -83,13 +86,13 @@ def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
                 ),
                 tuple(
                     (
-                        float(one),
-                        *found[one].by_level,
+                        float(value),
+                        *errors_at[value].by_level,
                         float(bounds.factor),
                         float(bounds.after(prior)[1]),
                     )
-                    for one in table
-                    for bounds in (belief_bounds(one, 0, belief=Belief.TOOK_PART),)
+                    for value in table
+                    for bounds in (belief_bounds(value, 0, belief=Belief.TOOK_PART),)
                 ),
             ),
             NumberTable(
@@ -100,14 +103,14 @@ def choice(values: Mapping[str, Fraction], full: bool, progress: Progress) -> Sh
                 ),
                 tuple(
                     (
-                        one.who, one.release, Year(one.year), one.shown, one.delta, one.unit, one.period,
-                        one.in_a_year, one.source,
+                        entry.who, entry.release, Year(entry.year), entry.shown, entry.delta, entry.unit,
+                        entry.period, entry.in_a_year, entry.source,
                     )
-                    for one in PUBLISHED
+                    for entry in PUBLISHED
                 ),
             ),
         ),
-        picture=lambda: _choice_picture([found[one] for one in grid], chosen, epsilon, prior),
+        picture=lambda: _choice_picture([errors_at[value] for value in grid], chosen, epsilon, prior),
     )  # fmt: skip
 
 
@@ -127,7 +130,7 @@ def _town_errors(
 
     Sizes are people of the town, of a district and of a block. Parks, where nobody lives, do not count.
     """
-    found = []
+    town_errors = []
     with temporary_folder() as folder:
         write_town(folder)
         with Publication.open(folder / TOWN_CENSUS, analyst="reader", threads=1) as release:
@@ -137,10 +140,10 @@ def _town_errors(
             for done, epsilon in enumerate(epsilons):
                 progress(done, len(epsilons))
                 errors = expected_errors(census, largest_rho(epsilon, delta))
-                found.append(_TownErrors(epsilon, tuple(level["total"] for level in errors)))
+                town_errors.append(_TownErrors(epsilon, tuple(level["total"] for level in errors)))
         blocks = (folder / "blocks.csv").read_text(encoding="utf-8").count(",false\n")
     progress(len(epsilons), len(epsilons))
-    return found, (TOWN_PEOPLE, TOWN_PEOPLE / DISTRICTS, TOWN_PEOPLE / blocks)
+    return town_errors, (TOWN_PEOPLE, TOWN_PEOPLE / DISTRICTS, TOWN_PEOPLE / blocks)
 
 
 # The picture
@@ -148,7 +151,7 @@ def _town_errors(
 
 @plot.style()
 def _choice_picture(
-    found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction, prior: Fraction
+    town_errors: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction, prior: Fraction
 ) -> Figure:
     figure, (whole,) = plot.new_figure(
         f"One choice, three sides: at ε = {short(float(epsilon))} a block's count is off by "
@@ -170,7 +173,7 @@ def _choice_picture(
     top = figure.add_subplot(grid[0])
     middle = figure.add_subplot(grid[1], sharex=top)
     bottom = figure.add_subplot(grid[2], sharex=top)
-    _draw_errors(top, found, chosen, epsilon)
+    _draw_errors(top, town_errors, chosen, epsilon)
     _draw_odds(middle, epsilon, prior)
     _draw_published(bottom)
     for axes in (top, middle, bottom):
@@ -178,23 +181,23 @@ def _choice_picture(
     for axes in (top, middle):
         axes.tick_params(labelbottom=False)
     ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
-    bottom.set_xticks(ticks, [short(one) for one in ticks])
+    bottom.set_xticks(ticks, [short(tick) for tick in ticks])
     bottom.minorticks_off()
     bottom.set_xlabel("ε (smaller is more private)")
     return figure
 
 
 def _draw_errors(
-    axes: Axes, found: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction
+    axes: Axes, town_errors: Sequence[_TownErrors], chosen: Sequence[float], epsilon: Fraction
 ) -> None:
     from matplotlib.ticker import NullLocator
 
-    xs = [float(one.epsilon) for one in found]
+    xs = [float(error.epsilon) for error in town_errors]
     axes.set(xscale="log", yscale="log", ylabel="error of a total\n(people)")
     axes.set_xlim(float(_LEAST), float(_MOST))
     ends = []
     for level, (name, colour) in enumerate(zip(_LEVELS, (plot.BLUE, plot.GREEN, plot.ORANGE), strict=True)):
-        ys = [one.by_level[level] for one in found]
+        ys = [error.by_level[level] for error in town_errors]
         axes.plot(xs, ys, color=colour, gid=name)
         axes.plot([float(epsilon)], [chosen[level]], "o", color=colour, markersize=6)
         ends.append(plot.EndLabel(ys[-1], f"{'the' if name == 'town' else 'a'} {name}", colour))
@@ -225,18 +228,18 @@ def _draw_odds(axes: Axes, epsilon: Fraction, prior: Fraction) -> None:
 
 def _draw_published(axes: Axes) -> None:
     colours = {ONCE: plot.BLUE, MONTHLY: plot.GREEN, DAILY: plot.ORANGE, SIX_HOURLY: plot.PURPLE}
-    for row, one in enumerate(PUBLISHED):
-        y, colour = len(PUBLISHED) - 1 - row, colours[one.period]
-        if one.least is not None:
-            axes.plot([one.least, one.epsilon], [y, y], "o-", color=colour, linewidth=1.5, markersize=6)
-        axes.plot([one.epsilon], [y], "o", color=colour, markersize=6, gid=f"published-{row}")
-        text = one.shown if one.least is not None else f"{one.epsilon:g}"
+    for row, entry in enumerate(PUBLISHED):
+        y, colour = len(PUBLISHED) - 1 - row, colours[entry.period]
+        if entry.least is not None:
+            axes.plot([entry.least, entry.epsilon], [y, y], "o-", color=colour, linewidth=1.5, markersize=6)
+        axes.plot([entry.epsilon], [y], "o", color=colour, markersize=6, gid=f"published-{row}")
+        text = entry.shown if entry.least is not None else f"{entry.epsilon:g}"
         look = {"va": "center", "color": colour, "size": 9.5, "bbox": plot.WHITE_BOX}
-        plot.note_beside(axes, str(text), (one.epsilon, y), (8, 0), **look)
-    names = [f"{one.who}: {one.release}" for one in reversed(PUBLISHED)]
+        plot.note_beside(axes, str(text), (entry.epsilon, y), (8, 0), **look)
+    names = [f"{entry.who}: {entry.release}" for entry in reversed(PUBLISHED)]
     axes.set_yticks(range(len(PUBLISHED)), names, size=9.5)
-    for label, one in zip(axes.get_yticklabels(), reversed(PUBLISHED), strict=True):
-        label.set_color(colours[one.period])
+    for label, entry in zip(axes.get_yticklabels(), reversed(PUBLISHED), strict=True):
+        label.set_color(colours[entry.period])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.8, len(PUBLISHED) - 0.2)
     axes.grid(axis="y", color="#EEEEEE", linewidth=0.8)

@@ -131,9 +131,9 @@ def pointwise(values: Mapping[str, Fraction], _full: bool, _progress: Progress) 
     events = all_events([(with_you[k], without[k]) for k in without])
     single = [with_you[k] / without[k] for k in without]
     by_size: dict[int, list[Decimal]] = defaultdict(list)
-    for mask, (one, other) in enumerate(events):
+    for mask, (first, second) in enumerate(events):
         if mask:
-            by_size[mask.bit_count()].append(one / other)
+            by_size[mask.bit_count()].append(first / second)
     least = min(min(ratios) for ratios in by_size.values())
     greatest = max(max(ratios) for ratios in by_size.values())
     same = "the limits" if (least, greatest) == (min(single), max(single)) else "NOT the limits"
@@ -163,7 +163,7 @@ def pointwise(values: Mapping[str, Fraction], _full: bool, _progress: Progress) 
             ),
         ),
         picture=partial(
-            _draw_events, float(epsilon), [(float(one), float(other)) for one, other in events[1:]]
+            _draw_events, float(epsilon), [(float(first), float(second)) for first, second in events[1:]]
         ),
     )
 
@@ -172,8 +172,8 @@ def pointwise(values: Mapping[str, Fraction], _full: bool, _progress: Progress) 
 def all_events(cells: list[_PAIR]) -> list[_PAIR]:
     """Return both probabilities of each set of cells. Bit i of a set's place says whether cell i is in."""
     events: list[_PAIR] = [(Decimal(0), Decimal(0))]
-    for one, other in cells:
-        events += [(p + one, q + other) for p, q in events]
+    for first, second in cells:
+        events += [(p + first, q + second) for p, q in events]
     return events
 
 

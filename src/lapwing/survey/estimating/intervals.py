@@ -45,10 +45,10 @@ TINY = 1e-300
 
 def least_chance(counts: Counts, n: int, risk: float) -> Floats:
     """Return the lower end of Clopper and Pearson's interval: 0 where the count is 0."""
-    found = np.zeros(counts.shape)
+    chances = np.zeros(counts.shape)
     kinds = np.unique(counts[counts > 0])
     if not len(kinds):
-        return found
+        return chances
     ways = _log_ways(kinds, n)
     # Sums of numbers of this size are rounded; a smaller risk moves the end to the safe side.
     spare = 1e-12 + 1e-15 * (math.lgamma(n + 1.0) + n)
@@ -63,8 +63,8 @@ def least_chance(counts: Counts, n: int, risk: float) -> Floats:
         if float(np.abs(target - tail).max()) < spare / 2:
             break
     positive = counts > 0
-    found[positive] = _expit(odds)[np.searchsorted(kinds, counts[positive])]
-    return found
+    chances[positive] = _expit(odds)[np.searchsorted(kinds, counts[positive])]
+    return chances
 
 
 def upper_tail(n: int, p: float, first: int) -> float:
@@ -104,7 +104,7 @@ def _over_first(k: Floats, n: int, chance: Floats) -> Floats:
     a, b = k, n - k + 1
     ahead: Floats = np.ones_like(k)
     behind = 1 / _off_zero(1 - (a + b) * chance / (a + 1))
-    found = behind.copy()
+    ratio = behind.copy()
     for m in range(1, FRACTION_TERMS):
         moved = np.zeros_like(k)
         for term in (
@@ -113,12 +113,12 @@ def _over_first(k: Floats, n: int, chance: Floats) -> Floats:
         ):
             behind = 1 / _off_zero(1 + term * behind)
             ahead = _off_zero(1 + term / ahead)
-            found *= behind * ahead
+            ratio *= behind * ahead
             moved = np.maximum(moved, np.abs(behind * ahead - 1))
         if float(moved.max()) < FRACTION_STILL:
             break
     # At least the first term itself is in the tail, whatever rounding says.
-    return np.maximum(found * (1 - chance), 1.0)
+    return np.maximum(ratio * (1 - chance), 1.0)
 
 
 def _off_zero(values: Floats) -> Floats:

@@ -61,10 +61,14 @@ class ValueRange:
     def scaled(self, estimate: EstimatedValue) -> EstimatedValue:
         """Return an estimate in 0 .. 1, with its intervals and shift, as one of the question's values."""
 
-        def interval(found: Interval | None) -> Interval | None:
-            if found is None:
+        def interval(share_interval: Interval | None) -> Interval | None:
+            if share_interval is None:
                 return None
-            return Interval(self.value(found.low), self.value(found.high), found.error * self.range)
+            return Interval(
+                self.value(share_interval.low),
+                self.value(share_interval.high),
+                share_interval.error * self.range,
+            )
 
         return EstimatedValue(
             estimate.label,
@@ -194,15 +198,17 @@ class SquareWaveCounts:
         steps = np.zeros(self.window.messages + 1)
         np.add.at(steps, self.starts, shares)
         np.add.at(steps, self.starts + self.window.width, -shares)
-        found: Floats = low * shares.sum() + gap * np.cumsum(steps)[:-1]
-        return found
+        probabilities: Floats = low * shares.sum() + gap * np.cumsum(steps)[:-1]
+        return probabilities
 
     def backward(self, weights: Floats) -> Floats:
         """Return for every answer the expectation of weights over its messages."""
         low, gap = self.levels
         sums = np.concatenate([[0.0], np.cumsum(weights)])
-        found: Floats = low * sums[-1] + gap * (sums[self.starts + self.window.width] - sums[self.starts])
-        return found
+        expectations: Floats = low * sums[-1] + gap * (
+            sums[self.starts + self.window.width] - sums[self.starts]
+        )
+        return expectations
 
     def bins(self) -> NDArray[np.int64]:
         """Return the starts of the bins, and the end: as many bins as the reports can resolve."""
@@ -390,16 +396,16 @@ def _quantiles(
     coding: NumberScale | DateScale,
     level: ConfidenceLevel,
 ) -> EstimateTable:
-    scale, found = ValueRange.of(coding), []
+    scale, quantiles = ValueRange.of(coding), []
     for part, place in zip(QUANTILES, places, strict=True):
         value, interval = scale.value(place / coding.steps), None
         if linear is not None:
             first, last = linear.quantile(part, level)
             low, high = scale.value(first / coding.steps), scale.value(last / coding.steps)
             interval = Interval(low, high, float("nan"))
-        found.append(EstimatedValue(f"{100 * part:g} %", value, value, interval, interval))
+        quantiles.append(EstimatedValue(f"{100 * part:g} %", value, value, interval, interval))
     note = "So many percent of those who answered are at or below."
-    return EstimateTable("quantiles", scale.unit, tuple(found), note, scale.origin)
+    return EstimateTable("quantiles", scale.unit, tuple(quantiles), note, scale.origin)
 
 
 class WaveCollector(NumberCollector):
@@ -419,7 +425,7 @@ class WaveCollector(NumberCollector):
 
     def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
         """Return the mean, the histogram and the quantiles."""
-        found = super().tables(terms, weight)
+        tables = super().tables(terms, weight)
         if not len(self._counts):
-            return found
-        return (*found, *distribution_tables(self._window, self._counts, self._coding, terms.level))
+            return tables
+        return (*tables, *distribution_tables(self._window, self._counts, self._coding, terms.level))

@@ -109,9 +109,11 @@ class QuestionEstimates:
         """Yield two rows for each number with intervals: for these respondents, and for the population."""
         for table in self.tables:
             of = self.question, table.title, self.group
-            for one, kind in product(table.estimates, INTERVAL_KINDS):
-                if (interval := one.interval(kind)) is not None:
-                    yield EstimateRow(*of, one.label, one.value, interval.low, interval.high, kind)
+            for estimate, kind in product(table.estimates, INTERVAL_KINDS):
+                if (interval := estimate.interval(kind)) is not None:
+                    yield EstimateRow(
+                        *of, estimate.label, estimate.value, interval.low, interval.high, kind
+                    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +157,9 @@ def _plain(value: Any) -> Any:
     """Return plain data for JSON. An unknown number is null."""
     if is_dataclass(value):
         return {
-            each.metadata.get("json", each.name): _plain(found)
+            each.metadata.get("json", each.name): _plain(content)
             for each in fields(value)
-            if (found := getattr(value, each.name)) is not None or "optional" not in each.metadata
+            if (content := getattr(value, each.name)) is not None or "optional" not in each.metadata
         }
     match value:
         case (str() as label, EstimateTable() as table):  # a line of a cross table

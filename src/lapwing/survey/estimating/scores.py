@@ -105,13 +105,13 @@ class AdversarialShift:
         top, bottom = now
         if not bottom > 0:
             return math.inf, math.inf
-        found, eta = top / bottom, self.among
+        observed, eta = top / bottom, self.among
         true = list(true)
         corners = [(top - eta * (s - x), bottom - eta * (d - g)) for s, d in sent for x, g in true]
         if any(below <= 0 for _, below in corners):
             return math.inf, math.inf
         honest = [above / below for above, below in corners]
-        return max(max(honest) - found, 0.0), max(found - min(honest), 0.0)
+        return max(max(honest) - observed, 0.0), max(observed - min(honest), 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +273,12 @@ class AnswerFunctions:
 
     def scores(self, oracle: FrequencyOracle, messages: Messages) -> ReportScores:
         """Return the scores of messages, a row for each."""
-        found = function_scores(oracle, messages, np.hstack([self.values, self.values**2]))
+        scored = function_scores(oracle, messages, np.hstack([self.values, self.values**2]))
         width = len(self.labels)
         bottom = np.ones(len(messages))
         if self.of == "answered" and self.none is not None:
             bottom -= option_scores(oracle, messages, self.none)
-        return ReportScores(found[:, :width], bottom, found[:, width:])
+        return ReportScores(scored[:, :width], bottom, scored[:, width:])
 
 
 def option_scores(oracle: FrequencyOracle, messages: Messages, option: int) -> Floats:
@@ -288,7 +288,7 @@ def option_scores(oracle: FrequencyOracle, messages: Messages, option: int) -> F
 
 def function_scores(oracle: FrequencyOracle, messages: Messages, values: Floats) -> Floats:
     """Return the scores of functions of the options, computed in blocks of reports."""
-    found = np.empty((len(messages), values.shape[1]))
+    scored = np.empty((len(messages), values.shape[1]))
     used = np.flatnonzero(values.any(axis=1))
     block = max(CELLS // max(len(used), 1), 64)
     for start in range(0, len(messages), block):
@@ -296,11 +296,11 @@ def function_scores(oracle: FrequencyOracle, messages: Messages, values: Floats)
         supports = np.empty((len(used), len(part)), dtype=np.float64)
         for line, option in enumerate(used.tolist()):
             supports[line] = oracle.membership(part, option)
-        found[start : start + block] = supports.T @ values[used]
+        scored[start : start + block] = supports.T @ values[used]
     coin = support_chance_of(oracle)
-    found -= coin.outside * values.sum(axis=0)
-    found /= coin.gap
-    return found
+    scored -= coin.outside * values.sum(axis=0)
+    scored /= coin.gap
+    return scored
 
 
 def score_extremes(oracle: FrequencyOracle, values: Floats) -> tuple[Floats, Floats]:

@@ -77,7 +77,7 @@ def estimated_shares(
     noise = np.sqrt(coin.noise_variance(shares, n, total=terms.total))
     here = (*coin.for_respondents(counts, n, level, total=terms.total), noise)
     respondents, population = (
-        [Interval(*ends) for ends in np.stack(found, axis=1).tolist()] for found in (here, there)
+        [Interval(*ends) for ends in np.stack(bounds, axis=1).tolist()] for bounds in (here, there)
     )
     columns = zip(labels, shares.tolist(), fitted.tolist(), respondents, population, strict=True)
     return tuple(EstimatedValue(*column, shift) for column in columns)
@@ -101,7 +101,7 @@ class FunctionCollector(QuestionCollector):
 
     def __init__(self, part: RandomizedQuestion, functions: Sequence[AnswerFunctions]) -> None:
         self._oracle = as_oracle(part)
-        self._sums = [(one, ScoreSums(len(one.labels))) for one in functions]
+        self._sums = [(group, ScoreSums(len(group.labels))) for group in functions]
 
     def add(self, messages: Messages, weight: Floats | None = None) -> None:
         """Add a block of messages."""
@@ -134,13 +134,13 @@ class ShareCollector(FunctionCollector):
 
     def tables(self, terms: EstimationTerms, weight: ScorePair | None = None) -> tuple[EstimateTable, ...]:
         """Return the shares, and the tables of the question's functions."""
-        found = super().tables(terms, weight)
+        tables = super().tables(terms, weight)
         coding = self._question.coding
         if self._question.counts_options:
-            return self._shares(self._question.labels, self._counts, terms), *found
+            return self._shares(self._question.labels, self._counts, terms), *tables
         if isinstance(coding, Ranked) and coding.no_answer:
-            return self._shares((NO_ANSWER,), self._counts[-1:], terms), *found
-        return found
+            return self._shares((NO_ANSWER,), self._counts[-1:], terms), *tables
+        return tables
 
     def _shares(
         self, labels: tuple[str, ...], counts: NDArray[np.int64], terms: EstimationTerms
@@ -190,8 +190,8 @@ def _bottom(oracle: FrequencyOracle, functions: AnswerFunctions) -> ScorePair:
 def _products(ends: ScorePair, weight: ScorePair | None) -> ScorePair:
     if weight is None:
         return ends
-    found = [a * b for a in ends for b in weight]
-    return min(found), max(found)
+    products = [a * b for a in ends for b in weight]
+    return min(products), max(products)
 
 
 MOST_KEPT_PREFIXES = 64  # beginnings that are followed
@@ -224,7 +224,7 @@ def frequent_word_tables(
     shown = order[counts[order] >= enough]
     words = [spell(int(word), randomizer.letters) for word in tested[shown]]
     together = replace(terms, level=terms.level.split(max(len(tested), 1)))
-    found = estimated_shares(coin, counts[shown], n, words, together)
+    shares = estimated_shares(coin, counts[shown], n, words, together)
     note = (
         f"{len(tested):,} candidates were tested on the {n:,} reports of the last level, which had no part "
         f"in choosing them. With {float(terms.level.confidence):.4g} confidence all intervals hold "
@@ -232,7 +232,7 @@ def frequent_word_tables(
     )
     none = support_counts(inner, reports, np.array([0]))
     silent = estimated_shares(coin, none, n, [NO_ANSWER], terms)
-    return EstimateTable("words", "share", found, note), EstimateTable("share", "share", silent)
+    return EstimateTable("words", "share", shares, note), EstimateTable("share", "share", silent)
 
 
 def candidate_words(randomizer: PrefixResponse, messages: NDArray[np.uint8]) -> WordNumbers:
@@ -241,14 +241,14 @@ def candidate_words(randomizer: PrefixResponse, messages: NDArray[np.uint8]) -> 
     kept: WordNumbers = np.zeros(1, dtype=np.int64)
     before = 0
     for place, letters in enumerate(levels):
-        found = extend_prefixes(kept, before, letters - before)
+        prefixes = extend_prefixes(kept, before, letters - before)
         if place == len(levels) - 1:
-            return found
+            return prefixes
         reports, inner = randomizer.messages_of(messages, place), randomizer.inner[place]
         follow = len(word_endings(levels[place + 1] - letters))
         later = int((messages[:, 0] == place + 1).sum())
         most = max(min(MOST_KEPT_PREFIXES, MOST_SUPPORT_CHECKS // max(follow * later, 1)), 4)
-        kept, before = frequent_prefixes(inner, reports, found, most), letters
+        kept, before = frequent_prefixes(inner, reports, prefixes, most), letters
     raise AssertionError("there is at least one level")
 
 

@@ -200,10 +200,10 @@ def _groups(design: Design, place: int) -> Iterator[_QuestionReader]:
 
 def _group_functions(part: RandomizedQuestion) -> list[AnswerFunctions]:
     """Return the functions to estimate within groups: shares of few options, and the question's own."""
-    found = list(question_functions(part.question))
+    functions = list(question_functions(part.question))
     if part.question.counts_options and as_oracle(part).options <= MOST_GROUPS:
-        return [share_functions(part.question), *found]
-    return found if isinstance(part.question.coding, Ranked | Several) else []
+        return [share_functions(part.question), *functions]
+    return functions if isinstance(part.question.coding, Ranked | Several) else []
 
 
 class _CrossReader:
@@ -214,12 +214,12 @@ class _CrossReader:
     Test     tests/survey/estimating/test_survey_estimates.py::test_cross_tables_are_unbiased
     """
 
-    def __init__(self, design: Design, one: int, other: int) -> None:
+    def __init__(self, design: Design, first: int, second: int) -> None:
         _require_all_asked(design, "cross")
-        if one == other:
+        if first == second:
             raise BadParameter("cross", "needs two questions")
-        self._places = one, other
-        self._parts = design.parts[one], design.parts[other]
+        self._places = first, second
+        self._parts = design.parts[first], design.parts[second]
         rows, columns = (_group_options(part, "cross") for part in self._parts)
         if rows * columns > MOST_CELLS:
             raise BadParameter("cross", f"has more than {MOST_CELLS:,} cells")
@@ -236,25 +236,26 @@ class _CrossReader:
     def table(self, terms: EstimationTerms) -> CrossTable:
         first, second = (part.question for part in self._parts)
         weight = support_chance_of(self._oracles[0]).scores
-        found = [
+        tables = [
             function_table(self._oracles[1], self._shares, sums, terms, weight=weight, of_all=True)
             for sums in self._sums
         ]
         if isinstance(first.coding, OneOf) and isinstance(second.coding, OneOf):
-            found = _fitted(found)
-        lines = tuple(zip(first.labels, found, strict=True))
+            tables = _fitted(tables)
+        lines = tuple(zip(first.labels, tables, strict=True))
         return CrossTable(first.name, second.name, self._sums[0].n, lines)
 
 
 def _fitted(tables: list[EstimateTable]) -> list[EstimateTable]:
     """Fit the values so that all cells together are 1."""
-    values = np.array([[one.value for one in table.estimates] for table in tables])
+    values = np.array([[estimate.value for estimate in table.estimates] for table in tables])
     nearest = nearest_shares(values.ravel()).reshape(values.shape)
     return [
         replace(
             table,
             estimates=tuple(
-                replace(one, fitted=float(fit)) for one, fit in zip(table.estimates, line, strict=True)
+                replace(estimate, fitted=float(fit))
+                for estimate, fit in zip(table.estimates, line, strict=True)
             ),
         )
         for table, line in zip(tables, nearest, strict=True)

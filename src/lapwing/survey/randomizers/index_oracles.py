@@ -252,12 +252,12 @@ class HadamardResponse(IndexMessages, TwoLevelOracle):
 
 def walsh_transform(values: NDArray[_Value]) -> NDArray[_Value]:
     """Return Σ values(y) (-1)^parity(y & v) for every v. The length must be a power of 2."""
-    found, half = values, 1
-    while half < len(found):
-        pairs = found.reshape(-1, 2, half)
-        found = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).reshape(-1)
+    sums, half = values, 1
+    while half < len(sums):
+        pairs = sums.reshape(-1, 2, half)
+        sums = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).reshape(-1)
         half *= 2
-    return found
+    return sums
 
 
 Vectors = NDArray[np.int64]  # one row a vector
@@ -324,11 +324,11 @@ def numbers_of(vectors: Vectors, prime: int) -> NDArray[np.int64]:
     return numbers
 
 
-def products(one: Vectors, other: Vectors, prime: int) -> NDArray[np.int64]:
+def products(left: Vectors, right: Vectors, prime: int) -> NDArray[np.int64]:
     """Return the scalar product modulo the prime, row by row."""
-    total = np.zeros(np.broadcast_shapes(one.shape[:-1], other.shape[:-1]), dtype=np.int64)
-    for place in range(one.shape[-1]):  # reduced each time: sums of products could overflow
-        total = (total + one[..., place] * other[..., place] % prime) % prime
+    total = np.zeros(np.broadcast_shapes(left.shape[:-1], right.shape[:-1]), dtype=np.int64)
+    for place in range(left.shape[-1]):  # reduced each time: sums of products could overflow
+        total = (total + left[..., place] * right[..., place] % prime) % prime
     return total
 
 
@@ -384,13 +384,13 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
         asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
         if k > MOST_MESSAGES:
             raise BadParameter("options", "must be at most 2^62")
-        found = []
+        responses = []
         for prime, dimension in _spaces(min(int(exp_up(asked)), MOST_PRIME), k):
             share = Fraction(points_in(prime, dimension - 1), points_in(prime, dimension))
-            found.append(cls(prime, dimension, k, greatest_favoured(asked, share), asked))
-        if not found:
+            responses.append(cls(prime, dimension, k, greatest_favoured(asked, share), asked))
+        if not responses:
             raise BadParameter("options", "are too many: messages would have more than 62 bits")
-        return min(found, key=lambda one: (one.variance(0), one.messages))
+        return min(responses, key=lambda response: (response.variance(0), response.messages))
 
     @property
     def messages(self) -> int:
@@ -469,10 +469,10 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
             vectors = self._vectors(kinds[start : start + step])
             for leading in range(self.dimension):
                 mine = np.flatnonzero(np.argmax(vectors != 0, axis=1) == leading)
-                found = self._orthogonal(vectors[mine], leading, flat)
+                points = self._orthogonal(vectors[mine], leading, flat)
                 weight = np.repeat(weights[start : start + step][mine], others)
-                known = found < self.options
-                sums = np.bincount(found[known], weight[known], minlength=self.options)
+                known = points < self.options
+                sums = np.bincount(points[known], weight[known], minlength=self.options)
                 counted += np.rint(sums).astype(np.int64)  # whole numbers far below 2^53
         return counted
 
@@ -507,7 +507,7 @@ def _spaces(near: int, options: int) -> Iterator[tuple[int, int]]:
     their least dimension, and each dimension with its least prime, which has the shortest messages.
     """
     tried = {next_prime(min(near + 1, MOST_PRIME), step) for step in (-1, 1)}
-    found = {
+    spaces = {
         (prime, next(t for t in range(2, MOST_DIMENSION + 3) if points_in(prime, t) >= options))
         for prime in tried
     }
@@ -516,7 +516,7 @@ def _spaces(near: int, options: int) -> Iterator[tuple[int, int]]:
         prime = next_prime(max(2, int(options ** (1 / (dimension - 1))) - 2))
         while points_in(prime, dimension) < options:
             prime = next_prime(prime + 1)
-        found.add((prime, dimension))
-    for prime, dimension in sorted(found):
+        spaces.add((prime, dimension))
+    for prime, dimension in sorted(spaces):
         if prime <= MOST_PRIME and points_in(prime, dimension) <= MOST_MESSAGES:
             yield prime, dimension

@@ -69,8 +69,8 @@ def mask_size(options: int) -> int:
 
 def contains_option(masks: Masks, option: int) -> NDArray[np.bool_]:
     """Return for each set whether it contains this option."""
-    found: NDArray[np.bool_] = (masks[:, option // 8] >> np.uint8(option % 8)) & 1 == 1
-    return found
+    bits: NDArray[np.bool_] = (masks[:, option // 8] >> np.uint8(option % 8)) & 1 == 1
+    return bits
 
 
 def set_option(masks: Masks, options: NDArray[np.int64], values: NDArray[np.bool_]) -> None:
@@ -83,8 +83,8 @@ def set_option(masks: Masks, options: NDArray[np.int64], values: NDArray[np.bool
 
 def set_sizes(masks: Masks) -> NDArray[np.int64]:
     """Return the number of options in each set."""
-    found: NDArray[np.int64] = np.bitwise_count(masks).sum(axis=1, dtype=np.int64)
-    return found
+    sizes: NDArray[np.int64] = np.bitwise_count(masks).sum(axis=1, dtype=np.int64)
+    return sizes
 
 
 def count_options(masks: Masks, options: int) -> NDArray[np.int64]:
@@ -105,11 +105,11 @@ def count_options(masks: Masks, options: int) -> NDArray[np.int64]:
             np.bitwise_and(part, LANES, out=part)
             sums = np.add.reduce(part, axis=0).view(np.uint8)
             counts[:, bit] += sums.reshape(-1, width).sum(axis=0, dtype=np.int64)
-    found = counts.reshape(-1)
+    totals = counts.reshape(-1)
     for start in range(whole, len(masks), ROWS_UNPACKED):
         rest = np.unpackbits(masks[start : start + ROWS_UNPACKED], axis=1, bitorder="little")
-        found += rest.sum(axis=0, dtype=np.int64)
-    return found[:options]
+        totals += rest.sum(axis=0, dtype=np.int64)
+    return totals[:options]
 
 
 def byte_law(favoured: int) -> Callable[[int], Real]:
@@ -341,8 +341,13 @@ class SubsetSelection(TwoLevelOracle, MaskMessages):
         _require_sizes(k, 1 if chosen is None else whole(chosen, "chosen", at_least=1))
         below = math.floor(k / (exp_up(asked) + 1))
         sizes = {min(max(d, 1), k - 1) for d in (below, below + 1)} if chosen is None else {int(chosen)}
-        found = [cls(k, d, greatest_favoured(asked, Fraction(d, k)), asked) for d in sorted(sizes)]
-        return min(found, key=lambda one: one.outside * (1 - one.outside) / (one.inside - one.outside) ** 2)
+        selections = [cls(k, d, greatest_favoured(asked, Fraction(d, k)), asked) for d in sorted(sizes)]
+        return min(
+            selections,
+            key=lambda selection: (
+                selection.outside * (1 - selection.outside) / (selection.inside - selection.outside) ** 2
+            ),
+        )
 
     @property
     def share(self) -> Fraction:

@@ -215,11 +215,11 @@ class Piecewise:
         stride = max(1, -(-LEAST_PIECEWISE_MESSAGES // g))
         best = g * stride * math.exp(-float(e) / 2)
         widths = {max(1, round(best * 2 ** (step / 8))) for step in range(-16, 17)}
-        found = [
+        responses = [
             WindowResponse.with_width(e, steps=g, stride=stride, width=width, none=none)
             for width in sorted(widths)
         ]
-        return min(found, key=lambda one: one.worst_variance())
+        return min(responses, key=lambda response: response.worst_variance())
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,8 +319,8 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
     def _share_of(self, end: int, messages: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return scores that are unbiased for 1 where this was the end, else for 0."""
         inside, outside = float(self.ends.inside), float(self.ends.outside)
-        found: NDArray[np.float64] = ((messages == end) - outside) / (inside - outside)
-        return found
+        scores: NDArray[np.float64] = ((messages == end) - outside) / (inside - outside)
+        return scores
 
     def spread(self) -> ScoreVariance:
         """Return the variance of a score: square, slope, level, and that of "no answer"."""
@@ -368,8 +368,8 @@ class HybridResponse(PartedRandomizer, NumericRandomizer):
         # The worst variance is convex in the odds: a maximum of lines.
         low, high = 0, ODDS
         while high - low > 3:
-            one, other = low + (high - low) // 3, high - (high - low) // 3
-            low, high = (low, other) if worst(one) <= worst(other) else (one, high)
+            third, two_thirds = low + (high - low) // 3, high - (high - low) // 3
+            low, high = (low, two_thirds) if worst(third) <= worst(two_thirds) else (third, high)
         return cls(min((0, low, ODDS), key=worst), window, duchi)
 
     @property
@@ -408,10 +408,10 @@ class HybridResponse(PartedRandomizer, NumericRandomizer):
     def _by_part(
         self, messages: Rows, score: Callable[[NumericRandomizer, Messages], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        found = np.empty(len(messages), dtype=np.float64)
+        scores = np.empty(len(messages), dtype=np.float64)
         for first, part in self.parts.items():
-            found[messages[:, 0] == first] = score(part, self.messages_of(messages, first))
-        return found
+            scores[messages[:, 0] == first] = score(part, self.messages_of(messages, first))
+        return scores
 
     def spread(self) -> ScoreVariance:
         """Return the variance of a score: both parts have the same mean, so their variances mix."""

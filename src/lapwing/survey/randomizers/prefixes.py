@@ -111,7 +111,7 @@ class PrefixResponse(PartedRandomizer):
 def _checked_levels(letters: int, levels: Sequence[int]) -> list[int]:
     if whole(letters, "letters", at_least=1) > MOST_LETTERS:
         raise BadParameter("letters", f"must be at most {MOST_LETTERS}")
-    found = [whole(level, "levels", at_least=1) for level in levels]
-    if not found or found != sorted(set(found)) or found[-1] > letters:
+    lengths = [whole(level, "levels", at_least=1) for level in levels]
+    if not lengths or lengths != sorted(set(lengths)) or lengths[-1] > letters:
         raise BadParameter("levels", "must rise, from 1 letter or more up to `letters` or fewer")
-    return found
+    return lengths

@@ -482,10 +482,10 @@ def ratio_is_within(ratio: Fraction, epsilon: Fraction) -> bool:
     bits = _START_PRECISION
     while bits <= _MOST_PRECISION:
         with precision(bits):
-            most, found = ball(epsilon).exp(), ball(ratio)
-            if found <= most:
+            most, exact = ball(epsilon).exp(), ball(ratio)
+            if exact <= most:
                 return True
-            if found > most:
+            if exact > most:
                 return False
         bits *= 2
     return False  # closer than 16,000 bits can tell: the safe answer

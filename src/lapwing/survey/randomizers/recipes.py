@@ -46,11 +46,11 @@ def from_recipe(recipe: object) -> Randomizer:
         if not isinstance(several, list) or not 1 <= len(several) <= MOST_LETTERS:
             raise BadParameter(name, "must be a list, one for each level")
     made = []
-    for one in inner:
-        found = _plain(one)
-        if not isinstance(found, SubsetSelection | HadamardResponse | ProjectiveResponse):
+    for nested in inner:
+        randomizer = _plain(nested)
+        if not isinstance(randomizer, SubsetSelection | HadamardResponse | ProjectiveResponse):
             raise BadParameter("inner", "must be of kind subset, hadamard or projective")
-        made.append(found)
+        made.append(randomizer)
     return PrefixResponse(
         _number(parts["letters"], "letters"),
         tuple(_number(level, "levels") for level in levels),

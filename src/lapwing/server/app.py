@@ -1,0 +1,84 @@
+"""The web application of a server: its API, its pages and its people, behind the guards.
+
+Claim    every request passes the guards, every reply has the security headers, all errors have one form.
+Because  the guards and the headers are middleware of the whole application, and the errors of all routes
+         have one handler.
+Test     tests/server/test_app.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from lapwing.errors import LapwingError, MissingExtra
+
+try:
+    from fastapi import FastAPI
+    from fastapi.exceptions import RequestValidationError
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import Response
+except ImportError:
+    raise MissingExtra("server", "Serving data") from None
+from lapwing.server import web
+from lapwing.server.api import data_routes, plan_routes
+from lapwing.server.api.errors import error_reply
+from lapwing.server.api.open_api import description
+from lapwing.server.api.route import ApiRoute
+from lapwing.server.data.question_form import bad_field
+from lapwing.server.guards import Guards
+from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
+from lapwing.server.services import Services
+from lapwing.web.replies import SecureReplies, cookie_name, json_route
+
+ROUTES: tuple[ApiRoute, ...] = (*data_routes.ROUTES, *plan_routes.ROUTES)
+DESCRIPTION = "/v1/openapi.json"
+OPEN_ROUTES = (DESCRIPTION,)  # which anybody may ask: they say nothing about people or data
+# Telemetry would tell others the time, the address and the failures of every request. No environment
+# variable may turn it on.
+_NO_TELEMETRY: Any = dict.fromkeys(
+    ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
+)
+_HANDLED = (HTTPException, RequestValidationError, NotSignedIn, NotAllowed, NotFound, LapwingError)
+
+
+def create_app(services: Services) -> FastAPI:
+    """Return the web application of open services, which it closes at its end."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(services.close)  # answers that are paid for are stored
+
+    app = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        telemetry=_NO_TELEMETRY,
+    )
+    app.state.services = services
+    app.router.routes.extend(route.route for route in ROUTES)
+    app.include_router(web.router)
+    app.router.routes.append(json_route(DESCRIPTION, description(app, ROUTES)))
+    for kind in _HANDLED:
+        app.add_exception_handler(kind, _refuse)
+    app.add_middleware(Guards, settings=services.settings, people=services.people)
+    has_tls = services.settings.is_encrypted
+    cookies = [cookie_name(name, has_tls=has_tls) for name in web.COOKIES]
+    app.add_middleware(SecureReplies, has_tls=has_tls, cookies=cookies)
+    return app
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Return the reply to a request that failed."""
+    services: Services = request.app.state.services
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        place = tuple(part for part in first["loc"] if part not in ("body", "query", "path"))
+        error = bad_field(place, first["type"], first["msg"], {})
+    return error_reply(error, place=str(services.settings.folder))

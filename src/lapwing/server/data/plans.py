@@ -1,0 +1,215 @@
+"""Plans that are kept for their owner, and their releases: each spends once, however often it is asked for.
+
+Claim    a plan's release is charged once: by a double click, in two tabs, after a lost connection, in two
+         worker processes, and after the data has a new version.
+Because  the release is looked up by the receipt that the plan's row has; else by the question, for the
+         version of the data that the row fixes before the charge. A fresh plan counts answers that are
+         newer than the plan as its own. The ledger admits one charge of a key, and whoever comes second
+         waits for the stored answer.
+Test     tests/server/data/test_plans.py, tests/server/data/test_plans_at_once.py
+
+Claim    a token spends at most its ε.
+Because  the price is booked on the token before the charge, under the plan's name. An attempt lets go of
+         its booking only if its charge was refused, and a booking ends when all attempts have let go.
+Test     tests/server/data/test_plans.py
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lapwing.errors import BadParameter, InProgress, OverBudget
+from lapwing.server.data.answers import Answers, StoredAnswer
+from lapwing.server.data.plan_file import PlanFile, PlanRow
+from lapwing.server.data.question_form import QuestionForm
+from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.tokens import Tokens
+from lapwing.sql.answering.answers import Answer
+from lapwing.sql.releasing import SessionPlan
+
+MOST_KEPT = 512  # plans in memory
+PATIENCE = 60.0  # seconds that a release waits for the same question elsewhere
+_FIRST_WAIT, _LONGEST_WAIT = 0.01, 0.25  # seconds between two looks
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """A plan that is kept for its owner."""
+
+    id: str
+    person: str
+    data: str
+    form: QuestionForm
+    plan: SessionPlan
+    made: float  # seconds since 1970
+
+
+class Plans:
+    """The plans of all people. Threads may share it; worker processes share the file.
+
+    Args:
+        sets: The data sets.
+        file: The file of plans.
+        answers: The stored answers.
+        tokens: The tokens, on which prices are booked.
+    """
+
+    def __init__(self, sets: ServedDataSets, file: PlanFile, answers: Answers, tokens: Tokens) -> None:
+        self._sets, self._file, self._answers, self._tokens = sets, file, answers, tokens
+        self._kept: OrderedDict[str, StoredPlan] = OrderedDict()
+        self._keeping = threading.Lock()
+        self._questions = _OneAtATime()
+
+    def make(self, person: Person, data: str, question: QuestionForm) -> StoredPlan:
+        """Plan a question and keep the plan. Nothing is charged, and no private row is read.
+
+        Raises:
+            NotFound, NotAllowed: As `ServedDataSets.require` does.
+            LapwingError: As `Dataset.plan` does.
+        """
+        served = self._sets.require(person, data, Role.ANALYST)
+        plan = served.session(person).plan(question.sql, **question.options)
+        known = served.curator.current_data()
+        row = self._file.add(
+            person=person.name,
+            data=served.name,
+            form=question.model_dump_json(exclude_defaults=True),
+            since=plan.session.position if question.fresh else 0,
+            version=0 if known is None else known.version,
+        )
+        return self._keep(StoredPlan(row.id, row.person, row.data, question, plan, row.made))
+
+    def find(self, person: Person, plan_id: str) -> StoredPlan:
+        """Return a plan of a person.
+
+        Raises:
+            NotFound: If there is none, or another person made it.
+            NotAllowed: If the person is no analyst of the data any more.
+        """
+        return self._planned(person, self._row(person, plan_id))
+
+    def _row(self, person: Person, plan_id: str) -> PlanRow:
+        row = self._file.find(plan_id) if _ID.fullmatch(plan_id) else None
+        if row is None or row.person != person.name:
+            raise NotFound(plan_id)
+        self._sets.require(person, row.data, Role.ANALYST)
+        return row
+
+    def _planned(self, person: Person, row: PlanRow) -> StoredPlan:
+        with self._keeping:
+            kept = self._kept.get(row.id)
+            if kept is not None:
+                self._kept.move_to_end(row.id)
+                return kept
+        served = self._sets.require(person, row.data, Role.ANALYST)
+        form = QuestionForm.read(row.form.encode())
+        plan = served.session(person).plan(form.sql, **form.options)  # another worker made it
+        return self._keep(StoredPlan(row.id, row.person, row.data, form, plan, row.made))
+
+    def _keep(self, stored: StoredPlan) -> StoredPlan:
+        with self._keeping:
+            self._kept[stored.id] = stored
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return stored
+
+    def dry_run(self, person: Person, plan_id: str) -> Answer:
+        """Return an answer of a plan from generated rows. It costs nothing and means nothing."""
+        return self.find(person, plan_id).plan.dry_run()
+
+    def release(self, person: Person, plan_id: str, *, patience: float = PATIENCE) -> StoredAnswer:
+        """Release a plan: charge it once, and return its answer as often as it is asked for.
+
+        If the same question is being answered elsewhere, wait for that answer.
+
+        Args:
+            person: The owner of the plan.
+            plan_id: The plan.
+            patience: The most seconds to wait for others.
+
+        Raises:
+            NotFound, NotAllowed: As `find` does.
+            OverBudget, TokenSpent: If the price is too high. Nothing is charged.
+            BadParameter: If the data changed since the plan was made. Nothing is charged.
+            Held: If the question was charged and failed.
+            InProgress: If the wait is over.
+        """
+        row = self._row(person, plan_id)
+        if row.receipt:
+            return self._answers.at(person, row.data, row.receipt)
+        stored = self._planned(person, row)
+        with (
+            self._questions.alone((row.data, stored.plan.request.sql), patience),
+            self._booked(person, stored),
+        ):
+            answer = self._waited_for(person, row, stored, time.monotonic() + patience)
+        assert answer.receipt is not None, "only dry runs have none"
+        self._file.note_receipt(row.id, answer.receipt.position)
+        return StoredAnswer.of(row.data, stored.form.sql, answer)
+
+    @contextmanager
+    def _booked(self, person: Person, stored: StoredPlan) -> Iterator[None]:
+        """Book a plan's price on the token that it is released with, unless its answer is stored."""
+        plan = stored.plan
+        if person.credential != "token" or (not stored.form.fresh and plan.session.has_answer(plan)):
+            yield
+            return
+        self._tokens.book(person.credential_id, stored.id, plan.cost.epsilon)
+        try:
+            yield
+        except (OverBudget, BadParameter):  # before the charge, always
+            self._tokens.cancel_booking(person.credential_id, stored.id)
+            raise
+
+    def _waited_for(self, person: Person, row: PlanRow, stored: StoredPlan, deadline: float) -> Answer:
+        """Release a plan, or wait until a process that answers the same question has stored its answer."""
+        session = self._sets.require(person, row.data, Role.ANALYST).session(person).session
+        version, wait = row.version, _FIRST_WAIT
+        if not version:  # the data was not known yet
+            version = self._file.fix_version(row.id, session.curator.data(stored.plan.question).version)
+        while True:
+            try:
+                return session.release(
+                    stored.plan, fresh=stored.form.fresh, since=row.since, version=version
+                )
+            except InProgress:
+                if time.monotonic() + wait > deadline:
+                    raise
+                time.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
+
+
+class _OneAtATime:
+    """Lets one thread at a time work on one thing. The others wait, and find the work done."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[object, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def alone(self, thing: object, patience: float) -> Iterator[None]:
+        """Wait until no other thread works on this thing; raise InProgress if that takes too long."""
+        with self._lock:
+            mine, waiting = self._known.get(thing, (threading.Lock(), 0))
+            self._known[thing] = mine, waiting + 1
+        try:
+            if not mine.acquire(timeout=patience):
+                raise InProgress
+            try:
+                yield
+            finally:
+                mine.release()
+        finally:
+            with self._lock:
+                mine, waiting = self._known[thing]
+                self._known[thing] = mine, waiting - 1
+                if waiting == 1:
+                    del self._known[thing]

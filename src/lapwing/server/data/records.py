@@ -1,0 +1,220 @@
+"""What was asked and charged: history, entries, receipts, proofs, statements, budgets. Nothing is charged.
+
+Claim    an analyst sees own requests alone; a steward sees all; an officer sees all that is public in the
+         ledger, and no words of a question.
+Because  each method asks for the role first, and leaves out what that role does not see.
+Test     tests/server/data/test_records.py
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from lapwing.errors import BadParameter
+from lapwing.ledger.entry import digest_of
+from lapwing.ledger.publishing import export_statement, prove_entry
+from lapwing.ledger.request_log import LoggedRequest, LogLine, each_request, log_lines
+from lapwing.ledger.request_status import status_at
+from lapwing.ledger.verification import verify
+from lapwing.server.data.answers import own_requests
+from lapwing.server.data.budget_view import BudgetView, budget_view
+from lapwing.server.data.served_data import ServedData, ServedDataSets
+from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.sql.answering.stored_answers import stored_question
+from lapwing.sql.policy.policy import account_label
+
+MOST_LINES = 1_000
+LONGEST_RECEIPT = 1 << 20  # bytes of a receipt, a proof or a statement that somebody brings
+_SEES_ALL = (Role.STEWARD, Role.OFFICER)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedText:
+    """The result of checking a receipt, a proof or a statement that somebody brought."""
+
+    kind: str  # "receipt", "proof" or "statement"
+    is_good: bool
+    findings: tuple[str, ...]
+    data: str = ""  # the data set here whose ledger it is of
+    position: int = 0
+    told: dict[str, Any] | None = None  # what it says: its public fields
+
+
+class Records:
+    """The records of all data sets.
+
+    Args:
+        sets: The data sets.
+    """
+
+    def __init__(self, sets: ServedDataSets) -> None:
+        self._sets = sets
+        self._views: dict[tuple[str, str | None], tuple[int, BudgetView]] = {}
+        self._viewing = threading.Lock()
+
+    def history(self, person: Person, data: str, most: int = 50) -> list[LoggedRequest]:
+        """Return the newest requests, newest first: the own ones, or all for stewards and officers.
+
+        Officers see what was charged, and no words of questions.
+        """
+        served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
+        most = min(most, MOST_LINES)
+        if not person.can(data, *_SEES_ALL):
+            return [*own_requests(served.curator, person.name)[-most:][::-1]]
+        found: list[LoggedRequest] = []
+        if served.curator.has_ledger:
+            label = account_label(served.curator.policy)
+            each_request(
+                served.curator.ledger, found.append, words_of=stored_question, last=most, account=label
+            )
+        if not person.can(data, Role.STEWARD):
+            found = [
+                one if one.line.principal == person.name else replace(one, question=None) for one in found
+            ]
+        return found[::-1]
+
+    def entries(self, person: Person, data: str, most: int = 50) -> list[LogLine]:
+        """Return the newest entries of the ledger that are about a data set's account, newest first."""
+        served = self._sets.require(person, data, *_SEES_ALL)
+        if not served.curator.has_ledger:
+            return []
+        label = account_label(served.curator.policy)
+        lines = log_lines(served.curator.ledger, last=min(most, MOST_LINES))
+        return [line for line in lines[::-1] if not line.accounts or label in line.accounts]
+
+    def receipt(self, person: Person, data: str, position: int) -> dict[str, Any]:
+        """Return a receipt as plain values: an own one, or any for stewards and officers."""
+        served = self._charged(person, data, position)
+        status = status_at(served.curator.ledger, position)
+        assert status is not None, "it was found before"
+        found: dict[str, Any] = json.loads(status.receipt.to_json())
+        return found
+
+    def proof(self, person: Person, data: str, position: int) -> dict[str, Any]:
+        """Return a proof that a receipt is in the ledger. Whose receipts: as in `receipt`."""
+        return prove_entry(self._charged(person, data, position).curator.ledger, position)
+
+    def statement(self, person: Person, data: str) -> bytes:
+        """Return the whole history, as anybody can check it, without names."""
+        served = self._sets.require(person, data, *_SEES_ALL)
+        if not served.curator.has_ledger:
+            raise NotFound(data)
+        with TemporaryDirectory(prefix="lapwing-statement-") as folder:
+            path = Path(folder) / "statement"
+            export_statement(served.curator.ledger, path)
+            return path.read_bytes()
+
+    def budget(self, person: Person, data: str, *, with_forecast: bool = True) -> BudgetView:
+        """Return the budget, with all quotas for stewards and officers, else with the own one."""
+        served = self._sets.require(person, data)
+        people = None if person.can(data, *_SEES_ALL) else person.name
+        if not with_forecast:
+            return budget_view(served.curator, people=people, with_forecast=False)
+        place, key = _newest(served), (data, people)
+        with self._viewing:
+            kept = self._views.get(key)
+        if kept is not None and kept[0] == place:
+            return kept[1]
+        view = budget_view(served.curator, people=people)
+        with self._viewing:
+            if len(self._views) > MOST_LINES:
+                self._views.clear()
+            self._views[key] = place, view
+        return view
+
+    def verify(self, text: bytes) -> CheckedText:
+        """Check a receipt, a proof or a statement that somebody brought, against the ledgers here.
+
+        Raises:
+            BadParameter: If it is none of these, or too long.
+        """
+        if len(text) > LONGEST_RECEIPT:
+            raise BadParameter("file", "is too long to be checked here: use `lapwing ledger verify FILE`")
+        record = _record(text)
+        if record is not None and {"ledger", "position", "hash"} <= set(record):
+            return self._checked_receipt(record)
+        if not text.startswith(b"{"):  # a database, for one, is never opened
+            raise BadParameter("file", "is no receipt, no proof and no statement")
+        with TemporaryDirectory(prefix="lapwing-verify-") as folder:
+            path = Path(folder) / "text"
+            path.write_bytes(text)
+            try:
+                found = verify(str(path))
+            except BadParameter:
+                raise BadParameter("file", "is no receipt, no proof and no statement") from None
+        told, findings = found.to_json(), list(found.findings)
+        mine = self._of_ledger(found.ledger)
+        if mine is None:
+            findings.append("no ledger here has this id: nothing says who signed it")
+        elif mine.curator.ledger.keys.signing.public.hex() != found.key:
+            findings.append("it is signed with another key than that of the ledger here")
+        position = int(told["entry"]["number"]) if told["entry"] else 0
+        name = "" if mine is None else mine.name
+        return CheckedText(found.kind, not findings, tuple(findings), name, position, told)
+
+    def _checked_receipt(self, record: dict[str, Any]) -> CheckedText:
+        mine = self._of_ledger(str(record["ledger"]))
+        position = record["position"]
+        if mine is None:
+            why = "no ledger here has this id"
+            return CheckedText("receipt", False, (why,))
+        rows = []
+        if isinstance(position, int) and 0 < position < 1 << 60:
+            rows = mine.curator.ledger.store.rows("SELECT body FROM entries WHERE seq = ?", position)
+        if not rows or digest_of(bytes(rows[0][0])).hex() != record["hash"]:
+            why = "the ledger has no such entry at this position"
+            return CheckedText("receipt", False, (why,), mine.name)
+        status = status_at(mine.curator.ledger, position)
+        if status is None:
+            return CheckedText("receipt", False, ("this entry is no charge",), mine.name, position)
+        said = json.loads(status.receipt.to_json())
+        wrong = [
+            f"{name} differs from what the ledger has" for name in said if record.get(name) != said[name]
+        ]
+        return CheckedText("receipt", not wrong, tuple(wrong), mine.name, position, None if wrong else said)
+
+    def _of_ledger(self, ledger_id: str) -> ServedData | None:
+        with_ledger = (data for data in self._sets if data.curator.has_ledger)
+        return next((data for data in with_ledger if data.curator.ledger.id == ledger_id), None)
+
+    def _charged(self, person: Person, data: str, position: int) -> ServedData:
+        """Return the data set of a charge that a person may see."""
+        served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
+        status = None
+        if served.curator.has_ledger and 0 < position < 1 << 60:
+            status = status_at(served.curator.ledger, position)
+        if status is None:
+            raise NotFound(f"{data}.{position}")
+        ledger = served.curator.ledger
+        label = account_label(served.curator.policy)
+        charged = {ledger.numbered(debit[0]).label for debit in status.receipt.record["debits"]}
+        is_own = status.receipt.principal == person.name
+        if label not in charged or not (is_own or person.can(data, *_SEES_ALL)):
+            raise NotFound(f"{data}.{position}")
+        return served
+
+
+def _newest(served: ServedData) -> int:
+    """Return the position of the newest entry: as long as it stays, no budget changes."""
+    if not served.curator.has_ledger:
+        return 0
+    [(last,)] = served.curator.ledger.store.rows("SELECT coalesce(max(seq), 0) FROM entries")
+    return int(last)
+
+
+def _record(text: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def history_line(one: LoggedRequest) -> dict[str, Any]:
+    """Return a line of a history as plain values."""
+    return {**asdict(one.line), "state": one.state, "question": one.question, "price": one.price.words}

@@ -1,0 +1,72 @@
+"""All services of one server process, made once: `request.app.state.services`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from lapwing.server.data.answers import Answers
+from lapwing.server.data.plan_file import NAME, PlanFile
+from lapwing.server.data.plans import Plans
+from lapwing.server.data.records import Records
+from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.people.people import People
+from lapwing.server.settings import ServerSettings
+from lapwing.server.state import ServerState
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The services of one process. Threads may share them.
+
+    Args:
+        settings: The settings of the server.
+        state: The state that all its processes share.
+        people: Accounts, sessions and tokens.
+        sets: The data sets.
+        plans: The plans, and their releases.
+        answers: The stored answers.
+        records: What was asked and charged.
+    """
+
+    settings: ServerSettings
+    state: ServerState
+    people: People
+    sets: ServedDataSets
+    plans: Plans
+    answers: Answers
+    records: Records
+    _closing: ExitStack = field(repr=False, compare=False)
+
+    @classmethod
+    def open(cls, settings: ServerSettings) -> Services:
+        """Open everything that a process needs, and load what the first question needs.
+
+        Raises:
+            BadFile: If a policy has mistakes.
+            BadParameter: If there is no policy.
+            Unavailable: If the state or a ledger cannot be used.
+            Tampered: If a ledger is not what it was.
+        """
+        with ExitStack() as opened:
+            state = ServerState.open(settings.state_folder)
+            opened.callback(state.close)
+            sets = ServedDataSets.open(settings.folder)
+            opened.callback(sets.close)
+            file = PlanFile(settings.state_folder / NAME)
+            opened.callback(file.close)
+            for data in sets:
+                data.warm()
+            people, answers = People.of(state), Answers(sets)
+            plans = Plans(sets, file, answers, people.tokens)
+            return cls(settings, state, people, sets, plans, answers, Records(sets), opened.pop_all())
+
+    @property
+    def slot(self) -> Fraction:
+        """The seconds of the grid on which replies of releases leave."""
+        return self.settings.reply_slot
+
+    def close(self) -> None:
+        """Close everything, after the answers that are paid for are stored."""
+        self._closing.close()

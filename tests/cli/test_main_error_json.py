@@ -12,7 +12,14 @@ import typer
 from lapwing.cli import main
 from lapwing.cli.main import wants_json
 from lapwing.errors import (
-    Aborted, BadFile, BadParameter, Held, LapwingError, OverBudget, Tampered, fields_of,
+    Aborted,
+    BadFile,
+    BadParameter,
+    Held,
+    LapwingError,
+    OverBudget,
+    Tampered,
+    fields_of,
 )  # fmt: skip
 from support.shell import Shell
 

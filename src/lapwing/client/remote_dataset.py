@@ -15,6 +15,7 @@ from lapwing.html_views import fragment, grid, html_view, notes, strong
 from lapwing.prices import BudgetLeft
 
 ARROW = "application/vnd.apache.arrow.stream"
+VALUES_SHOWN = 8
 _NUMBERS = ("epsilon", "within", "confidence", "delta")
 
 
@@ -128,7 +129,7 @@ class RemoteDataset:
             return self._answer(self._requests.post(f"/v1/plans/{_part(wanted)}/release"))
         except Unavailable as error:
             error.args = (
-                f"{error}. Whether the plan was charged is not known here. release({wanted!r}) asks again, and "
+                f"{error}. Whether the plan was charged is not known here. release({wanted!r}) asks again: "
                 "the plan is charged once",
             )
             raise
@@ -232,7 +233,7 @@ class RemoteDataset:
             Plain values.
 
         Example:
-            >>> sorted(visits.schema()["tables"])
+            >>> [table["table"] for table in visits.schema()["tables"]]
             ['visits']
         """
         found: dict[str, Any] = self._of_data("schema")
@@ -292,11 +293,22 @@ def remote_dataset_html(data: RemoteDataset) -> str:
     except LapwingError as error:
         return fragment(strong(repr(data)), notes([str(error)]))
     rows = [
-        [table if place == 0 else "", column]
-        for table, about in schema["tables"].items()
-        for place, column in enumerate(about["columns"])
+        [table["table"] if place == 0 else "", column["column"], _in_words(column)]
+        for table in schema["tables"]
+        for place, column in enumerate(table["columns"])
     ]
-    return fragment(strong(repr(data)), grid(["table", "column"], rows), notes([left]))
+    return fragment(strong(repr(data)), grid(["table", "column", "values"], rows, wrapped=2), notes([left]))
+
+
+def _in_words(column: Mapping[str, Any]) -> str:
+    """Return what a schema says about the values of a column."""
+    if column["values"] is not None:
+        shown = ", ".join(map(str, column["values"][:VALUES_SHOWN]))
+        more = len(column["values"]) - VALUES_SHOWN
+        return f"{shown} and {more:,} more" if more > 0 else shown
+    if column["low"] is None:
+        return str(column["type"])
+    return f"{column['low']} to {column['high']}"
 
 
 def _part(text: object) -> str:

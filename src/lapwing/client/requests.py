@@ -1,8 +1,8 @@
-"""Requests to a server: verified TLS, one host, limits of time and size, and repeats that cost nothing twice.
+"""Requests to a server: verified TLS, one host, limits of time and size, repeats that cost nothing.
 
 Claim    a request that is repeated after a lost connection is charged once.
-Because  only requests are repeated that name what they are about: reading, planning (which is free), and the
-         release of a plan or a batch under its id, which the server charges once however often it comes.
+Because  only requests are repeated that name what they are about: reading, planning (which is free), and
+         the release of a plan under its id, which the server charges once however often it comes.
 Test     tests/client/test_requests.py, tests/client/test_remote_dataset.py
 
 Claim    the token goes to the host that was named, and to no other.
@@ -123,7 +123,7 @@ class Requests:
     def _try(
         self, method: str, path: str, body: Any, options: dict[str, Any] | None, accept: str
     ) -> tuple[bytes | LapwingError, float | None]:
-        """Send a request once. Return the content, or the error and the seconds to wait, if they are told."""
+        """Send a request once. Return the content, or the error and the seconds to wait that it tells."""
         given = {name: value for name, value in (options or {}).items() if value is not None}
         request = self._http.build_request(
             method,

@@ -17,9 +17,8 @@ import ipaddress
 import json
 from dataclasses import dataclass
 
-from lapwing.errors import MissingExtra
+from lapwing.errors import MissingExtra, TooManyRequests
 from lapwing.server.people.limits import RateLimit
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.people import People
 from lapwing.server.people.person import Person
 from lapwing.server.settings import ServerSettings

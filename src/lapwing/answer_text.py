@@ -129,7 +129,7 @@ def number_text(value: Any) -> str:
     if isinstance(value, Real) and not isinstance(value, Rational):
         size = abs(float(value))
         if size == math.inf:
-            return "∞" if value > 0 else "-∞"
+            return "∞" if float(value) > 0 else "-∞"
         digits = 0 if size >= 1000 or not size else 1 if size >= 100 else 2 if size >= 1 else 4
         return f"{float(value):,.{digits}f}"
     return str(value)

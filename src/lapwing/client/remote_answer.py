@@ -243,8 +243,8 @@ def read_left(told: Mapping[str, Any] | None) -> BudgetLeft | None:
     """Return what is left, of a reply."""
     if told is None:
         return None
-    numbers = (Fraction(told[name]) for name in ("epsilon", "of", "delta"))
-    return BudgetLeft(*numbers, quota=read_left(told["quota"]))
+    epsilon, of, delta = (Fraction(told[name]) for name in ("epsilon", "of", "delta"))
+    return BudgetLeft(epsilon, of, delta, read_left(told["quota"]))
 
 
 def _import_frames(library: str) -> Any:

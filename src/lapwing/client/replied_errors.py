@@ -61,7 +61,16 @@ def error_of(status: int, content: Any) -> LapwingError:
     error = kind.__new__(kind, message)  # its `__init__` wants the parts that the message was made of
     error.args = (message,)
     error.__dict__.update(fields)
-    return error
+    return error if _prints(error) else RequestRefused(message, status)
+
+
+def _prints(error: LapwingError) -> bool:
+    """Return whether an error has the fields that its text is made of."""
+    try:
+        str(error)
+    except AttributeError:
+        return False
+    return True
 
 
 def class_of(code: str) -> type[LapwingError] | None:

@@ -13,6 +13,7 @@ from support.shell import Shell
 
 USERS = [
     "Curators and analysts",
+    "Servers",
     "Survey owners and respondents",
     "Parties",
     "Publishers",

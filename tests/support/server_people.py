@@ -20,6 +20,7 @@ from lapwing.errors import BadParameter, LapwingError, TooManyRequests
 from lapwing.server import web
 from lapwing.server.guards import Guards
 from lapwing.server.people import passwords
+from lapwing.server.people.open_id import IdentityNotBound
 from lapwing.server.people.people import People
 from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, NotSignedIn, Role
 from lapwing.server.settings import ServerSettings
@@ -103,7 +104,7 @@ class Site:
 def opened_site(settings: ServerSettings) -> Iterator[Site]:
     """Open an application with the guards, the routes of people, and two that show what arrived."""
     state = ServerState.open(settings.state_folder)
-    people = People.of(state)
+    people = People.of(state, settings.open_id)
     app, seen = FastAPI(openapi_url=None), list[bytes]()
     site = Site(settings, state, people, app, seen)
     app.state.services = site
@@ -129,6 +130,7 @@ def opened_site(settings: ServerSettings) -> Iterator[Site]:
     try:
         yield site
     finally:
+        people.close()
         state.close()
 
 
@@ -146,6 +148,9 @@ def _told(_: Request, error: Exception) -> Response:
             status, headers = 429, {"retry-after": str(error.retry_after)}
         case BadParameter():
             found |= {"name": error.name, "message": str(error)}
+        case IdentityNotBound():
+            status = 403
+            found |= {"issuer": error.issuer, "subject": error.subject}
         case _:
             pass
     return JSONResponse({"error": found}, status, headers)

@@ -19,7 +19,19 @@ import typer
 from typer import Exit, Option
 from typer.core import TyperGroup
 
-from lapwing.cli import audit, budget, learning, ledger, party, publish, query, report, starting, survey
+from lapwing.cli import (
+    audit,
+    budget,
+    learning,
+    ledger,
+    party,
+    people,
+    publish,
+    query,
+    report,
+    starting,
+    survey,
+)
 from lapwing.cli.attack import attack
 from lapwing.cli.console import Commands, print_findings, print_json, tell
 from lapwing.cli.explain import explain
@@ -108,7 +120,7 @@ COMMANDS: dict[str, tuple[Callable[..., Any] | tuple[str, typer.Typer], ...]] = 
         query.truncated,
         query.clear_hold,
     ),
-    "Servers": (serve,),
+    "Servers": (serve, ("people", people.app)),
     "Survey owners and respondents": (("survey", survey.app),),
     "Parties": (("party", party.app),),
     "Publishers": (("publish", publish.app),),

@@ -28,6 +28,8 @@ from lapwing.server.api import data_routes, plan_routes
 from lapwing.server.api.errors import error_reply
 from lapwing.server.api.open_api import description
 from lapwing.server.api.route import ApiRoute
+from lapwing.server.console.console import add_console, page_for
+from lapwing.server.console.desk import GUIDE_COOKIE
 from lapwing.server.data.question_form import bad_field
 from lapwing.server.guards import Guards
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
@@ -64,12 +66,13 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.router.routes.extend(route.route for route in ROUTES)
     app.include_router(web.router)
+    add_console(app)
     app.router.routes.append(json_route(DESCRIPTION, description(app, ROUTES)))
     for kind in _HANDLED:
         app.add_exception_handler(kind, _refuse)
     app.add_middleware(Guards, settings=services.settings, people=services.people)
     has_tls = services.settings.is_encrypted
-    cookies = [cookie_name(name, has_tls=has_tls) for name in web.COOKIES]
+    cookies = [GUIDE_COOKIE, *(cookie_name(name, has_tls=has_tls) for name in web.COOKIES)]
     app.add_middleware(SecureReplies, has_tls=has_tls, cookies=cookies)
     return app
 
@@ -81,4 +84,5 @@ async def _refuse(request: Request, error: Exception) -> Response:
         first = error.errors()[0]
         place = tuple(part for part in first["loc"] if part not in ("body", "query", "path"))
         error = bad_field(place, first["type"], first["msg"], {})
-    return error_reply(error, place=str(services.settings.folder))
+    page = page_for(request, error)
+    return page if page is not None else error_reply(error, place=str(services.settings.folder))

@@ -91,7 +91,7 @@ class Guards:
         if name not in self._settings.hosts:
             raise GuardRefusal(
                 421,
-                "unknown-host",
+                "bad-host",
                 "this server does not answer for the host of this address",
                 'Whoever runs it adds the name to `hosts` under [server] in "server.toml".',
             )
@@ -168,7 +168,7 @@ class Guards:
             return None
         most = self._settings.body_bytes if person is not None else UNKNOWN_BODY_BYTES
         too_long = GuardRefusal(
-            413, "too-long", f"a body has at most {most} bytes", "Send less, or sign in first."
+            413, "too-large", f"a body has at most {most} bytes", "Send less, or sign in first."
         )
         if not coding and not (length.isdecimal() and len(length) < 16 and int(length) <= most):
             raise too_long

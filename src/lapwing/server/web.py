@@ -30,6 +30,7 @@ from lapwing.server.people.managing import (
     seen_tokens,
     token_json,
 )
+from lapwing.server.people.open_id import SIGN_IN_SECONDS, OpenIdClient
 from lapwing.server.people.people import People
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Person, Role
 from lapwing.server.settings import ServerSettings
@@ -38,13 +39,20 @@ try:
     from fastapi import APIRouter
     from pydantic import BaseModel, ConfigDict, Field, StringConstraints
     from starlette.requests import Request
-    from starlette.responses import JSONResponse, RedirectResponse, Response
+    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 except ImportError:
     raise MissingExtra("server", "Serving data") from None
 from lapwing.web.replies import cookie_header, cookie_name  # needs the extra, too
 
 DEVICE_COOKIE = "lapwing-known"
-COOKIES = (COOKIE, DEVICE_COOKIE, "lapwing-sign-in")
+OPEN_ID_COOKIE = "lapwing-sign-in"
+COOKIES = (COOKIE, DEVICE_COOKIE, OPEN_ID_COOKIE)
+BACK = "/oidc/back"
+# The browser came here from the provider's site, so a redirection would not bring the new cookie (Strict).
+# This page goes on by itself, as a page of this server.
+_SIGNED_IN = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Signed in</title>
+<meta http-equiv="refresh" content="0;url=/"></head>
+<body><main><h1>Signed in</h1><p><a href="/">Go on</a></p></main></body></html>"""
 router = APIRouter()
 
 
@@ -243,7 +251,46 @@ def get_start(request: Request, key: str) -> Response:
     if not services.settings.is_loopback or request.headers.get("sec-fetch-site", "none") != "none":
         raise NotSignedIn
     name = services.people.links.use(key, LinkKind.START)
-    return begin_session(request, name).into(RedirectResponse("/", 303))
+    return begin_session(request, name).into(RedirectResponse("/welcome", 303))
+
+
+@router.get("/oidc/start", include_in_schema=False)
+def get_open_id_start(request: Request) -> Response:
+    """Send the browser to the OpenID provider."""
+    client, encrypted = _open_id(request), services_of(request).settings.is_encrypted
+    secret, address = client.begin(_back(request))
+    header = cookie_header(
+        OPEN_ID_COOKIE, secret, has_tls=encrypted, seconds=SIGN_IN_SECONDS, same_site="Lax"
+    )
+    return CookieChange("", (header,)).into(RedirectResponse(address, 303))
+
+
+@router.get(BACK, include_in_schema=False)
+def get_open_id_back(request: Request) -> Response:
+    """Sign in with what the browser brings from the OpenID provider, once."""
+    client, encrypted = _open_id(request), services_of(request).settings.is_encrypted
+    cookies: Mapping[str, str] = request.scope.get(SECRET_COOKIES, {})
+    secret = cookies.get(cookie_name(OPEN_ID_COOKIE, has_tls=encrypted), "")
+    if len(request.query_params.multi_items()) != len(request.query_params):
+        raise NotSignedIn
+    name = client.finish(secret, _back(request), request.query_params)
+    gone = cookie_header(OPEN_ID_COOKIE, "", has_tls=encrypted, seconds=0, same_site="Lax")
+    reply = begin_session(request, name).into(HTMLResponse(_SIGNED_IN))
+    return CookieChange(name, (gone,)).into(reply)
+
+
+def _open_id(request: Request) -> OpenIdClient:
+    client = services_of(request).people.open_id
+    if client is None:
+        raise NotFound("oidc")
+    return client
+
+
+def _back(request: Request) -> str:
+    """Return the address to which the provider sends browsers back."""
+    settings = services_of(request).settings
+    own = settings.address or f"{settings.scheme}://{request.headers['host'].lower()}"
+    return f"{own}{BACK}"
 
 
 @router.get("/v1/me", tags=["people"])

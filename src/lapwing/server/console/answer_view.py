@@ -1,0 +1,401 @@
+"""An answer on a page: its table with intervals on one axis, its receipt, and its text in other forms."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from io import BytesIO
+from typing import Any
+
+from pyarrow import csv
+
+from lapwing.server.console.charts import Bar
+from lapwing.server.console.parts import Axis, Fact, Gauge, Price, SparkBar, Whisker, spark
+from lapwing.server.console.words import (
+    SPACE,
+    SqlPiece,
+    left_text,
+    moment,
+    per_cent,
+    plain_number,
+    price_text,
+    sql_pieces,
+    time_text,
+    title_of,
+    when_text,
+    within_text,
+)
+from lapwing.sql.answering.answers import Answer, column_notes, number_text
+from lapwing.sql.answering.estimates import AnswerColumn
+from lapwing.sql.pricing.cost import BudgetLeft
+
+MOST_ROWS = 200
+MOST_AXES = 2
+HASH_SHOWN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of the table. `low` and `high` are the ends of the axis of a column of whiskers."""
+
+    text: str
+    kind: str  # "key", "value", "between" or "axis"
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of the table."""
+
+    text: str
+    kind: str
+    whisker: Whisker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTable:
+    """The table of an answer."""
+
+    headings: tuple[Heading, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    more: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sharpen:
+    """A further release that narrows an answer: the widths now and then, and the price."""
+
+    now: str
+    then: str
+    now_drawn: Whisker
+    then_drawn: Whisker
+    price: str
+    leaves: str
+    words: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """The page of an answer."""
+
+    id: str
+    data: str
+    here: str
+    title: str
+    lead: str
+    sql: tuple[SqlPiece, ...]
+    edit: str
+    table: AnswerTable
+    has_chart: bool
+    notes: tuple[str, ...]
+    receipt_title: str
+    facts: tuple[Fact, ...]
+    left: Gauge | None
+    left_words: str
+    again: str
+    proof: str
+    sharpen: Sharpen | None = None
+
+
+def _is_finite(value: Any) -> bool:
+    return value is not None and math.isfinite(float(value))
+
+
+def _numbers(answer: Answer) -> list[AnswerColumn]:
+    return [one for one in answer.columns if one.low is not None and one.high is not None]
+
+
+def table_of(answer: Answer) -> AnswerTable:
+    """Return the table: keys, numbers with their intervals, and a whisker on one axis for the column."""
+    headings: list[Heading] = []
+    columns: list[list[Cell]] = []
+    shown = min(len(answer), MOST_ROWS)
+    sure = per_cent(Fraction(str(answer.confidence)))
+    numbers = _numbers(answer)
+    for column in answer.columns:
+        values = list(column.values[:shown])
+        if column.low is None or column.high is None:
+            is_number = all(isinstance(value, float) for value in values if value is not None)
+            kind = "value" if values and is_number and column.rank_error is not None else "key"
+            headings.append(Heading(column.name, kind))
+            columns.append([Cell("·" if value is None else _plain(value), kind) for value in values])
+            continue
+        lows, highs = list(column.low[:shown]), list(column.high[:shown])
+        headings += [Heading(column.name, "value"), Heading(f"{sure} interval", "between")]
+        columns.append([Cell(_shown(value), "value") for value in values])
+        columns.append([Cell(_between(low, high), "between") for low, high in zip(lows, highs, strict=True)])
+        if any(column is one for one in numbers[:MOST_AXES]):
+            ends = [float(end) for end in [*lows, *highs] if _is_finite(end)]
+            axis = Axis.around(ends)
+            headings.append(Heading(column.name, "axis", number_text(axis.low), number_text(axis.high)))
+            columns.append(
+                [
+                    Cell("", "axis", Whisker.on(axis, float(value), float(low), float(high)))
+                    if value is not None and low is not None and high is not None
+                    else Cell("", "axis")
+                    for value, low, high in zip(values, lows, highs, strict=True)
+                ]
+            )
+    more = f"… {len(answer) - shown:,} more rows: take the CSV." if len(answer) > shown else ""
+    return AnswerTable(tuple(headings), tuple(zip(*columns, strict=True)) if columns else (), more)
+
+
+def _plain(value: Any) -> str:
+    return number_text(value) if isinstance(value, float) else str(value)
+
+
+def _shown(value: Any) -> str:
+    return "·" if value is None else number_text(_whole(value))
+
+
+def _whole(value: Any) -> Any:
+    """Return a float that is a whole number as one: a count is printed without decimals."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value  # noqa: PLR2004
+
+
+def _between(low: Any, high: Any) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{_shown(low)} to {_shown(high)}".replace("-", "−")
+
+
+def bars_of(answer: Answer) -> list[Bar]:
+    """Return the bars of an answer: its first number with an interval, by its keys."""
+    numbers = _numbers(answer)
+    if not numbers:
+        return []
+    first = numbers[0]
+    keys = [one for one in answer.columns if one.low is None]
+    bars = []
+    for row in range(len(answer)):
+        value, low, high = (values[row] for values in (first.values, first.low, first.high))  # type: ignore[index]
+        if value is None or low is None or high is None:
+            continue
+        name = ", ".join("all" if key.values[row] is None else str(key.values[row]) for key in keys) or first.name
+        bars.append(Bar(name, float(value), float(low), float(high)))
+    return bars
+
+
+def spark_of(answer: Answer) -> tuple[SparkBar, ...]:
+    """Return a small picture of an answer, for lists."""
+    bars = bars_of(answer)
+    return spark([one.value for one in bars], [one.low for one in bars], [one.high for one in bars])
+
+
+def first_row_words(answer: Answer) -> str:
+    """Return the row with the greatest number in words: "emergency 3,054 (2,979 to 3,129)"."""
+    bars = [one for one in bars_of(answer) if math.isfinite(one.value)]
+    if not bars:
+        return ""
+    one = max(bars, key=lambda bar: bar.value)
+    return f"{one.name} {_shown(one.value)} ({_between(one.low, one.high)})"
+
+
+def answer_view(stored: Any, left: BudgetLeft, now: datetime, *, sharpen: Sharpen | None = None) -> AnswerView:
+    """Return the page of a stored answer (`lapwing.server.data.answers.StoredAnswer`)."""
+    answer, receipt = stored.answer, stored.receipt
+    time = moment(receipt.time)
+    kinds = "Intervals" if _numbers(answer) else "Ranks"
+    room, of, whose = (left.epsilon, left.of, "") if left.quota is None else (
+        min(left.quota.epsilon, left.epsilon), left.quota.of, " for you",
+    )  # fmt: skip
+    again = "You get these same numbers."
+    return AnswerView(
+        id=stored.id,
+        data=stored.data,
+        here=f"/answers/{stored.id}",
+        title=title_of(stored.sql),
+        lead=f"Released {when_text(time, now)}. {kinds} hold with {per_cent(Fraction(str(answer.confidence)))} confidence each.",
+        sql=sql_pieces(" ".join(stored.sql.split())),
+        edit=stored.sql,
+        table=table_of(answer),
+        has_chart=bool(bars_of(answer)),
+        notes=tuple([*column_notes(answer.columns), *answer.truncation, *answer.notes, *_combined(answer)]),
+        receipt_title=f"Receipt {receipt.position}",
+        facts=receipt_facts(json.loads(receipt.to_json())),
+        left=Gauge.show(room, of),
+        left_words=f"Left{whose}",
+        again=again,
+        proof=f"/d/{stored.data}/ledger/{receipt.position}/proof",
+        sharpen=sharpen,
+    )
+
+
+def _combined(answer: Answer) -> list[str]:
+    return [line for line in answer.footer() if line.startswith("The narrowest of ")] if answer.of > 1 else []
+
+
+def receipt_facts(told: dict[str, Any]) -> tuple[Fact, ...]:
+    """Return the facts of a receipt, as `Receipt.to_json` tells them."""
+    parameters = told.get("parameters") or {}
+    delta = Fraction(str(parameters.get("delta", 0)))
+    price = price_text(Fraction(str(parameters["epsilon"]))) if "epsilon" in parameters else str(told["loss"])
+    facts = [
+        Fact("Price", price),
+        Fact("δ", price_text(Fraction(0), delta).partition(f"δ{SPACE}")[2] if delta else "none"),
+        Fact("Charged to", str(told["principal"])),
+        Fact("Charged", time_text(moment(str(told["at"])))),
+        Fact("Mechanism", _mechanism(told)),
+        Fact("Hash", _hash(str(told["hash"])), "hash"),
+    ]
+    return tuple(facts)
+
+
+def _mechanism(told: dict[str, Any]) -> str:
+    noise = (told.get("parameters") or {}).get("noise")
+    return f"{told['mechanism']}, {noise}" if noise else str(told["mechanism"])
+
+
+def _hash(digits: str) -> str:
+    return f"{digits[:8]} {digits[8:HASH_SHOWN]} …"
+
+
+SHARPER = (1, 2, 3, 4)
+LEAST_GAIN = 0.9  # a width that is not a tenth smaller is no offer
+
+
+@dataclass(frozen=True, slots=True)
+class SharpenOffer:
+    """A price at which one more release narrows an answer."""
+
+    epsilon: Fraction
+    now: float
+    then: float
+    smaller: Fraction | None  # a lower price that would not
+
+
+def sharpen_offer(session: Any, sql: str, paid: Fraction, confidence: str, room: Fraction) -> SharpenOffer | None:
+    """Return the least multiple of the paid price that narrows an answer by a tenth; None if none fits.
+
+    The widths are the planned ones: of the release now, and of all releases combined then.
+    """
+    from lapwing.server.console.chooser import half_of  # noqa: PLC0415
+
+    now = half_of(session.plan(sql, epsilon=paid, confidence=confidence))
+    if now is None:
+        return None
+    smaller = None
+    for times in SHARPER:
+        epsilon = paid * times
+        if epsilon > room:
+            return None
+        plan = session.plan(sql, epsilon=epsilon, confidence=confidence)
+        if plan.is_stored:
+            then = _with_another(plan)
+        else:
+            then = half_of(plan)
+        if then is not None and then <= LEAST_GAIN * now:
+            return SharpenOffer(epsilon, now, then, smaller)
+        smaller = smaller or epsilon
+    return None
+
+
+def _with_another(plan: Any) -> float | None:
+    """Return the width of a plan that was released before, with one more release at its price."""
+    from lapwing.sql.pricing import accuracy  # noqa: PLC0415
+
+    spread = accuracy.spread(plan.question, plan.shares, plan.confidence, n=plan.n, before=plan.before)
+    return max((one.half for one in spread.values() if one.half is not None), default=None)
+
+
+def sharpen_view(offer: SharpenOffer, plan_id: str, room: Fraction, of: Fraction) -> Sharpen:
+    """Return the card of an offer."""
+    axis = Axis(-offer.now * 1.2, offer.now * 1.2)
+    rest = left_text(max(room - offer.epsilon, Fraction(0)))
+    words = "Pay again, and all answers are combined."
+    if offer.smaller is not None:
+        words += f" {price_text(offer.smaller)} again would not narrow it by a tenth; {price_text(offer.epsilon)} does."
+    return Sharpen(
+        now=within_text(offer.now),
+        then=within_text(offer.then),
+        now_drawn=Whisker.on(axis, 0.0, -offer.now, offer.now),
+        then_drawn=Whisker.on(axis, 0.0, -offer.then, offer.then),
+        price=Price.of(offer.epsilon).text,
+        leaves=f"Leaves you at least {rest} of {plain_number(of)}.",
+        words=words,
+        plan=plan_id,
+    )
+
+
+# Copies
+
+
+def csv_text(answer: Answer) -> str:
+    """Return the answer as CSV, with the ends of intervals in columns of their own."""
+    target = BytesIO()
+    csv.write_csv(answer.to_arrow(), target)
+    return target.getvalue().decode()
+
+
+def python_text(stored: Any, address: str) -> str:
+    """Return a program that gets this answer again, for nothing."""
+    epsilon = json.loads(stored.receipt.to_json())["parameters"]["epsilon"]
+    return (
+        "import lapwing\n\n"
+        f"{_variable(stored.data)} = lapwing.connect({address!r}, data={stored.data!r})  # the token is in LAPWING_TOKEN\n"
+        f"answer = {_variable(stored.data)}.ask(\n    {_quoted(stored.sql)},\n    epsilon={_decimal(epsilon)!r},\n)\n"
+        f"print(answer)  # receipt {stored.receipt.position}: released before, so it costs nothing\n"
+    )
+
+
+def priced_sql(stored: Any) -> str:
+    """Return the question with its price inside."""
+    parameters = json.loads(stored.receipt.to_json())["parameters"]
+    options = [f"epsilon = {_decimal(parameters['epsilon'])}"]
+    if Fraction(str(parameters.get("delta", 0))):
+        options.append(f"delta = {_decimal(parameters['delta'])}")
+    head, word, rest = stored.sql.lstrip().partition(" ")
+    if head.upper() != "SELECT":
+        return str(stored.sql)
+    return f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS({', '.join(options)}){word}{rest}\n"
+
+
+def notebook_text(stored: Any, address: str) -> str:
+    """Return a notebook that gets this answer again."""
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": [f"# {title_of(stored.sql)}\n\n{citation(stored)}"]},
+        {
+            "cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [],
+            "source": [python_text(stored, address).replace("print(answer)", "answer")],
+        },
+    ]  # fmt: skip
+    for place, cell in enumerate(cells):
+        cell["id"] = f"lapwing-{place}"
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+
+
+def citation(stored: Any) -> str:
+    """Return a sentence that names an answer for ever: question, price, receipt and hash."""
+    receipt = stored.receipt
+    told = json.loads(receipt.to_json())["parameters"]
+    sql = " ".join(stored.sql.split())
+    price = price_text(Fraction(str(told["epsilon"])), Fraction(str(told.get("delta", 0))))
+    return (
+        f"{stored.data}: “{sql}”. Released with differential privacy ({price.replace(SPACE, ' ')}) on "
+        f"{time_text(moment(receipt.time)).replace(SPACE, ' ')}; intervals of {stored.answer.confidence:.4g} confidence. Receipt "
+        f"{receipt.position} of ledger {receipt.ledger}, entry {receipt.hash}."
+    )
+
+
+def _decimal(number: Any) -> str:
+    value = Fraction(str(number))
+    return f"{float(value):.12g}"
+
+
+def _variable(name: str) -> str:
+    return name if name.isidentifier() else "data"
+
+
+def _quoted(sql: str) -> str:
+    return repr(sql) if "\n" not in sql else '"""' + sql.replace("\\", "\\\\").replace('"""', '\\"""') + '"""'
+
+
+def copy_kinds() -> Sequence[tuple[str, str]]:
+    """Return the forms in which an answer can be copied: the last part of the address, and the word."""
+    return (("python", "Python"), ("sql", "SQL"), ("csv", "CSV"), ("notebook", "Notebook"), ("citation", "Citation"))

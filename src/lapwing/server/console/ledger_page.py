@@ -1,0 +1,173 @@
+"""History and ledger: what was asked and charged, receipts that somebody mailed, proofs and statements."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from lapwing.errors import BadParameter, LapwingError
+from lapwing.ledger.request_log import ANSWERED
+from lapwing.server.console.answer_view import receipt_facts
+from lapwing.server.console.desk import AtDesk, PageRoute, Posted
+from lapwing.server.console.parts import Fact, Outcome
+from lapwing.server.console.records_view import EntryView, entry_view, request_view
+from lapwing.server.console.words import counted, time_text
+from lapwing.server.people.person import NotFound, Role
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+SHOWN, ALL = 50, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedView:
+    """The result for a receipt, proof or statement: genuine, unknown or tampered."""
+
+    title: str
+    outcome: Outcome
+    words: str
+    findings: tuple[str, ...]
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeView:
+    """The result of checking the whole ledger."""
+
+    is_whole: bool
+    title: str
+    took: str
+    checks: tuple[tuple[str, str], ...]
+    findings: tuple[str, ...]
+
+
+def checked_view(found: Any) -> CheckedView:
+    """Return the result of `Records.verify` in words. Its answer is not shown."""
+    kind = found.kind[:1].upper() + found.kind[1:]
+    title = f"{kind} {found.position}" if found.position else kind
+    told = found.told or {}
+    if found.is_good:
+        words = "It is in this ledger, unchanged." if found.kind != "statement" else "It is whole, and signed by this ledger."
+        facts = receipt_facts(told) if {"principal", "loss", "hash", "at"} <= set(told) else _signed_facts(told)
+        return CheckedView(title, Outcome("genuine"), words, (), facts)
+    if not found.data:
+        words = "No ledger here has this id. It may be genuine elsewhere: this server cannot tell."
+        return CheckedView(title, Outcome("unknown", "unknown"), words, (), ())
+    words = "It differs from what the ledger has. Do not rely on it."
+    return CheckedView(title, Outcome("tampered", "bad"), words, tuple(found.findings), ())
+
+
+def _signed_facts(told: dict[str, Any]) -> tuple[Fact, ...]:
+    facts = [Fact("Ledger", str(told.get("ledger", ""))[:16] + " …", "hash")]
+    if told.get("entries"):
+        facts.append(Fact("Entries", f"{told['entries']:,}"))
+    if told.get("entry"):
+        facts += [Fact(name.capitalize(), str(value)) for name, value in told["entry"].items() if name in ("number", "at", "kind")]
+    if told.get("seal"):
+        facts.append(Fact("Root", f"{told['seal']['root'][:16]} …", "hash"))
+    return tuple(facts)
+
+
+@router.get("/d/{data}/history")
+def history(desk: AtDesk, data: str, all: str = "") -> Response:  # noqa: A002 (the word in the address)
+    """Show what was asked: own questions; all of them to stewards."""
+    served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST)
+    now, most = datetime.now(UTC), ALL if all else SHOWN
+    found = desk.services.records.history(desk.person, data, most)
+    lines = [request_view(one, data, now) for one in found]
+    sees_all = Role.STEWARD in desk.roles(data)
+    lead = "Every question, who asked it, and its price." if sees_all else "Your questions. To look at an answer again is free."
+    return desk.page(
+        "history.html", "History", served, lines=lines, lead=lead, who=sees_all, has_more=len(found) == most and not all,
+        here=f"/d/{data}/history",
+    )  # fmt: skip
+
+
+@router.get("/d/{data}/ledger")
+def ledger(desk: AtDesk, data: str, all: str = "", receipt: str = "") -> Response:  # noqa: A002 (the word in the address)
+    """Show the ledger: its newest charges, and a place to verify a receipt."""
+    text = ""
+    if receipt.isdecimal() and len(receipt) < 16:  # noqa: PLR2004 (positions are shorter)
+        text = json.dumps(desk.services.records.receipt(desk.person, data, int(receipt)), ensure_ascii=False, indent=1)
+    return _ledger_page(desk, data, most=ALL if all else SHOWN, text=text)
+
+
+@router.post("/d/{data}/ledger/verify")
+def verify(desk: AtDesk, data: str, posted: Posted) -> Response:
+    """Check a receipt, a proof or a statement that somebody mailed. It reads no data and is free."""
+    text = posted.get("text", "").strip()
+    if not text:
+        return _ledger_page(desk, data, wrong="Paste a receipt first, or choose its file.", status=422)
+    try:
+        found = checked_view(desk.services.records.verify(text.encode()))
+    except LapwingError as error:
+        why = error.why if isinstance(error, BadParameter) else str(error)
+        return _ledger_page(desk, data, text=text, wrong=f"This {why}.", status=422)
+    return _ledger_page(desk, data, text=text, checked=found, guide="v")
+
+
+@router.post("/d/{data}/ledger/check")
+def check(desk: AtDesk, data: str) -> Response:
+    """Check the whole ledger: chain, signatures, anchors, and each price by a second accountant."""
+    served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.OFFICER)
+    if not served.curator.has_ledger:
+        raise NotFound(data)
+    return _ledger_page(desk, data, whole=whole_view(served.curator.ledger, time.monotonic()))
+
+
+def whole_view(ledger: Any, began: float) -> WholeView:
+    """Return the check of a ledger in words."""
+    report = ledger.verify()
+    findings = tuple(str(one) for one in report.findings)
+    took = f"checked {time_text(datetime.now(UTC))}, in {time.monotonic() - began:.1f} s"
+    checks = (
+        (counted(report.entries, "entry", "entries") + " chained", "none missing, none edited"),
+        ("Signed", f"key {ledger.keys.signing.public.hex()[:8]} …"),
+        ("Prices counted again", "by a second accountant"),
+    )  # fmt: skip
+    title = "The ledger is whole" if not findings else "The ledger was changed"
+    return WholeView(not findings, title, took, checks, findings)
+
+
+def _ledger_page(
+    desk: Any, data: str, *, most: int = SHOWN, text: str = "", checked: CheckedView | None = None,
+    wrong: str = "", whole: WholeView | None = None, status: int = 200, guide: str = "",
+) -> Response:  # fmt: skip
+    served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST, Role.OFFICER)
+    now = datetime.now(UTC)
+    found = desk.services.records.history(desk.person, data, most)
+    sees_all = bool(desk.roles(data) & {Role.STEWARD, Role.OFFICER})
+    entries: list[EntryView] = []
+    if sees_all:
+        entries = [entry_view(one, now) for one in desk.services.records.entries(desk.person, data, most) if one.kind not in ("charge", "answer")]
+    lead = "Every charge, in order, signed. You see prices and proofs, and no answers." if sees_all else "Your charges, in order, signed. Anybody can verify a receipt."
+    return desk.page(
+        "ledger.html", "Ledger", served, status=status, guide=guide, here=f"/d/{data}/ledger", lead=lead,
+        lines=[request_view(one, data, now) for one in found], entries=entries[:SHOWN], sees_all=sees_all,
+        can_check=sees_all and served.curator.has_ledger, has_more=len(found) == most and most < ALL,
+        text=text, checked=checked, wrong=wrong, whole=whole, answered=sum(one.state == ANSWERED for one in found),
+        command=f"lapwing ledger export {data}.toml statement-{now:%Y-%m-%d}.json",
+    )  # fmt: skip
+
+
+@router.get("/d/{data}/ledger/{number}/proof")
+def proof(desk: AtDesk, data: str, number: int) -> Response:
+    """Return a proof that a receipt is in the ledger, as a file."""
+    text = json.dumps(desk.services.records.proof(desk.person, data, number), ensure_ascii=False, indent=1)
+    return _download(text.encode(), "application/json", f"{data}-receipt-{number}-proof.json")
+
+
+@router.get("/d/{data}/ledger/statement")
+def statement(desk: AtDesk, data: str) -> Response:
+    """Return the whole history without names, as anybody can check it."""
+    content = desk.services.records.statement(desk.person, data)
+    return _download(content, "application/json", f"{data}-statement-{datetime.now(UTC):%Y-%m-%d}.json")
+
+
+def _download(content: bytes, kind: str, name: str) -> Response:
+    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -33,9 +33,8 @@ class CellArguments(argparse.ArgumentParser):
     def __init__(self) -> None:
         super().__init__("%%lapwing", description=__doc__, add_help=False, allow_abbrev=False)
         self.add_argument("source")
-        for text in ("--epsilon", "--within", "--delta", "--analyst", "--into"):
+        for text in ("--epsilon", "--within", "--delta", "--confidence", "--analyst", "--into"):
             self.add_argument(text)
-        self.add_argument("--confidence", default="0.95")
         self.add_argument("--rows", type=int)
         self.add_argument("--release", action="store_true")
 

@@ -101,6 +101,15 @@ def test_refused_sql_exits_with_2_and_says_what_to_write(
     assert not list(policy.parent.glob("*.ledger*"))
 
 
+def test_the_price_may_stand_in_the_sql(shell: Shell, policy: Path) -> None:
+    priced = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) {COUNT.removeprefix('SELECT ')}"
+    assert "Would cost ε 0.5" in shell("plan", policy, priced).out
+    assert shell("ask", policy, priced, "--json").json["price"]["epsilon"] == 0.5
+    both = shell("plan", policy, priced, "--epsilon", "1")
+    assert both.code == 2
+    assert "stands in the SQL" in both.error
+
+
 def test_over_budget_exits_with_3(shell: Shell, policy: Path) -> None:
     done = shell("ask", policy, COUNT, "--epsilon", "4")
     assert done.code == 3

@@ -61,6 +61,11 @@ def test_release_shows_the_price_then_charges(visits: Dataset, capsys: pytest.Ca
     assert again.is_replay
 
 
+def test_the_price_may_stand_in_the_cell(visits: Dataset) -> None:
+    cell = COUNT.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5)")
+    assert str(run_cell("visits", cell, {"visits": visits}).cost) == "ε 0.5"
+
+
 def test_an_accuracy_can_be_asked_for(visits: Dataset) -> None:
     shown = run_cell("visits --within 50 --confidence 0.9 --rows 1", COUNT, {"visits": visits})
     assert isinstance(shown, lapwing.Plan)

@@ -31,3 +31,15 @@ def count_truncated(policy: Path, price: str, analyst: str = "ann") -> None:
     """Buy an answer about truncated people."""
     with Dataset(load_policy(policy), analyst=analyst) as own:
         own.truncated("visits", epsilon=price)
+
+
+def die_in_a_batch(policy: Path, questions: list[str], price: str) -> None:
+    """Be charged for a batch, and be gone after the rows of its first question were read."""
+    exact, read = Reader.exact, []
+
+    def dying(self: Reader, question: Any) -> Any:
+        read.append(question)
+        return exact(self, question) if len(read) == 1 else os._exit(9)
+
+    Reader.exact = dying  # type: ignore[method-assign, assignment]
+    Dataset(load_policy(policy), analyst="ann").batch(questions, epsilon=price).release()

@@ -44,6 +44,7 @@ values = ["A", "B"]
 low = 0
 high = 10
 """
+QUICK = {"reply_slot": Fraction(1, 100), "unknown_per_minute": 100_000, "requests_per_minute": 100_000}
 BASE = "http://127.0.0.1"
 COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 
@@ -127,7 +128,7 @@ class Door:
     """
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        self.services = Services.open(settings_in(folder, **{"reply_slot": Fraction(1, 100), **settings}))
+        self.services = Services.open(settings_in(folder, **{**QUICK, **settings}))
         self.app = create_app(self.services)
 
     def client(

@@ -18,12 +18,14 @@ from lapwing.audit.case import AuditCase, Family, RunStage, Stage, StageBudget, 
 from lapwing.audit.generated_sources import AUDITOR, GeneratedSources, People
 from lapwing.audit.stages.replay import ReplayPair, replay_stage
 from lapwing.core.exact import Number
+from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
-from lapwing.sql.answering.stored_answers import answer_to_bytes
+from lapwing.sql.answering.stored_answers import answer_to_bytes, batch_to_bytes
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.policy_file import load_policy
+from lapwing.sql.pricing.cost import Cost
 from lapwing.sql.pricing.plan import Plan
 from lapwing.sql.reading.exact_numbers import ExactGrouping
 
@@ -117,6 +119,40 @@ def query_case(
             Stage.SAMPLED: query_sampled(plan, sources, release or _noised),
         },
     )  # fmt: skip
+
+
+def batch_case(
+    name: str, plans: Sequence[Plan], loss: Loss, cost: Cost, sources: GeneratedSources
+) -> AuditCase:
+    """Return the case of a batch: all its questions on generated neighbours, with its one loss and price."""
+    read = [ReadNumbers(plan, sources) for plan in plans]
+    chosen = {id(one.mechanism) for plan in plans for one in plan.shares.chosen}
+
+    def run(people: People, *, is_reversed: bool = False) -> Callable[[], Any]:
+        def released() -> Any:
+            found = [numbers.of(people, is_reversed=is_reversed) for numbers in read]
+            noisy = [_noised(plan, exact) for plan, (_, exact) in zip(plans, found, strict=True)]
+            stored = batch_to_bytes([(plan.request, one) for plan, one in zip(plans, noisy, strict=True)])
+            return [statements for statements, _ in found], stored
+
+        return released
+
+    def replay(budget: StageBudget) -> StageResult:
+        pairs = (
+            ReplayPair(
+                pair.description,
+                run(pair.one),
+                run(pair.other, is_reversed=pair.is_reversed),
+                pair.is_equal,
+            )
+            for pair in sources.neighbours(is_thorough=budget.is_thorough)
+        )
+        return replay_stage(
+            pairs, loss, epsilon=cost.epsilon, delta=cost.delta,
+            share=lambda mechanism: id(mechanism) if id(mechanism) in chosen else None,
+        )(budget)  # fmt: skip
+
+    return AuditCase(name, Family.AGGREGATE, (), cost.epsilon, cost.delta, {Stage.REPLAY: replay})
 
 
 def _noised(plan: Plan, exact: list[ExactGrouping]) -> list[NoisyGrouping]:

@@ -46,11 +46,12 @@ class QuestionOptions:
     within: Annotated[
         str | None, Option(help="Instead of ε: every number within ± this, at the confidence.")
     ] = None
-    confidence: console.Confidence = "0.95"
+    confidence: Annotated[str | None, Option(help="How sure each interval is; else 0.95.")] = None
     delta: Annotated[str | None, Option(help="The δ to spend; else the policy's delta_per_query.")] = None
     noise: Annotated[
-        Literal["auto", "laplace", "gaussian"], Option(help="auto: whichever has the smaller error.")
-    ] = "auto"
+        Literal["auto", "laplace", "gaussian"] | None,
+        Option(help="auto, which is used otherwise: whichever has the smaller error."),
+    ] = None
     rows: RowsOfAPerson = None
     where_first: Annotated[
         bool,

@@ -32,15 +32,28 @@ def serve(
     behind_tls_proxy: Annotated[
         bool, Option("--behind-tls-proxy", help="A proxy with TLS is in front, and nobody else gets here.")
     ] = False,
+    workers: Annotated[
+        int,
+        Option(min=1, max=64, help="How many processes serve. Each opens the data; all share the port."),
+    ] = 1,
+    log: Annotated[
+        Path | None, Option(help="Append a line for each request to this file; else to standard error.")
+    ] = None,
 ) -> None:
     """Serve the data sets of a folder: an HTTP API and a web console, for people with accounts."""
     from lapwing.server.app import create_app
+    from lapwing.server.logs import LineLog
     from lapwing.server.services import Services
     from lapwing.server.settings import read_settings
+    from lapwing.server.workers import ServedHow, serve_with_workers
     from lapwing.web.serving import require_encrypted
     from lapwing.web.serving import serve as run
 
     has_tls = tls_cert is not None
+    if workers > 1:
+        how = ServedHow(folder, host, port, tls_cert, tls_key, behind_tls_proxy, log)
+        serve_with_workers(how, workers, ready=lambda address: print(f"Serving at {address}", flush=True))
+        return
     require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
     settings = read_settings(folder, host=host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
     with console.os_errors_told(), console.working("opening the data"):
@@ -51,7 +64,7 @@ def serve(
 
     with closing(services), suppress(KeyboardInterrupt):
         run(
-            create_app(services),
+            create_app(services, write=LineLog(log).write),
             host=host,
             port=port,
             certificate=tls_cert,

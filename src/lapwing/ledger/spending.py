@@ -184,14 +184,29 @@ def require_room(ledger: Ledger, spending: Spending) -> None:
 
 def how_many_more(ledger: Ledger, spending: Spending) -> int:
     """Return how many charges of this price would fit now, one after another. Charges nothing."""
-    found = []
-    for target in spending.targets:
+    return how_many_fit(ledger, spending.targets, spending.costs)
+
+
+def how_many_fit(ledger: Ledger, targets: Sequence[Target], costs: Callable[[Account], Costs]) -> int:
+    """Return how many charges would fit now, one after another. Charges nothing.
+
+    Claim    as many are admitted if nobody else spends meanwhile, and one more is refused.
+    Because  each block is asked with its own terms and sums, by the filter that decides a charge; a charge
+             is admitted if all blocks admit it.
+    Test     tests/sql/test_next_prices.py
+
+    `costs` returns what a charge costs in an account.
+    """
+    fitting = []
+    for target in targets:
         root = ledger.account(target.account)
         ledger.forget_blocks(root)
         for account, block in ledger.look_at(root, target.blocks):
-            charge = Charge(account.terms.orders, spending.costs(account))
-            found.append(account.terms.how_many(charge, block.taken(account.terms)) if block.is_open else 0)
-    return min(found, default=0)
+            charge = Charge(account.terms.orders, costs(account))
+            fitting.append(
+                account.terms.how_many(charge, block.taken(account.terms)) if block.is_open else 0
+            )
+    return min(fitting, default=0)
 
 
 def refusal(

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from lapwing.server.data.answers import Answers
+from lapwing.server.data.budget_notices import BudgetNotices, sender
 from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.jobs.job_queue import Jobs
 from lapwing.server.people.people import People
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
@@ -28,6 +30,7 @@ class Services:
         plans: The plans, and their releases.
         answers: The stored answers.
         records: What was asked and charged.
+        jobs: Long work.
     """
 
     settings: ServerSettings
@@ -37,6 +40,7 @@ class Services:
     plans: Plans
     answers: Answers
     records: Records
+    jobs: Jobs
     _closing: ExitStack = field(repr=False, compare=False)
 
     @classmethod
@@ -60,7 +64,10 @@ class Services:
                 data.warm()
             people, answers = People.of(state), Answers(sets)
             plans = Plans(sets, file, answers, people.tokens)
-            return cls(settings, state, people, sets, plans, answers, Records(sets), opened.pop_all())
+            plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
+            jobs = Jobs(settings, state, sets)
+            opened.callback(jobs.close)
+            return cls(settings, state, people, sets, plans, answers, Records(sets), jobs, opened.pop_all())
 
     @property
     def slot(self) -> Fraction:

@@ -73,6 +73,8 @@ class ServerSettings:
         requests_per_minute: The most requests of one person.
         unknown_per_minute: The most requests of one address, of people who have not signed in.
         open_id: The provider for sign-in; None for passwords alone.
+        webhook: The address that is told when 50, 80 and 95 % of a budget are used; "" for none.
+        command: The command that gets the same on its standard input; empty for none.
     """
 
     folder: Path
@@ -88,6 +90,8 @@ class ServerSettings:
     requests_per_minute: int = REQUESTS_PER_MINUTE
     unknown_per_minute: int = UNKNOWN_PER_MINUTE
     open_id: OpenIdSettings | None = None
+    webhook: str = ""
+    command: tuple[str, ...] = ()
 
     @property
     def is_encrypted(self) -> bool:
@@ -257,17 +261,36 @@ class OpenIdTable(FileTable):
             return ""
 
 
+class NoticesTable(FileTable):
+    """The table [notices]: who is told when 50, 80 and 95 % of a budget are used."""
+
+    webhook: Text | None = None
+    command: Texts | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the settings that the table gives."""
+        if self.webhook is not None and self.command is not None:
+            self.wrong("command", "and webhook: give one of them")
+        parts = urlsplit(self.webhook or "https://none")
+        local = parts.scheme == "http" and is_loopback(parts.hostname or "")
+        if not (parts.scheme == "https" or local) or not parts.hostname:
+            self.wrong("webhook", "must be an address that begins with https://")
+        command = None if self.command is None else tuple(self.command)
+        return _given({"webhook": self.webhook, "command": command})
+
+
 class ServerFile(FileTable):
     """The whole file."""
 
     server: ServerTable | None = None
     limits: LimitsTable | None = None
     open_id: OpenIdTable | None = None
+    notices: NoticesTable | None = None
 
     def fields(self, folder: Path) -> dict[str, Any]:
         """Return the settings that the file gives."""
         found: dict[str, Any] = {}
-        for table in (self.server, self.limits):
+        for table in (self.server, self.limits, self.notices):
             if table is not None:
                 found |= table.fields()
         if self.open_id is not None:

@@ -56,8 +56,20 @@ PEOPLE = (
         hash BLOB PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, ends INTEGER NOT NULL,
         is_used INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID""",
 )
+WORK = (
+    # Thresholds of budgets of which somebody was told.
+    """CREATE TABLE notices (
+        account TEXT NOT NULL, percent INTEGER NOT NULL, PRIMARY KEY (account, percent)) WITHOUT ROWID""",
+    # Long work: `kind` and `settings` say what, `state` and `step` how far; `begins` counts its processes.
+    """CREATE TABLE jobs (
+        id TEXT PRIMARY KEY, person TEXT NOT NULL, data TEXT NOT NULL, kind TEXT NOT NULL,
+        settings TEXT NOT NULL, state TEXT NOT NULL, step INTEGER NOT NULL DEFAULT 0,
+        begins INTEGER NOT NULL DEFAULT 0, result TEXT NOT NULL DEFAULT '', made REAL NOT NULL,
+        ended REAL NOT NULL DEFAULT 0) WITHOUT ROWID""",
+    "CREATE INDEX jobs_of ON jobs (person, made)",
+)
 # A step makes the tables of one version from those before it. Append one; a released one never changes.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (PEOPLE,)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (PEOPLE, WORK)
 
 
 class ServerState:

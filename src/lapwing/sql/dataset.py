@@ -8,8 +8,11 @@ Test     tests/sql/test_dataset.py, tests/sql/pricing/test_plan.py, tests/sql/te
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any, Self, TypeVar
+
+import pyarrow as pa
 
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
@@ -17,15 +20,17 @@ from lapwing.errors import LapwingError
 from lapwing.ledger import Ledger
 from lapwing.sql.answering import html_view, preliminary_answers
 from lapwing.sql.answering.answers import Answer
+from lapwing.sql.batches import BatchPlan, plan_batch
 from lapwing.sql.curator import Curator
 from lapwing.sql.fitting import RowEstimator, fit
-from lapwing.sql.planning import plan_question, plan_truncation
+from lapwing.sql.planning import plan_in_words, plan_question, plan_truncation
 from lapwing.sql.policy import policy_in_code
 from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question import preliminary_questions
 from lapwing.sql.question.built_question import BuiltQuestion, question_of_only_table
 from lapwing.sql.question.terms import Term
+from lapwing.sql.reading.generated_rows import example_rows
 from lapwing.sql.releasing import ReleaseSession, SessionPlan
 
 E = TypeVar("E", bound=RowEstimator)
@@ -88,9 +93,9 @@ class Dataset:
         *,
         epsilon: Number | None = None,
         within: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number | None = None,
         delta: Number | None = None,
-        noise: str = "auto",
+        noise: str | None = None,
         rows: int | None = None,
         n: int | None = None,
         sampling: bool = False,
@@ -98,16 +103,17 @@ class Dataset:
     ) -> SessionPlan:
         """Plan a question: what it would give and cost. Nothing is charged or read.
 
-        Give either `epsilon` (the price) or `within` (the accuracy).
+        Give either `epsilon` (the price) or `within` (the accuracy). SQL may hold the options itself:
+        `SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5) COUNT(*) FROM visits`.
 
         Args:
             question: SQL, or an object that can be turned into SQL.
             epsilon: The price in ε.
             within: The largest half-width of every interval, in the unit of its column. ε follows: the
                 least that reaches it, together with what was released before.
-            confidence: The probability with which each interval holds.
+            confidence: The probability with which each interval holds. None: 0.95.
             delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
-            noise: "auto", "laplace" or "gaussian".
+            noise: "auto", "laplace" or "gaussian". None: "auto".
             rows: A lower contribution bound: the most rows of a person to use. None: the policy's.
             n: A public or released number of rows, for the errors of averages. None: not known.
             sampling: Include the error of a sample of rows in the intervals.
@@ -123,10 +129,9 @@ class Dataset:
         Example:
             >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
         """
-        text, bound = self.curator.bind(question, rows, where_first=where_first)
-        return plan_question(
-            self.session, bound, text, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
-            noise=noise, rows=rows, n=n, sampling=sampling,
+        return plan_in_words(
+            self.session, question, epsilon=epsilon, within=within, confidence=confidence, delta=delta,
+            noise=noise, rows=rows, n=n, sampling=sampling, where_first=where_first,
         )  # fmt: skip
 
     def ask(
@@ -135,9 +140,9 @@ class Dataset:
         *,
         epsilon: Number | None = None,
         within: Number | None = None,
-        confidence: Number = "0.95",
+        confidence: Number | None = None,
         delta: Number | None = None,
-        noise: str = "auto",
+        noise: str | None = None,
         rows: int | None = None,
         n: int | None = None,
         sampling: bool = False,
@@ -150,9 +155,9 @@ class Dataset:
             question: SQL, or an object that can be turned into SQL.
             epsilon: The price in ε.
             within: The largest half-width of every interval. ε follows, as in `plan`.
-            confidence: The probability with which each interval holds.
+            confidence: The probability with which each interval holds. None: 0.95.
             delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
-            noise: "auto", "laplace" or "gaussian".
+            noise: "auto", "laplace" or "gaussian". None: "auto".
             rows: A lower contribution bound. None: the policy's.
             n: A public or released number of rows, for the errors of averages. None: not known.
             sampling: Include the error of a sample of rows in the intervals.
@@ -174,15 +179,48 @@ class Dataset:
         )  # fmt: skip
         return plan.release(fresh=fresh)
 
+    def batch(
+        self,
+        questions: Iterable[Any],
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        weights: Sequence[Number] | None = None,
+    ) -> BatchPlan:
+        """Plan several questions as one release: one price, one charge, all answers or none.
+
+        All questions are fixed before any answer. Each has its own price and options, or `epsilon` is
+        divided among them.
+
+        Args:
+            questions: SQL (its OPTIONS may be in it), or pairs of SQL and options of `plan` by name.
+            epsilon: The price in ε of all questions. None: each question has its own.
+            delta: The price in δ of all questions. None: of each, the policy's `delta_per_query`.
+            weights: The shares of the questions in `epsilon` and `delta`. None: all the same.
+
+        Returns:
+            The plan of the batch. Print it, or release it.
+
+        Raises:
+            LapwingError: As `plan` does, about the first question that cannot be planned.
+
+        Example:
+            >>> count, average = "SELECT COUNT(*) FROM visits", "SELECT AVG(stay) FROM visits"
+            >>> dataset.batch([(count, {"epsilon": "0.02"}), (average, {"epsilon": "0.03"})]).cost.epsilon
+            0.05
+            >>> answers = dataset.batch([count, average], epsilon="0.05", weights=[2, 3]).release()
+        """
+        return plan_batch(self.session, questions, epsilon=epsilon, delta=delta, weights=weights)
+
     def two_stage(
         self,
         question: Any,
         *,
         within: Number,
         first: Number = "0.05",
-        confidence: Number = "0.95",
+        confidence: Number | None = None,
         delta: Number | None = None,
-        noise: str = "auto",
+        noise: str | None = None,
         rows: int | None = None,
         sampling: bool = False,
         where_first: bool = False,
@@ -193,9 +231,9 @@ class Dataset:
             question: SQL, or an object that can be turned into SQL.
             within: The largest half-width of every interval, in the unit of its column.
             first: The price of the first stage, in ε. It is charged now.
-            confidence: The probability with which each interval holds.
+            confidence: The probability with which each interval holds. None: 0.95.
             delta: The price in δ of each stage, where it is needed. None: the policy's `delta_per_query`.
-            noise: The noise of the question: "auto", "laplace" or "gaussian".
+            noise: The noise of the question: "auto", "laplace" or "gaussian". None: "auto".
             rows: A lower contribution bound. None: the policy's.
             sampling: Include the error of a sample of rows in the intervals of the question.
             where_first: Choose a person's rows among those that WHERE keeps.
@@ -212,8 +250,8 @@ class Dataset:
         text, bound = self.curator.bind(question, rows, where_first=where_first)
         counted = plan_question(
             self.session, preliminary_questions.sizes_question(bound),
-            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first, confidence=confidence,
-            delta=delta, rows=rows,
+            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first,
+            confidence="0.95" if confidence is None else confidence, delta=delta, rows=rows,
         ).release()  # fmt: skip
         plan = self.plan(
             question, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,
@@ -316,6 +354,28 @@ class Dataset:
         """
         fit(self, estimator, question, label=label, epsilon=epsilon, delta=delta, fresh=fresh)
         return estimator
+
+    def example_rows(self, table: str, rows: int = 100) -> pa.Table:
+        """Return generated rows of a table, so that code can be written before anything is spent.
+
+        They come from the policy alone: declared columns with declared values, the same each time, without
+        missing values and without the unit. They mean nothing.
+
+        Args:
+            table: A table of the policy that declares columns.
+            rows: How many rows, at most 100,000.
+
+        Returns:
+            An Arrow table.
+
+        Raises:
+            BadParameter: If the table declares no column, or `rows` is not in range.
+
+        Example:
+            >>> dataset.example_rows("visits", 3).num_rows
+            3
+        """
+        return example_rows(self.policy, table, rows)
 
     def left(self) -> BudgetLeft:
         """Return what is left of the budget, and of the analyst's quota if there is one.

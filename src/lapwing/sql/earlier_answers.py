@@ -4,7 +4,7 @@ Answers of one *shape* (the data set, its version and the meaning of the questio
 the names of its columns) are numbered. Shape and number are the idempotency key of the charge. So the same
 question finds its stored answer; the same question at another price finds the earlier answers to combine
 with; a question that failed is found as well, and held. If the policy shares answers, all analysts have one
-key.
+key. A batch has a key of its own: those of one version are numbered, and a look-up reads them in turn.
 
 Claim    a look-up shows an analyst the own answers, and those of others only where the policy shares them.
          It is right whatever other threads and processes stored before it.
@@ -27,13 +27,14 @@ from lapwing.ledger.request_status import RequestState, RequestStatus
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering import estimates
 from lapwing.sql.answering.combining import combine_releases
+from lapwing.sql.answering.kept_answers import LARGEST_BATCH, LARGEST_KEPT
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping
-from lapwing.sql.answering.stored_answers import answer_from_bytes
+from lapwing.sql.answering.stored_answers import answer_from_bytes, batch_from_bytes
 from lapwing.sql.answering.truncation import TruncationAnswer
 from lapwing.sql.curator import Curator
 from lapwing.sql.pricing.combined_widths import can_combine
 from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
-from lapwing.sql.pricing.request import QueryRequest
+from lapwing.sql.pricing.request import QueryRequest, batch_key
 from lapwing.sql.pricing.truncation_requests import TruncationRequest
 from lapwing.sql.question import meaning
 from lapwing.sql.question.bound_query import BoundQuery
@@ -113,8 +114,12 @@ class EarlierAnswers:
             used: The first keys that were used, if that was looked up.
         """
         self._require_allowed()
-        used = self._gate.used_keys(request.first_keys) if used is None else used
-        answers, keys = [], []
+        keys, answers = [], []
+        if used is None:
+            batches = [(batch_key(request.data, request.version, 0), shared) for shared in (False, True)]
+            used = self._gate.used_keys([*request.first_keys, *batches])
+            for first, shared in batches:
+                answers += self._in_batches(request, shared=shared) if (first, shared) in used else []
         for shape, shared in request.stored_forms:
             stored, key = self._stored(shape, request.data, used, shared=shared)
             answers += stored
@@ -177,9 +182,33 @@ class EarlierAnswers:
         estimate = partial(truncation_answer, asked, earlier, confidence)
         return self._curator.kept.truncation(made_of, estimate)
 
-    def _status(self, key: str, *, shared: bool) -> RequestStatus | None:
+    def _status(self, key: str, *, shared: bool, largest: int = LARGEST_KEPT) -> RequestStatus | None:
         look_up = partial(self._gate.find, key, shared=shared)
-        return self._curator.kept.status((self._analyst, key, shared), look_up)
+        return self._curator.kept.status((self._analyst, key, shared), look_up, largest=largest)
+
+    def _in_batches(self, request: QueryRequest, *, shared: bool) -> list[EarlierAnswer]:
+        """Return the stored answers of one shape that were released in batches; if `shared`, of everybody.
+
+        Batches that are under way or failed are left out: `lapwing.sql.batches` holds them.
+        """
+        earlier: list[EarlierAnswer] = []
+        for number in range(MOST_REPEATS):
+            key = batch_key(request.data, request.version, number)
+            status = self._status(key, shared=shared, largest=LARGEST_BATCH)
+            if status is None:
+                break
+            if status.state is RequestState.ANSWERED and self._may_see(status.receipt):
+                earlier += [
+                    EarlierAnswer(asked, noisy, status.receipt)
+                    for asked, noisy in batch_from_bytes(status.answer)
+                    if asked.shape == request.shape
+                ]
+        return earlier
+
+    def _may_see(self, receipt: Receipt) -> bool:
+        """Return whether the analyst was charged, or the policy shares answers."""
+        is_own = receipt.record["by"] == self._curator.ledger.find_principal(self._analyst)
+        return bool(is_own or self._curator.policy.shares_answers)
 
     def _stored(
         self, request: QueryRequest, data: int, used: UsedKeys, *, shared: bool
@@ -201,8 +230,7 @@ class EarlierAnswers:
             if status is None:
                 return earlier, key
             receipt = status.receipt
-            is_own = receipt.record["by"] == ledger.find_principal(self._analyst)
-            if not is_own and not policy.shares_answers:
+            if not self._may_see(receipt):
                 continue
             possible = (
                 {data}

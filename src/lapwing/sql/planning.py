@@ -8,6 +8,7 @@ Test     tests/sql/pricing/test_plan.py, tests/sql/test_planning_truncation.py
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from lapwing.config.values import checked_count
 from lapwing.core.budget import EPSILON_UNIT
@@ -23,10 +24,24 @@ from lapwing.sql.pricing.plan import (
 from lapwing.sql.pricing.request import QueryRequest
 from lapwing.sql.question import analysis, truncation_questions
 from lapwing.sql.question.bound_query import BoundQuery
+from lapwing.sql.question.priced_text import priced_text
 from lapwing.sql.question.refusal import Refused
 from lapwing.sql.releasing import ReleaseSession, SessionPlan
 
 _STEP = Fraction(5, 4)  # from one ε that is tried to the next
+
+
+def plan_in_words(session: ReleaseSession, question: Any, **given: Any) -> SessionPlan:
+    """Plan a question in words, whose SQL may hold options. `given` are those of `Dataset.plan`."""
+    options = {name: value for name, value in given.items() if value is not None}
+    text = priced_text(question)
+    if text is not None:
+        question, options = text.question, text.with_given(options)
+    where_first, rows = options.pop("where_first", False), options.get("rows")
+    name, bound = session.curator.bind(question, rows, where_first=where_first)
+    if text is not None:
+        text.require_meant(session.curator.policy, bound)
+    return plan_question(session, bound, name, **{"noise": "auto", **options})
 
 
 def plan_question(
@@ -86,14 +101,14 @@ def plan_question(
     if is_known:
         why = "no row can meet WHERE, by what the policy declares about the columns: the answer is known"
         raise Refused(why, "Nothing is charged for that. Ask about declared values")
-    least = _least_shares(question, policy, delta, noise)
+    least = least_shares(question, policy, delta, noise)
     if within is None:
         raise too_little(shares, policy, least.epsilon)
     why = f"the least for one question; ± {within} at {float(level):g} confidence needs less"
     return planned(least, why)
 
 
-def _least_shares(question: BoundQuery, policy: CheckedPolicy, delta: Number, noise: str) -> BudgetShares:
+def least_shares(question: BoundQuery, policy: CheckedPolicy, delta: Number, noise: str) -> BudgetShares:
     """Return shares that cost enough, at the least ε or a few steps above it."""
     epsilon = policy.least_epsilon
     while True:

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
-from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
+from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Release, Spending
 from lapwing.ledger.request_status import RequestState, status_at
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering import estimates
@@ -42,7 +42,26 @@ from lapwing.sql.reading import generated_rows
 from lapwing.sql.reading.exact_numbers import ExactGrouping
 
 SLOW_NOTE = "Slower than it could be: run `lapwing prepare` once."
-MOST_REPEATS = 10_000
+P = TypeVar("P", bound=Plan)
+
+
+def require_version(asked: int, current: int) -> None:
+    """Refuse to charge for another version of the data than the one that was asked."""
+    if asked != current:
+        raise BadParameter(
+            "plan",
+            f"was made for version {asked} of the data, and now there is version {current}. Plan the "
+            "question again. Nothing was charged",
+        )
+
+
+class FoundAnswers(NamedTuple):
+    """What an analyst may see of a question: its request, the key of a next answer, and earlier answers."""
+
+    request: QueryRequest
+    key: str
+    earlier: list[EarlierAnswer]
+    answer: Answer | None = None  # the stored answer at the price of the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +104,33 @@ class ReleaseSession:
             self.require_same_data(plan)
             current = self.curator.data(plan.question)
             data = current if version is None else replace(current, version=version)
-            look = self.look()
-            # Sentences say what this analyst knows now: others may know more, and plans may be old.
-            plan = replace(plan, bounds=self.bounds(plan.question, plan.confidence, look))
-            request, *others = look.requests_about(plan.question, plan.request, data)
-            earlier, key = look.find(request)
-            asked = request.price[:3]  # an answer of older code has the mechanisms of its time
-            for stored in (earlier, look.of_other_ranks(others)):
-                readable = readable_answers(plan.question, stored)
-                counts = [one for one in readable if not fresh or one[1].receipt.position > since]
-                same = [one for one in counts if one[1].request.price[:3] == asked]
-                if same:
-                    shares, last = same[-1]
-                    own = replace(plan, shares=shares)
-                    answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
-                    return self._combined(plan, answer, readable)
-            if data.version != current.version:
-                raise BadParameter(
-                    "plan",
-                    f"was made for version {data.version} of the data, and now there is version "
-                    f"{current.version}. Plan the question again. Nothing was charged",
-                )
-            return self._new_answer(plan, request, key, earlier)
+            plan, found = self.look_up(plan, data, since=since if fresh else None)
+            if found.answer is not None:
+                return found.answer
+            require_version(data.version, current.version)
+            return self._new_answer(plan, found)
+
+    def look_up(self, plan: P, data: DataSet, *, since: float | None = None) -> tuple[P, FoundAnswers]:
+        """Return a plan with what this analyst knows now, and the earlier answers about it. Costs nothing.
+
+        Plans may be old, and who planned may know more. `since`: only answers with a later receipt count as
+        the stored one.
+        """
+        look = self.look()
+        plan = replace(plan, bounds=self.bounds(plan.question, plan.confidence, look))
+        request, *others = look.requests_about(plan.question, plan.request, data)
+        earlier, key = look.find(request)
+        asked = request.price[:3]  # an answer of older code has the mechanisms of its time
+        for stored in (earlier, look.of_other_ranks(others)):
+            readable = readable_answers(plan.question, stored)
+            counts = [one for one in readable if since is None or one[1].receipt.position > since]
+            same = [one for one in counts if one[1].request.price[:3] == asked]
+            if same:
+                shares, last = same[-1]
+                own = replace(plan, shares=shares)
+                answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
+                return plan, FoundAnswers(request, key, earlier, self._combined(plan, answer, readable))
+        return plan, FoundAnswers(request, key, earlier)
 
     @property
     def position(self) -> int:
@@ -191,9 +215,8 @@ class ReleaseSession:
             keeps_request=True,
         )
 
-    def _new_answer(
-        self, plan: Plan, request: QueryRequest, key: str, earlier: list[EarlierAnswer]
-    ) -> Answer:
+    def _new_answer(self, plan: Plan, asked: FoundAnswers) -> Answer:
+        request = asked.request
         curator, question = self.curator, plan.question
         if not costs_enough(plan.shares, curator.policy):  # a stored answer was repeated before
             raise too_little(plan.shares, curator.policy)
@@ -205,7 +228,7 @@ class ReleaseSession:
         charged = ChargedRead(
             gate=curator.gate(self.analyst, question),
             spending=spending,
-            key=key,
+            key=asked.key,
             shared=curator.policy.shares_answers,
             version=request.version,
             current_version=curator.version,
@@ -227,16 +250,22 @@ class ReleaseSession:
         except WorkEnded:
             status = charged.find()
             position = status.receipt.position if status else 0
-            self._require_few_failures(position)
+            self.require_few_failures(position)
             raise Held(position) from None
-        self._require_few_failures(done.receipt.position)  # others may have failed meanwhile
+        self.require_few_failures(done.receipt.position)  # others may have failed meanwhile
         if done.is_replay:
             _, noisy = answer_from_bytes(done.answer)
+        return self.new_answer(plan, asked, noisy, done, is_fast=is_fast)
+
+    def new_answer(
+        self, plan: Plan, asked: FoundAnswers, noisy: list[NoisyGrouping], done: Release, *, is_fast: bool
+    ) -> Answer:
+        """Return the answer of a charged release, with those that it is combined with or stands beside."""
         answer = self._answer(plan, noisy, done.receipt, is_replay=done.is_replay)
         if not (done.is_replay or is_fast):
             answer = replace(answer, notes=(*answer.notes, SLOW_NOTE))
-        readable = readable_answers(question, earlier)
-        if can_combine(question) and not plan.sampling:
+        readable = readable_answers(plan.question, asked.earlier)
+        if can_combine(plan.question) and not plan.sampling:
             return self._combined(plan, answer, readable, (plan.shares, noisy[0]))
         beside = [
             self._answer(
@@ -246,7 +275,8 @@ class ReleaseSession:
         ]
         return replace(answer, earlier=tuple(beside))
 
-    def _require_few_failures(self, position: int) -> None:
+    def require_few_failures(self, position: int) -> None:
+        """Raise `AllHeld` if too many questions of this analyst failed, not counting one receipt."""
         policy_ledger.require_few_failures(
             self.curator.ledger, self.curator.policy, self.analyst, besides=position
         )

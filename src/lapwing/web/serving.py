@@ -158,8 +158,21 @@ def serve(
     behind_tls_proxy: bool = False,
     limits: ConnectionLimits | None = None,
     ready: Callable[[str], None],
+    bound: socket.socket | None = None,
 ) -> None:
-    """Serve until a signal ends it. `ready` is called with the address once the port is open."""
+    """Serve until a signal ends it. `ready` is called with the address once the port is open.
+
+    Args:
+        app: The application.
+        host: The address to listen at.
+        port: The port; 0 for a free one.
+        certificate: A certificate, for https.
+        key: Its key.
+        behind_tls_proxy: Whether a proxy with TLS stands in front.
+        limits: The limits of connections.
+        ready: Called with the address, such as "http://127.0.0.1:8000/".
+        bound: A socket that is bound to host and port already (`bound_socket`); processes may share it.
+    """
     if (certificate is None) != (key is None):
         raise BadParameter("tls", "a certificate and its key go together")
     require_encrypted(host, has_tls=certificate is not None, behind_tls_proxy=behind_tls_proxy)
@@ -168,8 +181,9 @@ def serve(
         allowed = replace(allowed, per_address=allowed.connections)
     guard = ConnectionGuard(allowed)
     config = _config(app, certificate, key, guard)
-    with _listening(host, port) as listening:
+    with bound_socket(host, port) if bound is None else GuardedSocket(fileno=bound.detach()) as listening:
         listening.guard = guard
+        listening.listen(BACKLOG)
         scheme = "http" if certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
         ready(f"{scheme}://{shown}:{listening.getsockname()[1]}/")
@@ -242,14 +256,14 @@ def _resume_nothing(context: ssl.SSLContext) -> None:
     context.num_tickets = 0
 
 
-def _listening(host: str, port: int) -> GuardedSocket:
+def bound_socket(host: str, port: int) -> GuardedSocket:
+    """Return a socket at an address, not listening yet. Raises BadParameter if there can be none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With TCP named, asyncio sends short messages at once instead of waiting for 40 ms.
     listening = GuardedSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(BACKLOG)
     except (OSError, OverflowError, ValueError, TypeError) as error:
         listening.close()
         shown = host if host.isprintable() and host.isascii() else "this host"

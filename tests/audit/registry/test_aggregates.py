@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lapwing.audit.case import AuditCase, Stage, StageBudget
-from lapwing.audit.registry.aggregates import QUERIES, aggregate_cases
-from lapwing.audit.registry.clinic import FORMS
+from lapwing.audit.registry.aggregates import QUERIES, aggregate_cases, batch_cases
+from lapwing.audit.query_audit import batch_case
+from lapwing.audit.registry.clinic import FORMS, built_in_sources
 from lapwing.sql.question.aggregates import AGGREGATES
 
 CASES = aggregate_cases()
@@ -32,3 +33,26 @@ def test_no_violation_is_found(case: AuditCase) -> None:
     assert found.holds, found.witness
     assert found.checks >= 50
     assert "largest distance" in found.notes[1]
+
+
+def test_a_batch_costs_what_its_questions_lose_together() -> None:
+    laplace, gaussian = batch_cases()
+    assert (laplace.epsilon, gaussian.epsilon < 1) == (1, True)
+    found = laplace.stages[Stage.REPLAY](StageBudget())
+    assert found.holds, found.witness
+    assert found.checks >= 20
+
+
+@pytest.mark.slow
+def test_a_batch_with_gaussian_noise_holds() -> None:
+    found = batch_cases()[1].stages[Stage.REPLAY](StageBudget())
+    assert found.holds, found.witness
+
+
+def test_a_batch_that_were_charged_for_all_but_one_question_is_found() -> None:
+    sources = built_in_sources("people")
+    batch = sources.dataset().batch(
+        ["SELECT COUNT(*) FROM visits", "SELECT SUM(stay) FROM visits"], epsilon=1
+    )
+    case = batch_case("one left out", batch.plans, batch.plans[1].shares.loss, batch.cost, sources)
+    assert not case.stages[Stage.REPLAY](StageBudget()).holds

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from lapwing.server.api.route import ApiRoute
 from lapwing.server.app import OPEN_ROUTES, ROUTES
+from lapwing.server.console.console import ROUTERS
 from lapwing.server.people.person import Role
 from lapwing.server.web import router
 from support.served import COUNT, Door
@@ -20,11 +21,20 @@ from support.served import COUNT, Door
 BODIES = {
     "/v1/plans": {"data": "visits", "sql": COUNT, "epsilon": "0.5"},
     "/v1/verify": {"lapwing": "proof"},
+    "/v1/jobs": {"data": "visits", "kind": "audit"},  # of no question, so none begins
 }
 # What people do with their own account needs no role. Roles at other routes of people: test_web_people.py.
 PEOPLE = {
     (method, route.path)
     for route in router.routes
+    if isinstance(route, Route)
+    for method in route.methods or ()
+}
+# Pages ask the same services as the API does. Who sees which page: tests/server/console.
+PAGES = {
+    (method, route.path)
+    for pages in ROUTERS
+    for route in pages.routes
     if isinstance(route, Route)
     for method in route.methods or ()
 }
@@ -44,8 +54,9 @@ def _rows(routes: list[BaseRoute]) -> set[tuple[str, str]]:
 
 def test_every_route_has_a_row(door: Door) -> None:
     table = {(route.method, route.path) for route in ROUTES}
-    opened = {("GET", path) for path in OPEN_ROUTES}
-    assert _rows(door.app.router.routes) - PEOPLE == table | opened
+    opened = {("GET", path) for path in (*OPEN_ROUTES, "/metrics")}  # see test_metrics.py
+    assert _rows(door.app.router.routes) - PEOPLE - PAGES == table | opened
+    assert not table & (PEOPLE | PAGES)
     assert len(table) == len(ROUTES)
 
 
@@ -56,10 +67,18 @@ class _Owner:
         name = role.value
         self.client = door.client(name, Role.ANALYST)
         answer = door.release(self.client)
+        job = "f" * 31 + str(list(Role).index(role))
+        with door.services.state.transaction() as run:  # one that has ended
+            run(
+                "INSERT OR IGNORE INTO jobs (id, person, data, kind, settings, state, made) "
+                "VALUES (?, ?, 'visits', 'audit', '{}', 'done', 0)",
+                (job, name),
+            )
         self.parts = {
             "name": "visits",
             "plan": door.plan(self.client),
             "answer": answer["id"],
+            "job": job,
             "receipt": str(answer["receipt"]["position"]),
         }
         door.services.people.accounts.set_roles(name, "visits", frozenset({role}))
@@ -76,6 +95,7 @@ def test_each_role_may_do_what_the_table_says(door: Door) -> None:
         for route in ROUTES:
             status = own.ask(own.client, route).status_code
             needs_role = "/data/" in route.path or route.roles == {Role.ANALYST}
+            needs_role |= (route.method, route.path) == ("POST", "/v1/jobs")
             may = role in route.roles or not needs_role
             if (status in (403, 404)) == may or status in (401, 405) or status >= 500:
                 wrong.append((role.value, route.method, route.path, status))
@@ -87,9 +107,15 @@ def test_a_role_for_other_data_is_none_here(door: Door, tmp_path: Path) -> None:
     door.services.people.accounts.set_roles("analyst", "visits", frozenset())
     door.services.people.accounts.set_roles("analyst", "other", frozenset(Role))
     for route in ROUTES:
-        for parts in ({}, {"name": "never", "plan": "0" * 32, "answer": "visits.999", "receipt": "999"}):
+        for parts in (
+            {},
+            {"name": "never", "plan": "0" * 32, "answer": "visits.999", "receipt": "999", "job": "0"},
+        ):
             reply = own.ask(own.client, route, **parts)
-            if route.path in ("/v1/data", "/v1/verify"):
+            if (
+                route.path in ("/v1/data", "/v1/verify", "/v1/jobs")
+                and route.method + route.path != "POST/v1/jobs"
+            ):
                 assert reply.status_code in (200, 422)
             else:
                 assert (reply.status_code, reply.json()["error"]["code"]) == (404, "not-found"), route.path

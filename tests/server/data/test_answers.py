@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter
-from lapwing.server.people.person import NotFound
-from support.served import ANN, BOB, OFFICER, STEWARD, STRANGER, Served, asked, served, write_data
+from lapwing.errors import AllHeld, BadParameter
+from lapwing.server.people.person import NotFound, Person, Role
+from support.served import ANN, BOB, OFFICER, STEWARD, STRANGER, Served, asked, person, served, write_data
 
 
 def test_an_answer_is_rebuilt_from_what_is_stored(visits: Served, tmp_path: Path) -> None:
@@ -54,6 +54,32 @@ def test_shared_answers_are_for_all_analysts(tmp_path: Path) -> None:
         assert found.answers.find(BOB, mine).receipt.principal == "ann"
         with pytest.raises(NotFound):
             found.answers.find(STEWARD, mine)
+
+
+def test_a_kept_content_is_given_only_to_who_may_read_now(
+    visits: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, made = visits.released(), list[str]()
+
+    def content(who: Person = ANN) -> bytes:
+        return visits.answers.content(who, mine, "0.95", "x", lambda one: made.append(one.id) or b"x")
+
+    assert (content(), content(), made) == (b"x", b"x", [mine])
+    for who in (BOB, person("ann", Role.STEWARD), person("ann")):
+        with pytest.raises(NotFound):
+            content(who)
+    visits.released(BOB)  # something was charged since
+    checked = list[str]()
+
+    def refuse(ledger: object, policy: object, analyst: str, **_: object) -> None:
+        checked.append(analyst)
+        raise AllHeld([1, 2, 3])
+
+    monkeypatch.setattr("lapwing.sql.policy_ledger.require_few_failures", refuse)
+    for _ in range(2):
+        with pytest.raises(AllHeld):
+            content()
+    assert checked == ["ann", "ann"]
 
 
 def test_the_list_has_the_newest_first(visits: Served) -> None:

@@ -55,3 +55,10 @@ def test_what_is_no_json_object_is_refused() -> None:
         with pytest.raises(BadParameter) as caught:
             QuestionForm.read(body.encode("utf-8", "surrogateescape"))
         assert caught.value.name in ("body", "sql")
+
+
+def test_only_what_was_given_is_an_option() -> None:
+    """Other options may stand in the SQL: a default beside it would be given twice."""
+    assert QuestionForm.read(f"{{{SQL}}}".encode()).options == {}
+    given = QuestionForm.read(f'{{{SQL}, "confidence": "0.95", "fresh": true}}'.encode())
+    assert given.options == {"confidence": "0.95"}

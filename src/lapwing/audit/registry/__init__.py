@@ -20,7 +20,7 @@ def cases() -> list[AuditCase]:
         >>> cases()[0].name
         'Laplace'
     """
-    from lapwing.audit.registry.aggregates import aggregate_cases  # noqa: PLC0415
+    from lapwing.audit.registry.aggregates import aggregate_cases, batch_cases  # noqa: PLC0415
     from lapwing.audit.registry.composed_losses import loss_cases  # noqa: PLC0415
     from lapwing.audit.registry.gate import gate_cases  # noqa: PLC0415
     from lapwing.audit.registry.joint_noise_cases import joint_noise_cases  # noqa: PLC0415
@@ -42,6 +42,7 @@ def cases() -> list[AuditCase]:
         *randomizer_cases(),
         shuffled_case(),
         *aggregate_cases(),
+        *batch_cases(),
         *preliminary_cases(),
         *protocol_cases(),
         *joint_noise_cases(),

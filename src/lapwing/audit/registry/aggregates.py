@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lapwing.audit.case import AuditCase
 from lapwing.audit.generated_sources import GeneratedSources
-from lapwing.audit.query_audit import query_case
+from lapwing.audit.query_audit import batch_case, query_case
 from lapwing.audit.registry.clinic import built_in_sources, planned_question, with_other_noise
 from lapwing.sql.pricing.plan import Plan
 from lapwing.sql.question.aggregates import AGGREGATES
@@ -118,6 +118,25 @@ def aggregate_cases() -> list[AuditCase]:
             query_case(f"SQL: {query.name}", plan, sources, covers=query.aggregates, others=others)
         )
     return cases
+
+
+BATCH = ("COUNT(*)", "AVG", "QUANTILE", "undeclared keys", "a lower contribution bound")
+
+
+def batch_cases() -> list[AuditCase]:
+    """Return the cases of several questions as one release, with either noise."""
+    sources, found = built_in_sources("people"), []
+    for noise in ("laplace", "gaussian"):
+        named = {query.name: query for query in QUERIES}
+        asked = [
+            (named[name].sql, {"noise": noise, "epsilon": "0.2", "delta": "1e-7", "rows": named[name].rows})
+            for name in BATCH
+        ]
+        batch = sources.dataset().batch(asked)
+        found.append(
+            batch_case(f"SQL: a batch with {noise} noise", batch.plans, batch.loss, batch.cost, sources)
+        )
+    return found
 
 
 def planned(query: AuditedQuery) -> tuple[Plan, GeneratedSources]:

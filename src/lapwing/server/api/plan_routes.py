@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pydantic import ConfigDict, Field
@@ -88,8 +89,8 @@ def stored_answer(call: Call) -> Response:
     """Return a stored answer as JSON, CSV or Arrow."""
     form = wanted_form(call.request)
     confidence = call.option("confidence", "0.95")
-    stored = call.services.answers.find(call.person, call.part("answer"), confidence=confidence)
-    content = answer_bytes(stored, form)
+    make = partial(answer_bytes, form=form)
+    content = call.services.answers.content(call.person, call.part("answer"), confidence, form, make)
     return Response(content, media_type=FORMS[form])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -89,7 +89,8 @@ def stored_answer_json(stored: StoredAnswer) -> dict[str, Any]:
 
 
 def answer_bytes(stored: StoredAnswer, form: str) -> bytes:
-    """Return a stored answer as JSON, CSV or an Arrow stream."""
+    """Return a stored answer as JSON, CSV or an Arrow stream: the same bytes at any time."""
+    stored = replace(stored, answer=replace(stored.answer, left=None))
     if form == "json":
         return json_bytes(stored_answer_json(stored))
     table = stored.answer.to_arrow()

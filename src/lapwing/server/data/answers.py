@@ -9,8 +9,10 @@ Test     tests/server/data/test_answers.py
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +27,7 @@ from lapwing.sql.policy.policy import account_label
 
 _ID = re.compile(r"(.+)\.([1-9][0-9]{0,14})")
 CONFIDENCE = Fraction(95, 100)
+MOST_KEPT, LARGEST_KEPT = 256, 1 << 16  # contents in memory, and the bytes of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,15 @@ class AnswerSummary:
     receipt: int
 
 
+@dataclass(frozen=True, slots=True)
+class _KeptContent:
+    """The bytes of an answer, and the ledger's newest entry when its reader was last checked."""
+
+    data: str
+    position: int
+    content: bytes
+
+
 class Answers:
     """The stored answers of all data sets.
 
@@ -66,6 +78,8 @@ class Answers:
 
     def __init__(self, sets: ServedDataSets) -> None:
         self._sets = sets
+        self._kept: OrderedDict[tuple[str, ...], _KeptContent] = OrderedDict()
+        self._keeping = threading.Lock()
 
     def find(self, person: Person, answer_id: str, *, confidence: str = "0.95") -> StoredAnswer:
         """Return an answer by its id, with intervals at a confidence.
@@ -79,6 +93,50 @@ class Answers:
             raise NotFound(answer_id)
         level = checked_confidence(confidence)
         return self.at(person, found[1], int(found[2]), level)
+
+    def content(
+        self,
+        person: Person,
+        answer_id: str,
+        confidence: str,
+        form: str,
+        make: Callable[[StoredAnswer], bytes],
+    ) -> bytes:
+        """Return an answer as bytes, which are kept in memory: it never changes, whoever asks for it again.
+
+        Args:
+            person: Who asks.
+            answer_id: The answer.
+            confidence: The probability of each interval.
+            form: The name of the form, such as "csv".
+            make: Makes the bytes of an answer. They must not say what is left now.
+
+        Raises:
+            NotFound, BadParameter: As `find` does.
+        """
+        key = (person.name, answer_id, confidence, form)
+        with self._keeping:
+            kept = self._kept.get(key)
+        if kept is not None and person.can(kept.data, Role.ANALYST):
+            served = self._sets.require(person, kept.data, Role.ANALYST)
+            newest = served.session(person).session.position
+            if newest != kept.position:  # the person may have lost the right to read
+                served.require_allowed(person)
+                self._keep(key, replace(kept, position=newest))
+            return kept.content
+        stored = self.find(person, answer_id, confidence=confidence)
+        newest = self._sets.require(person, stored.data).session(person).session.position
+        content = make(stored)
+        if len(content) <= LARGEST_KEPT:
+            self._keep(key, _KeptContent(stored.data, newest, content))
+        return content
+
+    def _keep(self, key: tuple[str, ...], kept: _KeptContent) -> None:
+        with self._keeping:
+            self._kept[key] = kept
+            self._kept.move_to_end(key)
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
 
     def at(
         self, person: Person, data: str, receipt: int, confidence: Fraction = CONFIDENCE

@@ -20,7 +20,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ from lapwing.errors import BadParameter, InProgress, OverBudget
 from lapwing.server.data.answers import Answers, StoredAnswer
 from lapwing.server.data.plan_file import PlanFile, PlanRow
 from lapwing.server.data.question_form import QuestionForm
-from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.server.people.tokens import Tokens
 from lapwing.sql.answering.answers import Answer
@@ -67,6 +67,7 @@ class Plans:
         self._kept: OrderedDict[str, StoredPlan] = OrderedDict()
         self._keeping = threading.Lock()
         self._questions = _OneAtATime()
+        self.after_release: Callable[[ServedData], None] = lambda _: None  # it may send notices
 
     def make(self, person: Person, data: str, question: QuestionForm) -> StoredPlan:
         """Plan a question and keep the plan. Nothing is charged, and no private row is read.
@@ -77,7 +78,7 @@ class Plans:
         """
         served = self._sets.require(person, data, Role.ANALYST)
         plan = served.session(person).plan(question.sql, **question.options)
-        known = served.curator.current_data()
+        known = served.registered()
         row = self._file.add(
             person=person.name,
             data=served.name,
@@ -153,6 +154,8 @@ class Plans:
             answer = self._waited_for(person, row, stored, time.monotonic() + patience)
         assert answer.receipt is not None, "only dry runs have none"
         self._file.note_receipt(row.id, answer.receipt.position)
+        if not answer.is_replay:
+            self.after_release(self._sets.require(person, row.data))
         return StoredAnswer.of(row.data, stored.form.sql, answer)
 
     @contextmanager

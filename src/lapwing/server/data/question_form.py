@@ -92,18 +92,20 @@ class QuestionForm(CheckedForm):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     sql: str = Field(min_length=1, max_length=LONGEST_SQL, description="One SELECT.")
-    epsilon: PositiveText | None = Field(None, description="The price in ε.")
-    within: PositiveText | None = Field(None, description="Instead of ε: the largest half-width.")
-    confidence: PositiveText = Field("0.95", description="The probability of each interval.")
-    delta: DecimalText | None = Field(None, description="The price in δ; else the policy's.")
+    epsilon: PositiveText | None = Field(default=None, description="The price in ε.")
+    within: PositiveText | None = Field(default=None, description="Instead of ε: the largest half-width.")
+    confidence: PositiveText = Field(default="0.95", description="The probability of each interval.")
+    delta: DecimalText | None = Field(default=None, description="The price in δ; else the policy's.")
     noise: Literal["auto", "laplace", "gaussian"] = "auto"
-    rows: int | None = Field(None, ge=1, le=LARGEST_COUNT, description="A lower contribution bound.")
-    n: int | None = Field(None, ge=1, le=LARGEST_COUNT, description="A public number of rows.")
-    sampling: bool = Field(False, description="Include the error of a sample of rows.")
-    where_first: bool = Field(False, description="Choose rows among those that WHERE keeps.")
-    fresh: bool = Field(False, description="Release a new answer even if one is stored.")
+    rows: int | None = Field(
+        default=None, ge=1, le=LARGEST_COUNT, description="A lower contribution bound."
+    )
+    n: int | None = Field(default=None, ge=1, le=LARGEST_COUNT, description="A public number of rows.")
+    sampling: bool = Field(default=False, description="Include the error of a sample of rows.")
+    where_first: bool = Field(default=False, description="Choose rows among those that WHERE keeps.")
+    fresh: bool = Field(default=False, description="Release a new answer even if one is stored.")
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of `Dataset.plan`."""
-        return self.model_dump(exclude={"sql", "fresh"})
+        """The options of `Dataset.plan` that were given: the SQL may hold others."""
+        return self.model_dump(exclude={"sql", "fresh"}, exclude_unset=True)

@@ -18,7 +18,9 @@ from typing import Any, Self
 
 from lapwing.core.exact import short_down, short_up
 from lapwing.errors import BadParameter
+from lapwing.ledger import DataSet
 from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.sql import policy_ledger
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.policy_file import load_policy
@@ -67,6 +69,23 @@ class ServedData:
     def session(self, person: Person) -> Dataset:
         """Return the session of an analyst, under whose name charges are made."""
         return Dataset(self.curator, analyst=person.name)
+
+    def registered(self) -> DataSet | None:
+        """Return the data as the ledger knows it, or None. Its source may have changed since."""
+        curator = self.curator
+        return policy_ledger.find_data_set(curator.ledger, curator.policy) if curator.has_ledger else None
+
+    def require_allowed(self, person: Person) -> None:
+        """Refuse an analyst who may not read answers now: too many failed, or the quota is gone.
+
+        Raises:
+            AllHeld: If too many questions of the analyst failed.
+            BadParameter: If answers are shared, and the analyst has no quota any more.
+        """
+        policy = self.curator.policy
+        policy_ledger.require_few_failures(self.curator.ledger, policy, person.name)
+        if policy.shares_answers:
+            policy_ledger.quota_of(policy, person.name)
 
     def left(self, person: Person) -> BudgetLeft:
         """Return what is left of the budget, and of the person's quota if there is one."""

@@ -17,6 +17,7 @@ from lapwing.sql.answering.truncation import TruncationAnswer
 
 MOST_KEPT = 256  # of each kind
 LARGEST_KEPT = 4096  # bytes
+LARGEST_BATCH = 1 << 16  # bytes: a batch is read for every question that it may contain
 T = TypeVar("T")
 
 
@@ -27,15 +28,21 @@ class KeptAnswers:
         self._statuses: dict[Hashable, RequestStatus] = {}
         self._truncations: dict[Hashable, TruncationAnswer] = {}
 
-    def status(self, place: Hashable, look_up: Callable[[], RequestStatus | None]) -> RequestStatus | None:
-        """Return the kept status of a request that was answered, or look it up."""
+    def status(
+        self,
+        place: Hashable,
+        look_up: Callable[[], RequestStatus | None],
+        *,
+        largest: int = LARGEST_KEPT,
+    ) -> RequestStatus | None:
+        """Return the kept status of a request that was answered with `largest` bytes, or look it up."""
         kept = self._statuses.get(place)
         if kept is not None:
             return kept
         status = look_up()
         if status is None or status.state is not RequestState.ANSWERED:
             return status
-        if len(status.answer) <= LARGEST_KEPT:
+        if len(status.answer) <= largest:
             _keep(self._statuses, place, status)
         return status
 

@@ -1,4 +1,7 @@
-"""The stored bytes of an answer: the request, and the noisy numbers as they left the mechanisms."""
+"""The stored bytes of an answer: the request, and the noisy numbers as they left the mechanisms.
+
+A batch is stored as the answers of its questions, each with its request.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import base64
 import json
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +18,45 @@ from lapwing.sql.answering.noisy_numbers import NoisyGrouping
 from lapwing.sql.pricing.request import ANSWER_FORMAT, QueryRequest
 from lapwing.sql.question.bound_query import WantedCode
 
-if TYPE_CHECKING:
-    pass
-
-
+BATCH_FORMAT = "batch 1"
 _ASKED = '"asked":'  # precedes the request in the bytes of an answer
 
 
 def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> bytes:
     """Return the stored bytes of an answer."""
-    groupings = [
+    return _bytes({"format": ANSWER_FORMAT, "asked": asked.to_json(), "groupings": _packed_all(noisy)})
+
+
+def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]]:
+    """Read the stored bytes of an answer."""
+    found = json.loads(content)
+    return QueryRequest.from_json(found["asked"]), _unpacked_all(found["groupings"])
+
+
+BatchAnswers = Sequence[tuple[QueryRequest, Sequence[NoisyGrouping]]]
+
+
+def batch_to_bytes(answers: BatchAnswers) -> bytes:
+    """Return the stored bytes of the answers of a batch: all of them, under one charge."""
+    words = "; ".join(asked.sql for asked, _ in answers)
+    each = [{"asked": asked.to_json(), "groupings": _packed_all(noisy)} for asked, noisy in answers]
+    return _bytes({"format": BATCH_FORMAT, "asked": {"sql": words}, "batch": each})
+
+
+def batch_from_bytes(content: bytes) -> list[tuple[QueryRequest, list[NoisyGrouping]]]:
+    """Read the stored bytes of the answers of a batch."""
+    return [
+        (QueryRequest.from_json(one["asked"]), _unpacked_all(one["groupings"]))
+        for one in json.loads(content)["batch"]
+    ]
+
+
+def _bytes(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _packed_all(noisy: Sequence[NoisyGrouping]) -> list[dict[str, Any]]:
+    return [
         {
             "groups": grouping.groups,
             "keys": grouping.keys,
@@ -37,14 +69,10 @@ def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> byte
         }
         for grouping in noisy
     ]
-    content = {"format": ANSWER_FORMAT, "asked": asked.to_json(), "groupings": groupings}
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]]:
-    """Read the stored bytes of an answer."""
-    stored = json.loads(content)
-    noisy = [
+def _unpacked_all(groupings: list[dict[str, Any]]) -> list[NoisyGrouping]:
+    return [
         NoisyGrouping(
             tuple(_unpacked(part) for part in grouping["parts"]),
             {
@@ -54,9 +82,8 @@ def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]
             None if grouping["keys"] is None else [tuple(key) for key in grouping["keys"]],
             grouping["groups"],
         )
-        for grouping in stored["groupings"]
+        for grouping in groupings
     ]
-    return QueryRequest.from_json(stored["asked"]), noisy
 
 
 def stored_question(content: bytes) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from lapwing.config.values import shortened_list
@@ -83,7 +83,7 @@ class Plan:
         needs_delta = self.shares.noise == "gaussian" or bool(self.shares.selected)
         return Cost(self.shares.epsilon, self.shares.delta if needs_delta else Fraction(0))
 
-    @property
+    @cached_property
     def spread(self) -> dict[str, accuracy.Spread]:
         """The error of each column at the plan's confidence, with what was released before."""
         *before, last = self.before if self.is_stored else (*self.before, self.shares)

@@ -69,3 +69,8 @@ class QueryRequest:
         known = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
         exact = {name: Fraction(stored[name]) for name in ("epsilon", "delta")}
         return cls(**{**known, **exact})
+
+
+def batch_key(data: int, version: int, number: int) -> str:
+    """Return the idempotency key of a batch. Those of one version of a data set are numbered from 0."""
+    return f"batch {data} {version}:{number}"

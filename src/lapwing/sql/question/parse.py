@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -48,6 +48,8 @@ _OPERANDS = ("this", "expression", "low", "high")
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _TEXTS = frozenset(kind for kind in TokenType if kind.name.endswith("STRING"))
 
+CLAUSE = "DIFFERENTIAL_PRIVACY"  # `lapwing.sql.question.priced_text` takes it out of the text
+
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings repeat the query
 
 
@@ -59,10 +61,6 @@ def parse(question: Any) -> exp.Query:
     sql = sql_text(question)
     if not sql.strip():
         raise Refused("there is no query", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
-    if len(sql) > LONGEST:
-        raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")
-    if _UNSHOWN.search(sql):
-        raise Refused("the query has a character that cannot be shown", "Leave it out")
     trees = _trees(sql)
     if len(trees) != 1:
         raise Refused("there are several statements", "Ask one SELECT at a time")
@@ -76,17 +74,40 @@ def parse(question: Any) -> exp.Query:
     return merged(tree) if _is_ibis(question) else tree
 
 
+def words_of(sql: str) -> list[Token]:
+    """Return the words of a text of limited size. Raises Refused for what cannot be read or shown."""
+    return _reading(lambda dialect: _words(dialect, sql))
+
+
+def clauses_in(words: Sequence[Token]) -> list[int]:
+    """Return the places of each SELECT that `WITH DIFFERENTIAL_PRIVACY` follows."""
+    kinds = [word.token_type for word in words]
+    return [
+        place
+        for place in range(len(words) - 2)
+        if kinds[place] is TokenType.SELECT
+        and kinds[place + 1] is TokenType.WITH
+        and kinds[place + 2] is TokenType.VAR
+        and words[place + 2].text.upper() == CLAUSE
+    ]
+
+
+def place_of(word: Token) -> SqlPosition:
+    """Return the line and column at which a word begins."""
+    return word.line, max(word.col - (word.end - word.start), 1)
+
+
 def _is_ibis(question: Any) -> bool:
     return type(question).__module__.partition(".")[0] == "ibis"
 
 
-def _trees(sql: str) -> list[Any]:
-    dialect = Dialect.get_or_raise("duckdb")
+T = TypeVar("T")
+
+
+def _reading(read: Callable[[Dialect], T]) -> T:
+    """Let the parser's errors be refusals."""
     try:
-        words = dialect.tokenize(sql)
-        _require_few(words)
-        trees = dialect.parser().parse(words, sql)
-        return [tree for tree in trees if not isinstance(tree, exp.Semicolon | None)]
+        return read(Dialect.get_or_raise("duckdb"))
     except Refused:
         raise
     except SqlglotError as error:
@@ -95,6 +116,31 @@ def _trees(sql: str) -> list[Any]:
         raise _too_deep() from None
     except Exception:  # hostile text can cause any error in a parser
         raise Refused("this cannot be read as SQL", "Write one SELECT") from None
+
+
+def _trees(sql: str) -> list[Any]:
+    def read(dialect: Dialect) -> list[Any]:
+        words = _words(dialect, sql)
+        if places := clauses_in(words):
+            raise Refused(
+                f"WITH {CLAUSE} can be priced by `plan` and `ask` only",
+                "Leave it out, and give the options beside the SQL",
+                place_of(words[places[0] + 1]),
+            )
+        trees = dialect.parser().parse(words, sql)
+        return [tree for tree in trees if not isinstance(tree, exp.Semicolon | None)]
+
+    return _reading(read)
+
+
+def _words(dialect: Dialect, sql: str) -> list[Token]:
+    if len(sql) > LONGEST:
+        raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")
+    if _UNSHOWN.search(sql):
+        raise Refused("the query has a character that cannot be shown", "Leave it out")
+    words = dialect.tokenize(sql)
+    _require_few(words)
+    return words
 
 
 def _require_few(words: Sequence[Token]) -> None:

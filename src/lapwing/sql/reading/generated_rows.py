@@ -1,10 +1,12 @@
 """Generated rows, with which analysts build dashboards without spending.
 
-They are drawn uniformly from the values that the policy declares, and contain nothing of the data.
+Those of dry runs are drawn uniformly from the values that the policy declares. Example rows, which analysts
+may keep, are the same each time. Neither contains anything of the data.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -14,10 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lapwing.config.values import checked_count, shortened_list
 from lapwing.core.noise import uniform_int
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.sql.policy.kinds import Kind, Text, Truth, codes_of
-from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, codes_of_blocks
+from lapwing.errors import BadParameter
+from lapwing.sql.policy.kinds import Choice, Kind, Moment, Numeric, Period, Person, Text, Truth, codes_of
+from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable, Column, codes_of_blocks
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.public_tables import PublicTable
 from lapwing.sql.question.relation import BLOCK, RANK, UNIT, undo_where_first
@@ -25,6 +29,8 @@ from lapwing.sql.reading.exact_numbers import ExactGrouping
 from lapwing.sql.reading.reader import Reader
 
 PEOPLE = 1000  # generated people
+MOST_EXAMPLES = 100_000
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples lie far from one another, modulo 1
 _WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 
@@ -61,6 +67,50 @@ def fake_rows(policy: CheckedPolicy, table: CheckedTable) -> pa.Table:
     for column in table.columns.values():
         columns[column.name] = _values(column.kind, size)
     return pa.table(columns)
+
+
+def example_rows(policy: CheckedPolicy, table: str, rows: int) -> pa.Table:
+    """Return generated rows of a table as analysts would see them, from the policy alone.
+
+    Claim    the same policy gives the same rows. Each value is a declared one.
+    Because  row r of a column has the code at place r · stride, modulo the number of its codes. A stride
+             has no common divisor with that number: all codes come before one comes again.
+    Test     tests/sql/reading/test_generated_rows.py
+
+    Args:
+        policy: The policy.
+        table: A table that declares columns. Its unit is not one of them.
+        rows: How many rows.
+    """
+    own = policy.tables.get(table)
+    if own is None:
+        raise BadParameter("table", f"must be one of {shortened_list(list(policy.tables))}")
+    if not own.columns:
+        raise BadParameter("table", f'"{table}" declares no column: it is public, and can be read itself')
+    count = checked_count(rows, "rows")
+    if not 1 <= count <= MOST_EXAMPLES:
+        raise BadParameter("rows", f"must lie between 1 and {MOST_EXAMPLES:,}")
+    names = [name for name, column in own.columns.items() if not isinstance(column.kind, Person)]
+    found = {name: _examples(own.columns[name], place, count) for place, name in enumerate(names)}
+    return pa.table(found)
+
+
+def _examples(column: Column, place: int, rows: int) -> pa.Array:
+    kind = column.kind
+    codes = codes_of(kind) or range(len(_WORDS))
+    stride = max(int(len(codes) * ((place + 1) * _GOLDEN % 1)), 1)
+    while math.gcd(stride, len(codes)) > 1:
+        stride += 1
+    chosen = [codes[row * stride % len(codes)] for row in range(rows)]
+    if isinstance(kind, Text):
+        return pa.array([_WORDS[code][: column.longest] for code in chosen], pa.string())
+    if isinstance(kind, Truth):
+        return pa.array([bool(code) for code in chosen], pa.bool_())
+    assert isinstance(kind, Numeric | Choice | Moment | Period), "persons are never shown"
+    if isinstance(kind, Numeric):
+        form = pa.int64() if kind.step.denominator == 1 else pa.float64()
+        return pa.array([kind.value(code) for code in chosen], form)
+    return pa.array([kind.value(code) for code in chosen])
 
 
 def _values(kind: Kind, size: int) -> Any:

@@ -1,0 +1,374 @@
+"""Corrected questions: what can be asked instead of a question that is refused, or that does not fit.
+
+Claim    each correction can be planned, fits the budgets as they are now, and is free to look at.
+Because  every rewritten text is planned, and its charge compared with the accounts, before it is offered.
+         Rules only suggest: none of them is trusted.
+Test     tests/sql/test_corrections.py
+
+Claim    corrections depend on the text, the policy, the ledger's sums and released values alone.
+Because  they are made by planning, which reads nothing else.
+Test     tests/sql/test_corrections.py
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlglot import exp
+
+from lapwing.core.exact import float_up, round_down
+from lapwing.errors import BadParameter
+from lapwing.sql.next_prices import how_many_more
+from lapwing.sql.planning import least_shares, plan_in_words
+from lapwing.sql.policy.kinds import Choice
+from lapwing.sql.policy.policy import CheckedPolicy
+from lapwing.sql.question.parse import parse
+from lapwing.sql.question.priced_text import PricedText, priced_text
+from lapwing.sql.question.refusal import Refused
+from lapwing.sql.releasing import ReleaseSession, SessionPlan
+
+MOST_OFFERED = 3
+MOST_TRIED = 40  # rewritten texts; planning one takes milliseconds
+MOST_STEPS = 3  # rules that are applied one after another
+_DIGITS = 10**4  # an ε that fits is told in steps of 0.0001
+_MOST_BLOCKS = 64  # that are tried one by one
+_ALIKE = 0.6  # how alike a name must be that is offered instead
+_RELATING = ("limit", "offset", "order", "distinct")  # parts of a SELECT
+_Rewriting = tuple[exp.Query, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A question that can be asked instead. It was planned.
+
+    Args:
+        sql: The SQL, with its OPTIONS if the question had some.
+        why: What was changed, in words.
+        epsilon: The price in ε to ask with; None: as before.
+
+    Example:
+        >>> corrections(dataset.session, "SELECT * FROM visits LIMIT 5", epsilon="0.1")[0].sql
+        'SELECT COUNT(*) FROM visits'
+    """
+
+    sql: str
+    why: str
+    epsilon: Fraction | None = None
+
+
+def corrections(session: ReleaseSession, question: Any, **options: Any) -> tuple[Correction, ...]:
+    """Return what can be asked instead of a question that is refused, or whose price does not fit.
+
+    Args:
+        session: The session of the analyst, such as `dataset.session`.
+        question: SQL, or an object that can be turned into SQL.
+        options: The options of `Dataset.plan`.
+
+    Returns:
+        At most three questions, the nearest first. Empty if the question can be asked as it is, or if no
+        correction is known.
+
+    Raises:
+        BadParameter: If an option stands in the SQL and beside it.
+
+    Example:
+        >>> for one in corrections(dataset.session, "SELECT ward, COUNT(*) FROM visits", epsilon=1):
+        ...     print(one.sql)
+        SELECT ward, COUNT(*) FROM visits GROUP BY ward
+    """
+    try:
+        text = priced_text(question)
+        tree = parse(question if text is None else text.question)
+    except Refused:
+        return ()  # an unknown option, or nothing that can be read
+    given = {name: value for name, value in options.items() if value is not None}
+    return _Search(session, text, given if text is None else text.with_given(given)).found(tree)
+
+
+class _Search:
+    """The search for corrections of one question."""
+
+    def __init__(self, session: ReleaseSession, text: PricedText | None, options: dict[str, Any]) -> None:
+        self._session, self._text, self._options = session, text, options
+        self._tried = self._steps = 0
+
+    def found(self, tree: exp.Query) -> tuple[Correction, ...]:
+        """Return the corrections, after as few rules as possible."""
+        offered: dict[str, Correction] = {}
+        waiting: list[tuple[exp.Query, tuple[str, ...]]] = [(tree, ())]
+        seen = {_sql(tree)}
+        while waiting and self._tried < MOST_TRIED:
+            now, steps = waiting.pop(0)
+            if offered and len(steps) > self._steps:
+                break
+            found = self._answerable(now, steps)
+            if not steps and any(one.why == "" for one in found):
+                return ()  # it can be asked as it is
+            if found:
+                self._steps = len(steps)
+                offered |= {one.sql + one.why: one for one in found}
+            elif len(steps) < MOST_STEPS:
+                for other, why in _rewritings(now, self._session.curator.policy):
+                    if (sql := _sql(other)) not in seen:
+                        seen.add(sql)
+                        waiting.append((other, (*steps, why)))
+        return tuple(list(offered.values())[:MOST_OFFERED])
+
+    def _answerable(self, tree: exp.Query, steps: tuple[str, ...]) -> list[Correction]:
+        """Return a question as corrections: at its price or another one, or about one block."""
+        self._tried += 1
+        sql = _sql(tree)
+        try:
+            plan = self._plan(sql)
+        except Refused:
+            return []
+        except BadParameter as error:
+            least = self._least(sql) if error.name == "epsilon" else None
+            if least is None:
+                return []
+            return [self._offer(sql, (*steps, f"ε {_shown(least)} is the least that is sold"), least)]
+        if plan.is_stored or how_many_more(plan):
+            return [self._offer(sql, steps)]
+        found = []
+        fitting = self._fitting(sql, plan)
+        if fitting is not None:
+            found.append(self._offer(sql, (*steps, f"ε {_shown(fitting)} still fits the budget"), fitting))
+        for other, words in _one_block(tree, plan):
+            if how_many_more(self._plan(_sql(other))):
+                found.append(self._offer(_sql(other), (*steps, words)))
+                break
+        return found
+
+    def _offer(self, sql: str, steps: tuple[str, ...], epsilon: Fraction | None = None) -> Correction:
+        changed = {} if epsilon is None else {"epsilon": _shown(epsilon)}
+        priced = sql if self._text is None else self._text.priced(sql, **changed)
+        return Correction(priced, "; ".join(steps), epsilon)
+
+    def _plan(self, sql: str, **changed: Any) -> SessionPlan:
+        return plan_in_words(self._session, sql, **{**self._options, **changed})
+
+    def _least(self, sql: str) -> Fraction | None:
+        """Return the least ε that the policy sells for a question; None if this is not what is wrong."""
+        curator, options = self._session.curator, self._options
+        if "epsilon" not in options or "within" in options:
+            return None
+        delta = options.get("delta", curator.policy.delta_per_query)
+        where_first = options.get("where_first", False)
+        _, bound = curator.bind(sql, options.get("rows"), where_first=where_first)
+        if not curator.policy.least_epsilon:
+            return None
+        least = least_shares(bound, curator.policy, delta, options.get("noise", "auto")).epsilon
+        try:
+            plan = self._plan(sql, epsilon=least)
+        except BadParameter:
+            return None
+        return least if how_many_more(plan) else None
+
+    def _fitting(self, sql: str, plan: SessionPlan) -> Fraction | None:
+        """Return about the largest ε at which one more answer fits; None if it is less than is sold."""
+        low, high = 0, round_down(plan.shares.epsilon, _DIGITS)
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self._fits(sql, Fraction(middle, _DIGITS))
+            low, high = (low, middle) if fits is False else (middle, high)
+        fitting = Fraction(low, _DIGITS)
+        return fitting if low and self._fits(sql, fitting) else None
+
+    def _fits(self, sql: str, epsilon: Fraction) -> bool | None:
+        """Return whether one more answer at this price fits; None if the price is less than is sold."""
+        options = {name: value for name, value in self._options.items() if name != "within"}
+        try:
+            plan = plan_in_words(self._session, sql, **{**options, "epsilon": epsilon})
+        except BadParameter:
+            return None
+        return bool(plan.is_stored or how_many_more(plan))
+
+
+def _shown(epsilon: Fraction) -> str:
+    return f"{float_up(epsilon):.10g}"
+
+
+def _sql(tree: exp.Query) -> str:
+    return tree.sql("duckdb", comments=False)
+
+
+def _rewritings(tree: exp.Query, policy: CheckedPolicy) -> Iterator[_Rewriting]:
+    """Yield a question with something changed, as each rule suggests it.
+
+    Names and values that the policy has not come first, and alone: no other rule can help before.
+    """
+    for rule in (_rule_names, _rule_values):
+        copy = tree.copy()
+        if changes := rule(copy, policy):
+            yield copy, "; ".join(dict.fromkeys(changes))
+            return
+    for one in _RULES:
+        yield from one(tree.copy(), policy)
+
+
+def _rule_names(tree: exp.Query, policy: CheckedPolicy) -> list[str]:
+    """Write the names of tables and columns that are most alike to those that the policy has not."""
+    called = {one.alias.lower() for kind in (exp.Alias, exp.CTE) for one in tree.find_all(kind)}
+    columns, changes = [*_columns(policy), *called], []
+    for table in tree.find_all(exp.Table):
+        if table.args.get("db"):
+            table.set("db", None)
+            table.set("catalog", None)
+            changes.append(f'the policy names its tables without a schema: "{table.name}"')
+        if near := _nearest(table.name, [*policy.tables, *called]):
+            table.set("this", exp.to_identifier(near))
+            changes.append(f'the table is called "{near}"')
+    for column in tree.find_all(exp.Column):
+        if near := _nearest(column.name, columns):
+            column.set("this", exp.to_identifier(near))
+            changes.append(f'the column is called "{near}"')
+    return changes
+
+
+def _rule_values(tree: exp.Query, policy: CheckedPolicy) -> list[str]:
+    """Write the declared values that are most alike to those that are not declared."""
+    declared = {
+        column.name: [str(value) for value in column.kind.values]
+        for table in policy.tables.values()
+        for column in table.columns.values()
+        if isinstance(column.kind, Choice)
+    }
+    changes = []
+    for literal in list(tree.find_all(exp.Literal)):
+        beside = literal.parent.find(exp.Column) if literal.parent is not None else None
+        values = declared.get(beside.name, []) if beside is not None else []
+        if literal.is_string and (near := _nearest(literal.name, values)):
+            literal.replace(exp.Literal.string(near))
+            changes.append(f'the declared value is "{near}"')
+    return changes
+
+
+def _rule_rows(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
+    """Suggest counts of rows by their values, where single rows are asked for."""
+    if not isinstance(tree, exp.Select) or tree.args.get("group") or _aggregates(tree):
+        return
+    names = [one for one in tree.expressions if isinstance(one, exp.Column) and not one.find(exp.Star)]
+    for part in ("distinct", "limit", "offset", "order", "having"):
+        tree.set(part, None)
+    keys = [exp.column(one.name, table=one.table or None) for one in names]
+    for some in [keys, *([one] for one in keys if len(keys) > 1)]:
+        if some:
+            other = tree.copy()
+            other.set("expressions", [*(one.copy() for one in some), _count()])
+            other.set("group", exp.Group(expressions=[one.copy() for one in some]))
+            yield other, "rows are never shown: they are counted, by their values"
+    tree.set("expressions", [_count()])
+    yield tree, "rows are never shown: they are counted"
+
+
+def _rule_group_by(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
+    """Suggest to group by the columns that stand beside aggregates."""
+    if not isinstance(tree, exp.Select) or not _aggregates(tree):
+        return
+    plain = [one for one in tree.expressions if one.unalias().find(exp.AggFunc) is None]
+    grouped = tree.args.get("group")
+    if plain and not (grouped and len(grouped.expressions) >= len(plain)):
+        tree.set("group", exp.Group(expressions=[one.unalias().copy() for one in plain]))
+        named = ", ".join(one.unalias().sql("duckdb") for one in plain)
+        yield tree, f"GROUP BY {named}, which stands beside aggregates"
+
+
+def _rule_fewer_keys(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
+    """Suggest to group by fewer keys: one of them may not be declared, or name the unit."""
+    grouped = tree.args.get("group") if isinstance(tree, exp.Select) else None
+    if grouped is None:
+        return
+    for key in list(grouped.expressions):
+        other = tree.copy()
+        name = key.name
+        kept = [one for one in grouped.expressions if one is not key]
+        other.set("group", exp.Group(expressions=[one.copy() for one in kept]) if kept else None)
+        shown = [one for one in other.expressions if one.unalias() != key and one.alias_or_name != name]
+        other.set("expressions", shown or [_count()])
+        for part in ("order", "limit"):
+            other.set(part, None)
+        yield other, f"without the key {key.sql('duckdb')[:60]}"
+
+
+def _rule_queries(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
+    """Suggest to ask a sub-query of an expression by itself first: its answer is then a public number."""
+    for node in tree.find_all(exp.Subquery):
+        if isinstance(node.this, exp.Select) and not isinstance(node.parent, exp.From | exp.Join | exp.CTE):
+            yield node.this.copy(), "ask the sub-query first; then write its answer as a number"
+
+
+def _rule_clauses(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
+    """Suggest to leave out clauses and words that relate rows of different people."""
+    inner = [one for one in tree.find_all(exp.Select) if one is not tree]
+    found = [
+        one for one in inner if any(one.args.get(part) for part in ("limit", "offset", "order", "distinct"))
+    ]
+    for select in found:
+        for part in ("limit", "offset", "order", "distinct"):
+            select.set(part, None)
+    if found:
+        yield tree.copy(), "without LIMIT, ORDER BY and DISTINCT in a sub-query"
+    for window in (windows := list(tree.find_all(exp.Window))):
+        window.replace(window.this)
+    if windows:
+        yield tree.copy(), "without windows"
+    for union in (unions := [one for one in tree.find_all(exp.Union) if one.args.get("distinct")]):
+        union.set("distinct", False)
+    if unions:
+        yield tree.copy(), "UNION ALL instead of UNION"
+    if isinstance(tree, exp.Select) and tree.args.get("distinct"):
+        tree.set("distinct", None)
+        yield tree.copy(), "without DISTINCT"
+
+
+def _rule_aggregates(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
+    """Suggest aggregates without DISTINCT, which only COUNT can have."""
+    for node in list(tree.find_all(exp.AggFunc)):
+        if isinstance(node.this, exp.Distinct) and not isinstance(node, exp.Count):
+            other = tree.copy()
+            for same in other.find_all(type(node)):
+                if isinstance(same.this, exp.Distinct):
+                    same.set("this", same.this.expressions[0])
+            yield other, f"without DISTINCT in {type(node).__name__.upper()}"
+
+
+def _one_block(tree: exp.Query, plan: SessionPlan) -> Iterator[_Rewriting]:
+    """Yield the question about each single block, where units are divided into cohorts."""
+    declared = plan.session.curator.policy.blocks
+    if declared is None or not declared.cohorts or not isinstance(tree, exp.Select):
+        return
+    for block in (plan.blocks or ())[:_MOST_BLOCKS]:
+        narrowed = tree.where(f"{declared.column} = {block}", dialect="duckdb")
+        yield narrowed, f"about the people of {declared.column} {block} alone"
+
+
+_RULES: tuple[Callable[[Any, CheckedPolicy], Iterator[_Rewriting]], ...] = (
+    _rule_group_by, _rule_clauses, _rule_rows, _rule_queries, _rule_aggregates, _rule_fewer_keys,
+)  # fmt: skip
+
+
+def _count() -> exp.Count:
+    return exp.Count(this=exp.Star())
+
+
+def _aggregates(tree: exp.Select) -> bool:
+    return any(one.find(exp.AggFunc) is not None for one in tree.expressions)
+
+
+def _columns(policy: CheckedPolicy) -> list[str]:
+    names = [name for table in policy.tables.values() for name in table.columns]
+    names += [one.unit.column for one in policy.private_tables if one.unit is not None and one.unit.column]
+    return [*dict.fromkeys(names), *([policy.blocks.column] if policy.blocks is not None else [])]
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    """Return the known name that is most alike to one that is not known."""
+    by_small = {one.lower(): one for one in known}
+    if name in known or not name:
+        return None
+    near = difflib.get_close_matches(name.lower(), by_small, 1, _ALIKE)
+    return by_small[near[0]] if near else None

@@ -31,7 +31,7 @@ def test_a_plan_is_free_and_says_what_the_library_says(visits: RemoteDataset) ->
     assert plan.confidence == 0.9
     assert "Laplace noise, scale 4" in str(plan)
     assert "± " in plan.spread["n"]
-    assert plan.to_json()["cost"] == {"epsilon": "0.5", "delta": "0"}
+    assert plan.to_json()["cost"] == {"epsilon": 0.5, "delta": 0.0}
     assert charges(visits) == before
 
 

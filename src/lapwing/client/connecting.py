@@ -17,6 +17,7 @@ FIRST_PATIENCE = 5.0  # until it is known that there is a server
 def connect(
     url: str,
     *,
+    data: str | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
     ca: str | Path | None = None,
@@ -31,6 +32,7 @@ def connect(
     Args:
         url: The server and the data set, such as "https://privacy.example.org/visits". The name can be left
             out if the token is for one data set.
+        data: The name of the data set, if the address is that of the server alone.
         token: The token.
         token_file: A file with the token, which only its owner can read.
         ca: A file with certificates (PEM) to trust instead of the machine's own, for a CA of your own.
@@ -55,10 +57,16 @@ def connect(
     try:
         seen = requests.get("/v1/data", patience=min(patience, FIRST_PATIENCE))
         names = [str(one["name"]) for one in seen["data"]]
-        return RemoteDataset(requests, _chosen(address.data, names))
+        return RemoteDataset(requests, _chosen(_named(address.data, data), names))
     except BaseException:
         requests.close()
         raise
+
+
+def _named(of_url: str, given: str | None) -> str:
+    if given and of_url not in ("", given):
+        raise BadParameter("data", "is given twice, and differs: in the address and as data=…")
+    return given or of_url
 
 
 def _chosen(name: str, names: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -186,16 +187,33 @@ class RemoteAnswer:
         return frame
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer as plain values for JSON, as the server sent it. ε and δ are decimal text.
+        """Return the answer as plain values for JSON. An infinite end of an interval is None.
 
         Returns:
             The columns, the price, the receipt and all sentences.
 
         Example:
-            >>> answer.to_json()["cost"]
-            {'epsilon': '0.1', 'delta': '0'}
+            >>> sorted(answer.to_json())[:3]
+            ['columns', 'combines', 'confidence']
         """
-        return dict(self.described)
+        return {
+            "columns": self.described["columns"],
+            "confidence": self.confidence,
+            "cost": "" if self.cost is None else str(self.cost),
+            "left": "" if self.left is None else str(self.left),
+            "replayed": self.is_replay,
+            "fake": self.is_fake,
+            "combines": self.of,
+            "truncation": list(self.truncation),
+            "notes": list(self.described.get("notes", ())),
+            "receipt": None if self.receipt is None else self.receipt.fields,
+        }
+
+    def to_priced_json(self) -> dict[str, Any]:
+        """Return the answer for JSON, with its price as numbers, rounded up."""
+        paid = None if self.receipt is None else self.cost
+        price = paid and {"epsilon": float_above(paid.epsilon), "delta": float_above(paid.delta)}
+        return {**self.to_json(), "price": price}
 
     def table(self, most: int | None = ROWS_SHOWN) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells as text, such as "1,234 (1,178 to 1,290)".
@@ -232,6 +250,12 @@ class RemoteAnswer:
 
 
 html_view.register(RemoteAnswer, answer_html)
+
+
+def float_above(value: Fraction) -> float:
+    """Return the least float that is not below a number."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
 
 def read_cost(told: Mapping[str, str] | None) -> Cost | None:

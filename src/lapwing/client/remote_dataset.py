@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from lapwing.client.numbers import Number, decimal_text
 from lapwing.client.remote_answer import RemoteAnswer, read_left
 from lapwing.client.remote_plan import RemotePlan
-from lapwing.client.requests import Requests
 from lapwing.errors import BadParameter, LapwingError, Unavailable
 from lapwing.html_views import fragment, grid, html_view, notes, strong
 from lapwing.prices import BudgetLeft
+
+if TYPE_CHECKING:
+    from lapwing.client.requests import Requests
 
 ARROW = "application/vnd.apache.arrow.stream"
 VALUES_SHOWN = 8

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lapwing.client.remote_answer import RemoteAnswer, read_cost
+from lapwing.client.remote_answer import RemoteAnswer, float_above, read_cost
 from lapwing.html_views import fragment, grid, html_view, note, notes, strong
 from lapwing.prices import Cost
 
@@ -137,16 +137,17 @@ class RemotePlan:
         return self._owner.dry_run_of(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the whole plan as plain values for JSON, as the server sent it.
+        """Return the whole plan as plain values for JSON. The cost is rounded up.
 
         Returns:
             The cost, the columns with their errors, the mechanisms and the bounds.
 
         Example:
             >>> plan.to_json()["cost"]
-            {'epsilon': '0.5', 'delta': '0'}
+            {'epsilon': 0.5, 'delta': 0.0}
         """
-        return dict(self.described)
+        cost = {"epsilon": float_above(self.cost.epsilon), "delta": float_above(self.cost.delta)}
+        return {**self.described, "cost": cost}
 
     def notes(self) -> list[str]:
         """Return the sentences below the mechanisms.

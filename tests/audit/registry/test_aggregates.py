@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lapwing.audit.case import AuditCase, Stage, StageBudget
-from lapwing.audit.registry.aggregates import QUERIES, aggregate_cases, batch_cases
 from lapwing.audit.query_audit import batch_case
+from lapwing.audit.registry.aggregates import QUERIES, aggregate_cases, batch_cases
 from lapwing.audit.registry.clinic import FORMS, built_in_sources
 from lapwing.sql.question.aggregates import AGGREGATES
 

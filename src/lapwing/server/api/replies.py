@@ -77,6 +77,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "is_fake": answer.is_fake,
         "combines": answer.of,
         "truncation": found["truncation"],
+        "notes": found["notes"],
         "footer": answer.footer(),
         "earlier": [answer_json(one) for one in answer.earlier],
         "receipt": found["receipt"],

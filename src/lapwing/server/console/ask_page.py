@@ -17,8 +17,8 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from lapwing.core.exact import short_down, short_up
-from lapwing.errors import BadParameter, LapwingError
+from lapwing.core.exact import short_up
+from lapwing.errors import LapwingError
 from lapwing.server.console import answer_view, asking, charts
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted, see_other
 from lapwing.server.console.schema_view import SchemaView, examples_for, schema_view

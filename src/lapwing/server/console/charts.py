@@ -52,7 +52,7 @@ def bar_chart(bars: Sequence[Bar], theme: Theme, *, title: str, is_made_up: bool
     shown = [one for one in bars if math.isfinite(one.value)][:MOST_BARS]
     ends = [end for one in shown for end in (one.low, one.high, one.value)]
     axis = Axis.around(ends, zero=True)
-    row = ROW if len(shown) <= 10 else 26  # noqa: PLR2004 (rows that are still comfortable)
+    row = ROW if len(shown) <= 10 else 26
     names = [_shortened(one.name) for one in shown]
     left = min(24 + 7.4 * max(map(len, names), default=0), 190.0)
     right, top = 16.0, 8.0

@@ -178,7 +178,7 @@ def slider_of(plan: Plan, left: Fraction, least: Fraction) -> Slider | None:
     """Return the slider of a plan; None if there are too few round prices."""
     chosen = Fraction(plan.cost.epsilon)
     stops = round_stops(least, left, chosen)
-    if len(stops) < 3:  # noqa: PLR2004 (with fewer there is nothing to slide)
+    if len(stops) < 3:
         return None
     at = min(range(len(stops)), key=lambda k: abs(math.log(stops[k] / chosen)))
     position = _position(stops, chosen)
@@ -215,7 +215,7 @@ def _ticks(plan: Plan, stops: tuple[Fraction, ...], chosen: Fraction) -> Iterabl
         if place - before < _LEAST_TEXT and before >= 0:
             continue
         before = place
-        anchor = "start" if place < 0.06 else "end" if place > 0.94 else "middle"  # noqa: PLR2004 (the edges)
+        anchor = "start" if place < 0.06 else "end" if place > 0.94 else "middle"
         yield Tick(
             share_text(place), price_text(stops[k]), error_at(plan, stops[k]), anchor, stops[k] == chosen
         )

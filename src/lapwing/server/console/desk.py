@@ -262,7 +262,7 @@ def reply_to(request: Request, error: Exception) -> Response:
             "error.html", status, view=ErrorView(_TITLES.get(code, "This did not work"), str(error)), more="", code=code
         )
     reply = error_page(request, status, code=code if isinstance(code, str) else "")
-    wait = getattr(error, "retry_after", 5 if status == 503 else None)  # noqa: PLR2004 (unavailable)
+    wait = getattr(error, "retry_after", 5 if status == 503 else None)
     if wait is not None and status in (429, 503):
         reply.headers["Retry-After"] = str(wait)
     return reply

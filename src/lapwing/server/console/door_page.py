@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lapwing.errors import LapwingError
-from lapwing.server.console.desk import end_guide, PageRoute, Posted, pages_of, see_other
+from lapwing.server.console.desk import PageRoute, Posted, end_guide, pages_of, see_other
 from lapwing.server.people.links import LinkKind
 from lapwing.server.people.person import NotFound, NotSignedIn
 from lapwing.server.web import begin_session, person_of
@@ -24,7 +24,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 def local_address(wanted: str) -> str:
     """Return an address of this server, for going on after signing in; the first page for all others."""
     is_local = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable()
-    return wanted if is_local and len(wanted) < 2000 and "\\" not in wanted else "/"  # noqa: PLR2004
+    return wanted if is_local and len(wanted) < 2000 and "\\" not in wanted else "/"
 
 
 def _form(request: Request, *, wanted: str, wrong: str = "", name: str = "", status: int = 200, wait: int = 0) -> Response:

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from lapwing.errors import LapwingError
-from lapwing.ledger.request_log import HELD, FAILED, LoggedRequest
+from lapwing.ledger.request_log import FAILED, HELD, LoggedRequest
 from lapwing.server.console import answer_view, asking
 from lapwing.server.console.chooser import error_words
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, end_guide, see_other, set_guide, unit_words
@@ -99,7 +99,7 @@ class HomeView:
 
 def greeting(name: str, hour: int) -> str:
     """Return a greeting by the hour, in UTC."""
-    word = "morning" if 4 <= hour < 12 else "afternoon" if 12 <= hour < 18 else "evening"  # noqa: PLR2004
+    word = "morning" if 4 <= hour < 12 else "afternoon" if 12 <= hour < 18 else "evening"
     return f"Good {word}, {name}"
 
 
@@ -157,7 +157,7 @@ def waiting_of(desk: Desk, served: Any) -> list[WaitingLine]:
         budget = desk.services.records.budget(desk.person, name)
         room, of, _ = asking.room_for(desk.left(served))
         spent = Gauge.show(room, of).spent
-        if spent or (budget.forecast is not None and budget.forecast.days is not None and budget.forecast.days < 366):  # noqa: PLR2004
+        if spent or (budget.forecast is not None and budget.forecast.days is not None and budget.forecast.days < 366):
             words = budget.forecast.words if budget.forecast is not None else "There are too few days for a forecast."
             title = f"The budget of {name} is {spent}" if spent else f"The budget of {name} will end"
             found.append(

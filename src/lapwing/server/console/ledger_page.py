@@ -92,7 +92,7 @@ def history(desk: AtDesk, data: str, all: str = "") -> Response:  # noqa: A002 (
 def ledger(desk: AtDesk, data: str, all: str = "", receipt: str = "") -> Response:  # noqa: A002 (the word in the address)
     """Show the ledger: its newest charges, and a place to verify a receipt."""
     text = ""
-    if receipt.isdecimal() and len(receipt) < 16:  # noqa: PLR2004 (positions are shorter)
+    if receipt.isdecimal() and len(receipt) < 16:
         text = json.dumps(desk.services.records.receipt(desk.person, data, int(receipt)), ensure_ascii=False, indent=1)
     return _ledger_page(desk, data, most=ALL if all else SHOWN, text=text)
 

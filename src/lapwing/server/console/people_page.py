@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted, PostedMany, see_other
+from lapwing.server.console.desk import AtDesk, Desk, PageRoute, PostedMany, see_other
 from lapwing.server.console.frame import ROLE_WORDS, role_words
 from lapwing.server.console.parts import Gauge
 from lapwing.server.console.words import day_text, price_text

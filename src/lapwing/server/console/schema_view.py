@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lapwing.answer_text import number_text
 from lapwing.server.console.words import counted
-from lapwing.sql.answering.answers import number_text
 
 VALUES_SHOWN = 6
 
@@ -92,7 +92,7 @@ def column_words(column: Mapping[str, Any]) -> str:
 def _end(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    is_year = isinstance(value, int) and 1000 <= value < 10_000  # noqa: PLR2004 (may be a year)
+    is_year = isinstance(value, int) and 1000 <= value < 10_000
     return str(value) if is_year or not isinstance(value, int | float) else number_text(value)
 
 
@@ -110,15 +110,15 @@ def examples_for(schema: Mapping[str, Any]) -> tuple[str, ...]:
         ] or [quoted(one["column"]) for one in table["columns"] if one["type"] == "number"]
         texts = [quoted(one["column"]) for one in table["columns"] if one["keys"] == "selected" and one["type"] == "text"]
         if keys:
-            found.append(f"SELECT {keys[0]}, COUNT(*) AS {name}\nFROM {name}\nGROUP BY {keys[0]}")  # noqa: S608
+            found.append(f"SELECT {keys[0]}, COUNT(*) AS {name}\nFROM {name}\nGROUP BY {keys[0]}")
         else:
-            found.append(f"SELECT COUNT(*) AS n\nFROM {name}")  # noqa: S608 (text for a person to read)
+            found.append(f"SELECT COUNT(*) AS n\nFROM {name}")
         if keys and numbers:
-            found.append(f"SELECT {keys[0]}, AVG({numbers[0]}) AS mean_{numbers[0].strip(chr(34))}\nFROM {name}\nGROUP BY {keys[0]}")  # noqa: S608, E501
+            found.append(f"SELECT {keys[0]}, AVG({numbers[0]}) AS mean_{numbers[0].strip(chr(34))}\nFROM {name}\nGROUP BY {keys[0]}")  # noqa: E501
         if numbers:
-            found.append(f"SELECT MEDIAN({numbers[0]}) AS middle_{numbers[0].strip(chr(34))}\nFROM {name}")  # noqa: S608
+            found.append(f"SELECT MEDIAN({numbers[0]}) AS middle_{numbers[0].strip(chr(34))}\nFROM {name}")
         if texts:
-            found.append(f"SELECT {texts[0]}, COUNT(*) AS n\nFROM {name}\nGROUP BY {texts[0]}")  # noqa: S608
+            found.append(f"SELECT {texts[0]}, COUNT(*) AS n\nFROM {name}\nGROUP BY {texts[0]}")
     return tuple(found[:6])
 
 

@@ -142,7 +142,7 @@ def test_a_token_is_printed_once_listed_and_revoked(shell: Shell, folder: Path, 
     secret = done.out.strip()
     person = people.tokens.find(secret)
     assert person is not None
-    assert person.scope == {"visits"}
+    assert person.scope == frozenset({"visits"})
     [listed] = shell.good("people", "tokens", folder, "ann", "--json").json
     assert (listed["most_epsilon"], listed["data"]) == ("0.5", ["visits"])
     for form in ("--json", "--csv", ""):

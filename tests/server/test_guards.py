@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from lapwing.errors import Unavailable
 from lapwing.server import guards
 from lapwing.server.guards import Guards
 from lapwing.server.people.people import People
@@ -195,7 +196,19 @@ class TestPerson:
             headers = {"cookie": f"{name}={secret}"}
             assert bare(tls_site).get("/who", headers=headers).status_code == status
 
-    def test_last_seen_is_noted(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_state_that_cannot_be_read_is_no_sign_in(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise Unavailable("canary")
+
+        headers = cookie_of(site)
+        monkeypatch.setattr(ServerState, "rows", fail)
+        reply = bare(site).get("/who", headers=headers)
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "5")
+        assert "canary" not in reply.text
+
+    def test_last_seen_is_noted(self, site: Site) -> None:
         headers = cookie_of(site)
         with site.state.transaction() as run:
             run("UPDATE sessions SET seen = seen - 100")

@@ -179,6 +179,15 @@ class TestStartLink:
             assert reply.status_code == 401
         assert site.people.links.name_of(key, LinkKind.START) == "you"
 
+    def test_what_a_browser_fetches_early_does_not_use_it_up(self, site: Site) -> None:
+        site.person("you")
+        key = site.people.links.make_start("you", site.settings)
+        browser = site.browser(**{"sec-fetch-site": "none"})
+        early = browser.get("/start", params={"key": key}, headers={"sec-purpose": "prefetch"})
+        assert early.status_code == 401
+        assert browser.head("/start", params={"key": key}).status_code == 405
+        assert browser.get("/start", params={"key": key}).status_code == 303
+
     def test_a_server_for_others_has_none(self, tls_site: Site, tmp_path: Path) -> None:
         tls_site.person("you")
         key = tls_site.people.links.make_start("you", settings_in(tmp_path))

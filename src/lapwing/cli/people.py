@@ -6,11 +6,11 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -67,7 +67,7 @@ def add(
 def list_accounts(folder: Folder, *, form: console.OutputForm) -> None:
     """List all accounts with their roles. Accounts that were ended keep their names."""
     with _opened(folder) as (people, _):
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "name": one.name,
                 "shown_name": one.shown_name,
@@ -89,9 +89,9 @@ def list_accounts(folder: Folder, *, form: console.OutputForm) -> None:
                 "account", "roles", "signs in with",
                 rows=(
                     (
-                        str(row["name"]),
+                        row["name"],
                         _in_words(row["roles"]),
-                        "(ended)" if row["is_disabled"] else ", ".join(row["signs_in_with"]) or "nothing yet",
+                        "(ended)" if row["is_disabled"] else ", ".join(row["signs_in_with"]) or "nothing",
                     )
                     for row in rows
                 ),
@@ -192,8 +192,8 @@ def tokens(
                 "id", "name", "data", "most ε", "booked ε", "ends",
                 rows=(
                     (
-                        str(row["id"]),
-                        str(row["name"]),
+                        row["id"],
+                        row["name"],
                         "all" if row["data"] is None else ", ".join(row["data"]),
                         row["most_epsilon"] or "no limit",
                         row["booked_epsilon"] or "",
@@ -300,8 +300,7 @@ def _print_link(people: People, settings: ServerSettings, name: str) -> None:
     print(f"{settings.address or 'http://127.0.0.1:PORT'}/password?link={link}")
 
 
-def _in_words(roles: object) -> str:
-    assert isinstance(roles, dict)
+def _in_words(roles: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(f"{_place(data)}: {', '.join(names)}" for data, names in roles.items() if names)
 
 

@@ -25,7 +25,7 @@ try:
 except ImportError:
     raise MissingExtra("server", "Serving data") from None
 from lapwing.server import web
-from lapwing.server.api import data_routes, job_routes, plan_routes
+from lapwing.server.api import batch_routes, data_routes, job_routes, plan_routes
 from lapwing.server.api.errors import error_reply
 from lapwing.server.api.open_api import description
 from lapwing.server.api.route import ApiRoute
@@ -39,7 +39,12 @@ from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
 from lapwing.server.services import Services
 from lapwing.web.replies import SecureReplies, cookie_name, json_route
 
-ROUTES: tuple[ApiRoute, ...] = (*data_routes.ROUTES, *plan_routes.ROUTES, *job_routes.ROUTES)
+ROUTES: tuple[ApiRoute, ...] = (
+    *data_routes.ROUTES,
+    *plan_routes.ROUTES,
+    *batch_routes.ROUTES,
+    *job_routes.ROUTES,
+)
 DESCRIPTION = "/v1/openapi.json"
 OPEN_ROUTES = (
     DESCRIPTION,

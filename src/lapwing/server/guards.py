@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 
-from lapwing.errors import MissingExtra, TooManyRequests
+from lapwing.errors import MissingExtra, TooManyRequests, Unavailable
 from lapwing.server.people.limits import RateLimit
 from lapwing.server.people.people import People
 from lapwing.server.people.person import Person
@@ -67,9 +68,12 @@ class Guards:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
+        elif scope["type"] == "http":  # nothing else is served
+            await self._guard(scope, receive, send)
+
+    async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             given = _Given.of(scope)
             self._check_host(given)
@@ -79,6 +83,12 @@ class Guards:
                 self._check_origin(given)
             body = await self._body(given, receive, person)
         except GuardRefusal as refusal:
+            await _reply(refusal, send)
+            return
+        except Unavailable as error:
+            refusal = GuardRefusal(
+                503, error.code, "the server cannot look up who you are now", "Try again.", retry_after=5
+            )
             await _reply(refusal, send)
             return
         except _Gone:
@@ -117,7 +127,8 @@ class Guards:
             if session is not None:
                 person = session.person
                 if session.is_to_note:
-                    await run_in_threadpool(self._people.sessions.note, person.credential_id)
+                    with suppress(Unavailable):  # the next request notes it
+                        await run_in_threadpool(self._people.sessions.note, person.credential_id)
         scope[PERSON] = person
         scope[SECRET_COOKIES] = cookies
         return person

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from lapwing.server.data.answers import Answers
+from lapwing.server.data.batches import BATCHES, Batches
 from lapwing.server.data.budget_notices import BudgetNotices, sender
 from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
@@ -28,6 +29,7 @@ class Services:
         people: Accounts, sessions and tokens.
         sets: The data sets.
         plans: The plans, and their releases.
+        batches: The same of several questions with one price.
         answers: The stored answers.
         records: What was asked and charged.
         jobs: Long work.
@@ -38,6 +40,7 @@ class Services:
     people: People
     sets: ServedDataSets
     plans: Plans
+    batches: Batches
     answers: Answers
     records: Records
     jobs: Jobs
@@ -65,9 +68,24 @@ class Services:
             people, answers = People.of(state), Answers(sets)
             plans = Plans(sets, file, answers, people.tokens)
             plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
+            batch_file = PlanFile(settings.state_folder / BATCHES)
+            opened.callback(batch_file.close)
+            batches = Batches(sets, batch_file, people.tokens)
+            batches.after_release = plans.after_release
             jobs = Jobs(settings, state, sets)
             opened.callback(jobs.close)
-            return cls(settings, state, people, sets, plans, answers, Records(sets), jobs, opened.pop_all())
+            return cls(
+                settings,
+                state,
+                people,
+                sets,
+                plans,
+                batches,
+                answers,
+                Records(sets),
+                jobs,
+                opened.pop_all(),
+            )
 
     @property
     def slot(self) -> Fraction:

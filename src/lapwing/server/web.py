@@ -18,6 +18,7 @@ from typing import Annotated, Any, Protocol
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.server.guards import ADDRESS, COOKIE, PERSON, SECRET_COOKIES
+from lapwing.server.people.accounts import typed_name
 from lapwing.server.people.links import DEVICE_SECONDS, LinkKind
 from lapwing.server.people.managing import (
     account_json,
@@ -117,7 +118,7 @@ def sign_in(request: Request, name: str, password: str) -> CookieChange:
         NotSignedIn: If name or password are wrong, the same for both.
         TooManyRequests: If there were too many failures, or too many passwords wait to be checked.
     """
-    people = services_of(request).people
+    people, name = services_of(request).people, typed_name(name)
     address, device = request.scope.get(ADDRESS, ""), _device(request, name)
     people.limits.begin(address, name, device)
     own = people.accounts.with_password(name, password)
@@ -247,8 +248,10 @@ def delete_session(request: Request, everywhere: bool = False) -> Response:
 @router.get("/start", include_in_schema=False)
 def get_start(request: Request, key: str) -> Response:
     """Sign in with a start link: once, and on this machine alone."""
-    services = services_of(request)
-    if not services.settings.is_loopback or request.headers.get("sec-fetch-site", "none") != "none":
+    services, headers = services_of(request), request.headers
+    # A browser may fetch an address before its owner opens it, which would use the link up.
+    is_opened = headers.get("sec-fetch-site", "none") == "none" and "sec-purpose" not in headers
+    if not services.settings.is_loopback or not is_opened:
         raise NotSignedIn
     name = services.people.links.use(key, LinkKind.START)
     return begin_session(request, name).into(RedirectResponse("/welcome", 303))

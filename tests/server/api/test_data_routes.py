@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from lapwing.server.people.person import Role
 from support.served import COUNT, Door
 
@@ -25,6 +28,17 @@ def test_an_analyst_sees_what_may_be_asked_and_what_is_left(door: Door) -> None:
     assert (asked["question"], asked["state"], asked["price"]) == (COUNT, "answered", "ε 0.5")
     for last in ("0", "-1", "x", "1e9", "99999999999", "١"):
         assert ann.get(f"/v1/data/visits/history?last={last}").status_code == 422
+
+
+def test_example_rows_come_from_the_policy_alone(door: Door, tmp_path: Path) -> None:
+    (tmp_path / "visits.parquet").unlink()
+    ann = door.ann()
+    reply = ann.get("/v1/data/visits/example.parquet?rows=7")
+    table = pq.read_table(pa.BufferReader(reply.content))
+    assert table.num_rows == 7
+    assert {"ward", "stay"} <= set(table.column_names)
+    for query in ("rows=0", "rows=100001", "table=nothing"):
+        assert ann.get(f"/v1/data/visits/example.parquet?{query}").status_code == 422
 
 
 def test_an_officer_checks_without_asking_anybody(door: Door) -> None:

@@ -133,6 +133,20 @@ def test_a_token_stops_at_its_most_epsilon(door: Door) -> None:
     assert door.charges() == 1
 
 
+def test_sql_with_its_price_inside_is_answered_once(door: Door) -> None:
+    ann = door.ann()
+    sql = COUNT.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.25)")
+    replies = [ann.post("/v1/sql", json={"data": "visits", "sql": sql}) for _ in range(2)]
+    assert [one.status_code for one in replies] == [200, 200]
+    first, again = (one.json() for one in replies)
+    assert (first["cost"]["epsilon"], first["id"], again["is_replay"]) == ("0.25", again["id"], True)
+    for wrong, name in ((COUNT, "epsilon"), (sql.replace("epsilon", "epsilom"), "epsilom")):
+        refused = ann.post("/v1/sql", json={"data": "visits", "sql": wrong})
+        assert refused.status_code == 422
+        assert name in refused.json()["error"]["message"]
+    assert door.charges() == 1
+
+
 @pytest.mark.parametrize("address", ["release", "dry-run"])
 def test_only_post_spends(door: Door, address: str) -> None:
     ann = door.ann()

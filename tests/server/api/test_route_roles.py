@@ -18,8 +18,11 @@ from lapwing.server.web import router
 from support.served import COUNT, Door
 
 # Forms of requests; other routes need no body. Values in braces are the person's own.
+PRICED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.1) COUNT(*) AS n FROM visits"
 BODIES = {
     "/v1/plans": {"data": "visits", "sql": COUNT, "epsilon": "0.5"},
+    "/v1/batches": {"data": "visits", "epsilon": "0.1", "questions": [{"sql": COUNT}]},
+    "/v1/sql": {"data": "visits", "sql": PRICED},
     "/v1/verify": {"lapwing": "proof"},
     "/v1/jobs": {"data": "visits", "kind": "audit"},  # of no question, so none begins
 }
@@ -78,6 +81,7 @@ class _Owner:
             "name": "visits",
             "plan": door.plan(self.client),
             "answer": answer["id"],
+            "batch": self.client.post("/v1/batches", json=BODIES["/v1/batches"]).json()["id"],
             "job": job,
             "receipt": str(answer["receipt"]["position"]),
         }
@@ -109,7 +113,14 @@ def test_a_role_for_other_data_is_none_here(door: Door, tmp_path: Path) -> None:
     for route in ROUTES:
         for parts in (
             {},
-            {"name": "never", "plan": "0" * 32, "answer": "visits.999", "receipt": "999", "job": "0"},
+            {
+                "name": "never",
+                "plan": "0" * 32,
+                "answer": "visits.999",
+                "receipt": "999",
+                "job": "0",
+                "batch": "0",
+            },
         ):
             reply = own.ask(own.client, route, **parts)
             if (

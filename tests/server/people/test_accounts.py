@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lapwing.errors import BadParameter
+from lapwing.server.people.accounts import typed_name
 from lapwing.server.people.people import People
 from lapwing.server.people.person import EVERYWHERE, NotFound, NotSignedIn, Role
 from support.cases import each
@@ -78,6 +79,16 @@ def test_a_password_signs_in_its_own_account_alone(people: People) -> None:
         assert people.accounts.with_password(name, password) is None
     people.accounts.disable("ann")
     assert people.accounts.with_password("ann", GOOD) is None
+
+
+def test_a_name_may_be_typed_in_any_form(people: People) -> None:
+    people.accounts.make("Zo\u00eb", password=GOOD)
+    assert people.accounts.with_password("Zoe\u0308", GOOD) == "Zo\u00eb"
+    for name in ("\ud800", "x" * 201, "Zo\u00eb" + "x" * 200, "a\0b"):
+        assert people.accounts.with_password(name, GOOD) is None
+    assert {typed_name("Zoe\u0308"), typed_name("Zo\u00eb")} == {
+        "Zo\u00eb"
+    }  # which failures are counted by
 
 
 def test_a_new_password_ends_all_sessions(people: People) -> None:

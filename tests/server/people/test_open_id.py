@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from joserfc.jwk import ECKey, RSAKey
 
-from lapwing.errors import Unavailable
+from lapwing.errors import TooManyRequests, Unavailable
 from lapwing.server.people import open_id
 from lapwing.server.people.open_id import IdentityNotBound, OpenIdClient
 from lapwing.server.people.people import People
@@ -83,15 +83,32 @@ def test_the_provider_is_asked_once_an_hour_and_for_new_keys_at_most_once_a_minu
     assert provider.asked.count("/keys") == 2
 
 
-def test_a_provider_that_fails_is_told_as_such(client: OpenIdClient, provider: LoopbackProvider) -> None:
+def test_a_provider_that_fails_is_told_as_such(
+    client: OpenIdClient, provider: LoopbackProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provider.is_broken = True
     with pytest.raises(Unavailable, match="gave no answer"):
         client.begin(BACK)
+    asked = len(provider.asked)
+    with pytest.raises(Unavailable, match="a moment ago"):
+        client.begin(BACK)
+    assert len(provider.asked) == asked  # nobody waits for it again so soon
+    monkeypatch.setattr(open_id, "FAILED_FOR", 0.0)
     provider.is_broken = False
     secret, answer = answer_of(client, provider)
     provider.is_broken = True
     with pytest.raises(Unavailable, match="no ID token"):
         client.finish(secret, BACK, answer)
+
+
+def test_few_wait_for_the_provider_at_once(client: OpenIdClient, provider: LoopbackProvider) -> None:
+    secret, answer = answer_of(client, provider)
+    for _ in range(open_id.AT_ONCE):
+        client._places.acquire()
+    with pytest.raises(TooManyRequests):
+        client.finish(secret, BACK, answer)
+    client._places.release()
+    assert client.finish(secret, BACK, answer) == "ann"
 
 
 def test_clocks_may_differ_a_little(client: OpenIdClient, provider: LoopbackProvider) -> None:

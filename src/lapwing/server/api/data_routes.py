@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+import pyarrow as pa
 from starlette.responses import Response
 
 from lapwing.errors import BadParameter
@@ -29,6 +30,8 @@ from lapwing.server.api.route import (
 from lapwing.server.data.records import LONGEST_RECEIPT, MOST_LINES
 from lapwing.server.people.person import NotFound
 
+PARQUET = "application/vnd.apache.parquet"
+EXAMPLE_ROWS, MOST_EXAMPLE_ROWS = 100, 100_000
 LISTED = 50  # lines of a list, unless more are asked for
 LAST = {"last": f"How many of the newest, up to {MOST_LINES:,}; else {LISTED}."}
 REPORTS = {"html": "text/html; charset=utf-8", "markdown": "text/markdown; charset=utf-8", "json": JSON}
@@ -54,6 +57,18 @@ def list_data(call: Call) -> Response:
 def schema(call: Call) -> Response:
     """Return tables, columns, bounds and units of a data set."""
     return json_reply(call.data.schema())
+
+
+def example(call: Call) -> Response:
+    """Return generated rows of a table as Parquet: to write code before anything is spent."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 (slow to load, and seldom needed)
+
+    served = call.data
+    table = call.option("table", served.curator.policy.private_tables[0].name)
+    rows = served.example_rows(table, call.count("rows", EXAMPLE_ROWS, MOST_EXAMPLE_ROWS))
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return Response(sink.getvalue().to_pybytes(), media_type=PARQUET)
 
 
 def left(call: Call) -> Response:
@@ -134,6 +149,10 @@ ROUTES = (
     ApiRoute("GET", "/v1/data", EVERY_ROLE, list_data, "List the data sets that you have a role for.",
              example={"data": [{"name": "visits", "title": "visits", "roles": ["analyst"]}]}),
     ApiRoute("GET", "/v1/data/{name}/schema", EVERY_ROLE, schema, "Tables, columns, bounds and units."),
+    ApiRoute("GET", "/v1/data/{name}/example.parquet", EVERY_ROLE, example,
+             "Generated rows of a table, from the policy alone.", kind=PARQUET,
+             options={"table": "The table; else the first.",
+                      "rows": f"How many, up to {MOST_EXAMPLE_ROWS:,}; else {EXAMPLE_ROWS}."}),
     ApiRoute("GET", "/v1/data/{name}/left", EVERY_ROLE, left, "What is left, for you.", example=_LEFT),
     ApiRoute("GET", "/v1/data/{name}/budget", EVERY_ROLE, budget,
              "The budget by block and person, a forecast, and what it means in odds."),

@@ -18,13 +18,14 @@ from lapwing.server.api.replies import (
     stored_answer_json,
 )
 from lapwing.server.api.route import ANALYST, RECEIPT, ApiRoute, Call, json_reply
-from lapwing.server.data.question_form import QuestionForm
+from lapwing.server.data.question_form import LONGEST_SQL, CheckedForm, QuestionForm
 
 _QUESTION: dict[str, Any] = {
     "data": "visits",
     "sql": "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward",
     "epsilon": "0.2",
 }
+_PRICED = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.2) COUNT(*) AS visits FROM visits"
 _COST = {"epsilon": "0.2", "delta": "0"}
 _PLAN = {"id": "0" * 32, "data": "visits", "sql": _QUESTION["sql"], "cost": _COST, "is_stored": False}
 _COLUMN = {
@@ -61,6 +62,15 @@ class PlanForm(QuestionForm):
         return QuestionForm.model_validate(self.model_dump(exclude={"data"}))
 
 
+class SqlForm(CheckedForm):
+    """One SELECT that has its price inside."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"data": "visits", "sql": _PRICED}]})
+
+    data: str = Field(min_length=1, max_length=100, description="The name of the data set.")
+    sql: str = Field(min_length=1, max_length=LONGEST_SQL, description="The SELECT with its OPTIONS.")
+
+
 def make_plan(call: Call) -> Response:
     """Plan a question. Free: nothing is charged, and no private row is read."""
     form = PlanForm.read(call.body)
@@ -76,6 +86,18 @@ def find_plan(call: Call) -> Response:
 def release(call: Call) -> Response:
     """Release a plan: it is charged once, however often it is sent."""
     stored = call.services.plans.release(call.person, call.part("plan"))
+    call.request.scope[RECEIPT] = stored.receipt.position
+    return json_reply(stored_answer_json(stored))
+
+
+def ask_sql(call: Call) -> Response:
+    """Answer one SELECT with its price inside: WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.5).
+
+    The same text again costs nothing.
+    """
+    form = SqlForm.read(call.body)
+    plan = call.services.plans.make(call.person, form.data, QuestionForm(sql=form.sql))
+    stored = call.services.plans.release(call.person, plan.id)
     call.request.scope[RECEIPT] = stored.receipt.position
     return json_reply(stored_answer_json(stored))
 
@@ -113,6 +135,8 @@ ROUTES = (
              "Release a plan: charged once, however often it is sent.", example=_ANSWER, on_grid=True),
     ApiRoute("POST", "/v1/plans/{plan}/dry-run", ANALYST, dry_run,
              "An answer from generated rows: costs nothing, means nothing."),
+    ApiRoute("POST", "/v1/sql", ANALYST, ask_sql, "Answer one SELECT that has its price inside.",
+             form=SqlForm, example=_ANSWER, on_grid=True),
     ApiRoute("GET", "/v1/answers/{answer}", ANALYST, stored_answer,
              "A stored answer of yours, as JSON, CSV or an Arrow stream.", example=_ANSWER,
              options={"format": "json, csv or arrow; else as the header Accept says.",

@@ -19,6 +19,7 @@ from lapwing.server.data.served_data import left_text, price_text
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.pricing.cost import BudgetLeft, Cost
 from lapwing.sql.pricing.plan import describe_spread
+from lapwing.sql.releasing import SessionPlan
 
 ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
@@ -49,19 +50,16 @@ def left_json(left: BudgetLeft) -> dict[str, Any]:
 
 def plan_json(stored: StoredPlan) -> dict[str, Any]:
     """Return a plan: its price, the expected error of each column, its mechanisms and its bounds."""
-    plan = stored.plan
-    found = plan.to_json()
+    own = {"fresh": stored.form.fresh, "made": stored.made}
+    return {"id": stored.id, "data": stored.data, **plan_values(stored.plan), **own}
+
+
+def plan_values(plan: SessionPlan) -> dict[str, Any]:
+    """Return a plan that is not kept under an id of its own."""
+    values = plan.to_json()
     for name, spread in plan.spread.items():
-        found["columns"][name]["words"] = describe_spread(spread)
-    return {
-        "id": stored.id,
-        "data": stored.data,
-        **found,
-        "cost": cost_json(plan.cost),
-        "headline": plan.headline,
-        "fresh": stored.form.fresh,
-        "made": stored.made,
-    }
+        values["columns"][name]["words"] = describe_spread(spread)
+    return {**values, "cost": cost_json(plan.cost), "headline": plan.headline}
 
 
 def answer_json(answer: Answer) -> dict[str, Any]:

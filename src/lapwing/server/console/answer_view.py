@@ -15,6 +15,7 @@ from pyarrow import csv
 
 from lapwing.answer_text import column_notes, number_text
 from lapwing.server.console.charts import Bar
+from lapwing.server.console.chooser import half_of
 from lapwing.server.console.parts import Axis, Fact, Gauge, Price, SparkBar, Whisker, spark
 from lapwing.server.console.words import (
     SPACE,
@@ -32,6 +33,7 @@ from lapwing.server.console.words import (
 )
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.estimates import AnswerColumn
+from lapwing.sql.pricing import accuracy
 from lapwing.sql.pricing.cost import BudgetLeft
 
 MOST_ROWS = 200
@@ -130,21 +132,23 @@ def table_of(answer: Answer) -> AnswerTable:
         lows, highs = list(column.low[:shown]), list(column.high[:shown])
         headings += [Heading(column.name, "value"), Heading(f"{sure} interval", "between")]
         columns.append([Cell(_shown(value), "value") for value in values])
-        columns.append([Cell(_between(low, high), "between") for low, high in zip(lows, highs, strict=True)])
-        if any(column is one for one in numbers[:MOST_AXES]):
-            ends = [float(end) for end in [*lows, *highs] if _is_finite(end)]
-            axis = Axis.around(ends)
-            headings.append(Heading(column.name, "axis", number_text(axis.low), number_text(axis.high)))
-            columns.append(
-                [
-                    Cell("", "axis", Whisker.on(axis, float(value), float(low), float(high)))
-                    if value is not None and low is not None and high is not None
-                    else Cell("", "axis")
-                    for value, low, high in zip(values, lows, highs, strict=True)
-                ]
-            )
+        texts = [_between(low, high) for low, high in zip(lows, highs, strict=True)]
+        if not any(column is one for one in numbers[:MOST_AXES]):
+            columns.append([Cell(text, "between") for text in texts])
+            continue
+        axis = Axis.around([float(end) for end in [*lows, *highs] if _is_finite(end)])
+        drawn = [_whisker(axis, *row) for row in zip(values, lows, highs, strict=True)]
+        headings.append(Heading(column.name, "axis", number_text(axis.low), number_text(axis.high)))
+        columns.append([Cell(text, "between", one) for text, one in zip(texts, drawn, strict=True)])
+        columns.append([Cell("", "axis", one) for one in drawn])
     more = f"… {len(answer) - shown:,} more rows: take the CSV." if len(answer) > shown else ""
     return AnswerTable(tuple(headings), tuple(zip(*columns, strict=True)) if columns else (), more)
+
+
+def _whisker(axis: Axis, value: Any, low: Any, high: Any) -> Whisker | None:
+    if value is None or low is None or high is None:
+        return None
+    return Whisker.on(axis, float(value), float(low), float(high))
 
 
 def _plain(value: Any) -> str:
@@ -178,7 +182,10 @@ def bars_of(answer: Answer) -> list[Bar]:
         value, low, high = (values[row] for values in (first.values, first.low, first.high))  # type: ignore[index]
         if value is None or low is None or high is None:
             continue
-        name = ", ".join("all" if key.values[row] is None else str(key.values[row]) for key in keys) or first.name
+        name = (
+            ", ".join("all" if key.values[row] is None else str(key.values[row]) for key in keys)
+            or first.name
+        )
         bars.append(Bar(name, float(value), float(low), float(high)))
     return bars
 
@@ -198,45 +205,57 @@ def first_row_words(answer: Answer) -> str:
     return f"{one.name} {_shown(one.value)} ({_between(one.low, one.high)})"
 
 
-def answer_view(stored: Any, left: BudgetLeft, now: datetime, *, sharpen: Sharpen | None = None) -> AnswerView:
+def answer_view(
+    stored: Any, left: BudgetLeft, now: datetime, *, sharpen: Sharpen | None = None
+) -> AnswerView:
     """Return the page of a stored answer (`lapwing.server.data.answers.StoredAnswer`)."""
     answer, receipt = stored.answer, stored.receipt
     time = moment(receipt.time)
     kinds = "Intervals" if _numbers(answer) else "Ranks"
-    room, of, whose = (left.epsilon, left.of, "") if left.quota is None else (
-        min(left.quota.epsilon, left.epsilon), left.quota.of, " for you",
-    )  # fmt: skip
-    again = "You get these same numbers."
+    room, of, whose = (
+        (left.epsilon, left.of, "")
+        if left.quota is None
+        else (
+            min(left.quota.epsilon, left.epsilon),
+            left.quota.of,
+            " for you",
+        )
+    )
+    sure = per_cent(Fraction(str(answer.confidence)))
     return AnswerView(
         id=stored.id,
         data=stored.data,
         here=f"/answers/{stored.id}",
         title=title_of(stored.sql),
-        lead=f"Released {when_text(time, now)}. {kinds} hold with {per_cent(Fraction(str(answer.confidence)))} confidence each.",
+        lead=f"Released {when_text(time, now)}. {kinds} hold with {sure} confidence each.",
         sql=sql_pieces(" ".join(stored.sql.split())),
         edit=stored.sql,
         table=table_of(answer),
         has_chart=bool(bars_of(answer)),
-        notes=tuple([*column_notes(answer.columns), *answer.truncation, *answer.notes, *_combined(answer)]),
+        notes=(*column_notes(answer.columns), *answer.truncation, *answer.notes, *_combined(answer)),
         receipt_title=f"Receipt {receipt.position}",
         facts=receipt_facts(json.loads(receipt.to_json())),
         left=Gauge.show(room, of),
         left_words=f"Left{whose}",
-        again=again,
+        again="You get these same numbers.",
         proof=f"/d/{stored.data}/ledger/{receipt.position}/proof",
         sharpen=sharpen,
     )
 
 
 def _combined(answer: Answer) -> list[str]:
-    return [line for line in answer.footer() if line.startswith("The narrowest of ")] if answer.of > 1 else []
+    return (
+        [line for line in answer.footer() if line.startswith("The narrowest of ")] if answer.of > 1 else []
+    )
 
 
 def receipt_facts(told: dict[str, Any]) -> tuple[Fact, ...]:
     """Return the facts of a receipt, as `Receipt.to_json` tells them."""
     parameters = told.get("parameters") or {}
     delta = Fraction(str(parameters.get("delta", 0)))
-    price = price_text(Fraction(str(parameters["epsilon"]))) if "epsilon" in parameters else str(told["loss"])
+    price = (
+        price_text(Fraction(str(parameters["epsilon"]))) if "epsilon" in parameters else str(told["loss"])
+    )
     facts = [
         Fact("Price", price),
         Fact("δ", price_text(Fraction(0), delta).partition(f"δ{SPACE}")[2] if delta else "none"),
@@ -271,13 +290,13 @@ class SharpenOffer:
     smaller: Fraction | None  # a lower price that would not
 
 
-def sharpen_offer(session: Any, sql: str, paid: Fraction, confidence: str, room: Fraction) -> SharpenOffer | None:
+def sharpen_offer(
+    session: Any, sql: str, paid: Fraction, confidence: str, room: Fraction
+) -> SharpenOffer | None:
     """Return the least multiple of the paid price that narrows an answer by a tenth; None if none fits.
 
     The widths are the planned ones: of the release now, and of all releases combined then.
     """
-    from lapwing.server.console.chooser import half_of  # noqa: PLC0415
-
     now = half_of(session.plan(sql, epsilon=paid, confidence=confidence))
     if now is None:
         return None
@@ -287,10 +306,7 @@ def sharpen_offer(session: Any, sql: str, paid: Fraction, confidence: str, room:
         if epsilon > room:
             return None
         plan = session.plan(sql, epsilon=epsilon, confidence=confidence)
-        if plan.is_stored:
-            then = _with_another(plan)
-        else:
-            then = half_of(plan)
+        then = _with_another(plan) if plan.is_stored else half_of(plan)
         if then is not None and then <= LEAST_GAIN * now:
             return SharpenOffer(epsilon, now, then, smaller)
         smaller = smaller or epsilon
@@ -299,24 +315,24 @@ def sharpen_offer(session: Any, sql: str, paid: Fraction, confidence: str, room:
 
 def _with_another(plan: Any) -> float | None:
     """Return the width of a plan that was released before, with one more release at its price."""
-    from lapwing.sql.pricing import accuracy  # noqa: PLC0415
-
     spread = accuracy.spread(plan.question, plan.shares, plan.confidence, n=plan.n, before=plan.before)
     return max((one.half for one in spread.values() if one.half is not None), default=None)
 
 
 def sharpen_view(offer: SharpenOffer, plan_id: str, room: Fraction, of: Fraction) -> Sharpen:
     """Return the card of an offer."""
-    axis = Axis(-offer.now * 1.2, offer.now * 1.2)
+    axis = Axis(0.0, 2.4)  # in units of the width now, around the middle
+    narrower = offer.then / offer.now
     rest = left_text(max(room - offer.epsilon, Fraction(0)))
     words = "Pay again, and all answers are combined."
     if offer.smaller is not None:
-        words += f" {price_text(offer.smaller)} again would not narrow it by a tenth; {price_text(offer.epsilon)} does."
+        smaller, enough = price_text(offer.smaller), price_text(offer.epsilon)
+        words += f" {smaller} again would not narrow it by a tenth; {enough} does."
     return Sharpen(
         now=within_text(offer.now),
         then=within_text(offer.then),
-        now_drawn=Whisker.on(axis, 0.0, -offer.now, offer.now),
-        then_drawn=Whisker.on(axis, 0.0, -offer.then, offer.then),
+        now_drawn=Whisker.on(axis, 1.2, 0.2, 2.2),
+        then_drawn=Whisker.on(axis, 1.2, 1.2 - narrower, 1.2 + narrower),
         price=Price.of(offer.epsilon).text,
         leaves=f"Leaves you at least {rest} of {plain_number(of)}.",
         words=words,
@@ -337,10 +353,12 @@ def csv_text(answer: Answer) -> str:
 def python_text(stored: Any, address: str) -> str:
     """Return a program that gets this answer again, for nothing."""
     epsilon = json.loads(stored.receipt.to_json())["parameters"]["epsilon"]
+    where = f"{address}/{stored.data}"
     return (
         "import lapwing\n\n"
-        f"{_variable(stored.data)} = lapwing.connect({address!r}, data={stored.data!r})  # the token is in LAPWING_TOKEN\n"
-        f"answer = {_variable(stored.data)}.ask(\n    {_quoted(stored.sql)},\n    epsilon={_decimal(epsilon)!r},\n)\n"
+        f"{_variable(stored.data)} = lapwing.connect({where!r})  # the token is in LAPWING_TOKEN\n"
+        f"answer = {_variable(stored.data)}.ask(\n"
+        f"    {_quoted(stored.sql)},\n    epsilon={_decimal(epsilon)!r},\n)\n"
         f"print(answer)  # receipt {stored.receipt.position}: released before, so it costs nothing\n"
     )
 
@@ -359,16 +377,22 @@ def priced_sql(stored: Any) -> str:
 
 def notebook_text(stored: Any, address: str) -> str:
     """Return a notebook that gets this answer again."""
-    cells = [
-        {"cell_type": "markdown", "metadata": {}, "source": [f"# {title_of(stored.sql)}\n\n{citation(stored)}"]},
+    cells: list[dict[str, Any]] = [
         {
-            "cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [],
+            "cell_type": "markdown",
+            "metadata": {},
+            "source": [f"# {title_of(stored.sql)}\n\n{citation(stored)}"],
+        },
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "metadata": {},
+            "outputs": [],
             "source": [python_text(stored, address).replace("print(answer)", "answer")],
         },
-    ]  # fmt: skip
-    for place, cell in enumerate(cells):
-        cell["id"] = f"lapwing-{place}"
-    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+    ]
+    named = [{**cell, "id": f"lapwing-{place}"} for place, cell in enumerate(cells)]
+    return json.dumps({"cells": named, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
 
 
 def citation(stored: Any) -> str:
@@ -379,8 +403,9 @@ def citation(stored: Any) -> str:
     price = price_text(Fraction(str(told["epsilon"])), Fraction(str(told.get("delta", 0))))
     return (
         f"{stored.data}: “{sql}”. Released with differential privacy ({price.replace(SPACE, ' ')}) on "
-        f"{time_text(moment(receipt.time)).replace(SPACE, ' ')}; intervals of {stored.answer.confidence:.4g} confidence. Receipt "
-        f"{receipt.position} of ledger {receipt.ledger}, entry {receipt.hash}."
+        f"{time_text(moment(receipt.time)).replace(SPACE, ' ')}; intervals of "
+        f"{stored.answer.confidence:.4g} confidence. "
+        f"Receipt {receipt.position} of ledger {receipt.ledger}, entry {receipt.hash}."
     )
 
 
@@ -394,9 +419,17 @@ def _variable(name: str) -> str:
 
 
 def _quoted(sql: str) -> str:
-    return repr(sql) if "\n" not in sql else '"""' + sql.replace("\\", "\\\\").replace('"""', '\\"""') + '"""'
+    return (
+        repr(sql) if "\n" not in sql else '"""' + sql.replace("\\", "\\\\").replace('"""', '\\"""') + '"""'
+    )
 
 
 def copy_kinds() -> Sequence[tuple[str, str]]:
     """Return the forms in which an answer can be copied: the last part of the address, and the word."""
-    return (("python", "Python"), ("sql", "SQL"), ("csv", "CSV"), ("notebook", "Notebook"), ("citation", "Citation"))
+    return (
+        ("python", "Python"),
+        ("sql", "SQL"),
+        ("csv", "CSV"),
+        ("notebook", "Notebook"),
+        ("citation", "Citation"),
+    )

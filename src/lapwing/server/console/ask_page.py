@@ -20,8 +20,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from lapwing.core.exact import short_up
 from lapwing.errors import LapwingError
 from lapwing.server.console import answer_view, asking, charts
+from lapwing.server.console.chooser import Chooser, chooser_of
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted, see_other
+from lapwing.server.console.parts import Fix
 from lapwing.server.console.schema_view import SchemaView, examples_for, schema_view
+from lapwing.server.console.words import title_of
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.people.person import NotFound, Role
 
@@ -41,7 +44,10 @@ def _empty(desk: Desk, served: Any, *, sql: str = "") -> asking.AskView:
     schema, examples = _about(served)
     view = asking.empty_view(served.name, desk.left(served), sql=sql)
     return replace(
-        view, schema=schema, examples=examples, placeholder=examples[0].sql if examples else "SELECT COUNT(*) FROM …"
+        view,
+        schema=schema,
+        examples=examples,
+        placeholder=examples[0].sql if examples else "SELECT COUNT(*) FROM …",
     )
 
 
@@ -50,7 +56,7 @@ def _about(served: Any) -> tuple[SchemaView, tuple[asking.Example, ...]]:
     return schema_view(schema), asking.examples_in(examples_for(schema))
 
 
-def _shown(desk: Desk, served: Any, posted: dict[str, str]) -> tuple[Any, asking.Chooser | None]:
+def _shown(desk: Desk, served: Any, posted: dict[str, str]) -> tuple[Any, Chooser | None]:
     """Return the plan whose numbers the page showed, and its chooser; None if it is gone."""
     plan_id = posted.get("plan", "")
     if not plan_id:
@@ -64,11 +70,13 @@ def _shown(desk: Desk, served: Any, posted: dict[str, str]) -> tuple[Any, asking
     return stored, _chooser(desk, served, stored)
 
 
-def _chooser(desk: Desk, served: Any, stored: Any) -> asking.Chooser:
+def _chooser(desk: Desk, served: Any, stored: Any) -> Chooser:
     room, _, _ = asking.room_for(desk.left(served))
     leads = "epsilon" if stored.form.within is None else "within"
     typed = stored.form.epsilon if leads == "epsilon" else stored.form.within
-    return asking.chooser_of(stored.plan, room, served.curator.policy.least_epsilon, leads=leads, typed=typed or "")
+    return chooser_of(
+        stored.plan, room, served.curator.policy.least_epsilon, leads=leads, typed=typed or ""
+    )
 
 
 def _priced(desk: Desk, served: Any, posted: dict[str, str]) -> tuple[asking.AskView, int]:
@@ -86,13 +94,15 @@ def _priced(desk: Desk, served: Any, posted: dict[str, str]) -> tuple[asking.Ask
         return asking.refused_view(view, error, form, left, _fixes(desk, served, form, error)), 422
 
 
-def _view_of(desk: Desk, served: Any, view: asking.AskView, stored: Any, form: asking.AskForm) -> asking.AskView:
+def _view_of(
+    desk: Desk, served: Any, view: asking.AskView, stored: Any, form: asking.AskForm
+) -> asking.AskView:
     session = served.session(desk.person).session
     is_stored = not stored.form.fresh and session.has_answer(stored.plan)
     return asking.priced_view(view, stored.plan, stored.id, form, desk.left(served), is_stored=is_stored)
 
 
-def _fixes(desk: Desk, served: Any, form: asking.AskForm, error: LapwingError) -> tuple[asking.Fix, ...]:
+def _fixes(desk: Desk, served: Any, form: asking.AskForm, error: LapwingError) -> tuple[Fix, ...]:
     return ()
 
 
@@ -132,7 +142,11 @@ def planned(desk: AtDesk, data: str, plan_id: str, changed: str = "") -> Respons
     if stored.data != data:
         raise NotFound(plan_id)
     chooser = _chooser(desk, served, stored)
-    options = tuple((name, "yes" if name == "fresh" else str(getattr(stored.form, name))) for name in asking.OPTIONS if _is_set(stored.form, name))
+    options = tuple(
+        (name, "yes" if name == "fresh" else str(getattr(stored.form, name)))
+        for name in asking.OPTIONS
+        if _is_set(stored.form, name)
+    )
     value = chooser.within if chooser.leads == "within" else chooser.epsilon
     form = asking.AskForm(stored.form.sql, chooser.leads, value, options)
     view = _view_of(desk, served, _empty(desk, served), stored, form)
@@ -141,17 +155,20 @@ def planned(desk: AtDesk, data: str, plan_id: str, changed: str = "") -> Respons
 
 
 def _is_set(form: QuestionForm, name: str) -> bool:
-    return getattr(form, name) != QuestionForm.model_fields[name].default
+    return bool(getattr(form, name) != QuestionForm.model_fields[name].default)
 
 
 @router.get("/d/{data}/plans/{plan_id}/{theme}.svg")
 def look(desk: AtDesk, data: str, plan_id: str, theme: str) -> Response:
     """Draw the answer of a plan on generated rows: the form and the error bars of the release."""
-    if theme not in charts.THEMES:
+    if theme not in charts.LOOKS:
         raise NotFound(theme)
     answer = _dry_run(desk, data, plan_id)
     picture = charts.bar_chart(
-        answer_view.bars_of(answer), charts.THEMES[theme], title="Made-up rows in the form of the answer", is_made_up=True
+        answer_view.bars_of(answer),
+        charts.LOOKS[theme],
+        title="Made-up rows in the form of the answer",
+        is_made_up=True,
     )
     return Response(picture, media_type=_SVG, headers=_KEPT)
 
@@ -161,7 +178,14 @@ def look_numbers(desk: AtDesk, data: str, plan_id: str) -> Response:
     """Show the made-up numbers of a plan as a table."""
     served = desk.services.sets.require(desk.person, data, Role.ANALYST)
     table = answer_view.table_of(_dry_run(desk, data, plan_id))
-    return desk.page("made_up.html", "Made-up numbers", served, current="Ask", table=table, back=f"/d/{data}/ask/{plan_id}")
+    return desk.page(
+        "made_up.html",
+        "Made-up numbers",
+        served,
+        current="Ask",
+        table=table,
+        back=f"/d/{data}/ask/{plan_id}",
+    )
 
 
 def _dry_run(desk: Desk, data: str, plan_id: str) -> Any:
@@ -215,10 +239,14 @@ def _same_price(form: asking.AskForm, planned: QuestionForm) -> bool:
         asked = QuestionForm.read(form.question())
     except LapwingError:
         return False
+
     def number(text: str | None) -> Fraction | None:
         return None if text is None else Fraction(text)
 
-    return (number(asked.epsilon), number(asked.within)) == (number(planned.epsilon), number(planned.within))
+    return (number(asked.epsilon), number(asked.within)) == (
+        number(planned.epsilon),
+        number(planned.within),
+    )
 
 
 # Answers
@@ -238,9 +266,16 @@ def answer(desk: AtDesk, answer_id: str, again: str = "") -> Response:
         sharpen = _sharpen(desk, served, stored)
     view = answer_view.answer_view(stored, left, datetime.now(UTC), sharpen=sharpen)
     return desk.page(
-        "answer.html", view.title, served, current="Ask", answer=view, replay=bool(again), guide="r",
-        copies=answer_view.copy_kinds(), paid=_paid(stored),
-    )  # fmt: skip
+        "answer.html",
+        view.title,
+        served,
+        current="Ask",
+        answer=view,
+        replay=bool(again),
+        guide="r",
+        copies=answer_view.copy_kinds(),
+        paid=_paid(stored),
+    )
 
 
 def _paid(stored: Any) -> str:
@@ -257,7 +292,9 @@ def _sharpen(desk: Desk, served: Any, stored: Any) -> answer_view.Sharpen | None
     offer = answer_view.sharpen_offer(served.session(desk.person), stored.sql, paid, confidence, room)
     if offer is None:
         return None
-    form = QuestionForm.read({"sql": stored.sql, "epsilon": short_up(offer.epsilon, 12), "confidence": confidence, "fresh": True})
+    form = QuestionForm.read(
+        {"sql": stored.sql, "epsilon": short_up(offer.epsilon, 12), "confidence": confidence, "fresh": True}
+    )
     plan = desk.services.plans.make(desk.person, served.name, form)
     return answer_view.sharpen_view(offer, plan.id, room, of)
 
@@ -269,19 +306,24 @@ def _receipt_page(desk: Desk, answer_id: str) -> Response:
     served = desk.services.sets.require(desk.person, data)
     told = desk.services.records.receipt(desk.person, data, int(number))
     return desk.page(
-        "receipt.html", f"Receipt {number}", served, current="Ledger", facts=answer_view.receipt_facts(told),
-        number=number, proof=f"/d/{data}/ledger/{number}/proof",
-    )  # fmt: skip
+        "receipt.html",
+        f"Receipt {number}",
+        served,
+        current="Ledger",
+        facts=answer_view.receipt_facts(told),
+        number=number,
+        proof=f"/d/{data}/ledger/{number}/proof",
+    )
 
 
 @router.get("/answers/{answer_id}/chart/{theme}.svg")
 def chart(desk: AtDesk, answer_id: str, theme: str) -> Response:
     """Draw an answer."""
-    if theme not in charts.THEMES:
+    if theme not in charts.LOOKS:
         raise NotFound(theme)
     stored = desk.services.answers.find(desk.person, answer_id)
-    title = answer_view.title_of(stored.sql)
-    picture = charts.bar_chart(answer_view.bars_of(stored.answer), charts.THEMES[theme], title=title)
+    title = title_of(stored.sql)
+    picture = charts.bar_chart(answer_view.bars_of(stored.answer), charts.LOOKS[theme], title=title)
     return Response(picture, media_type=_SVG, headers=_KEPT)
 
 

@@ -105,7 +105,9 @@ class AskForm:
         options = tuple((name, posted[name]) for name in OPTIONS if posted.get(name))
         if posted.get("use_epsilon"):
             return cls(sql, "epsilon", posted["use_epsilon"], options)
-        given = {name: posted[name].strip().replace(",", "") for name in FIELDS if posted.get(name, "").strip()}
+        given = {
+            name: posted[name].strip().replace(",", "") for name in FIELDS if posted.get(name, "").strip()
+        }
         if shown is not None:
             was = {"within": shown.within, "epsilon": shown.epsilon, "odds": shown.odds}
             changed = [name for name in given if given[name] != was[name]]
@@ -167,7 +169,7 @@ def priced_view(
     is_stored: bool,
 ) -> AskView:
     """Return the page with a plan: its error, price and odds, and the button."""
-    room, of, whose = room_for(left)
+    room, of, _whose = room_for(left)
     cost, policy = plan.cost, plan.session.curator.policy
     price, fits = Fraction(cost.epsilon), is_stored or cost.epsilon <= room
     chooser = chooser_of(plan, room, policy.least_epsilon, leads=form.leads, typed=form.value)
@@ -178,18 +180,25 @@ def priced_view(
         settings=form.options,
         chooser=chooser,
         look=f"{view.here}/plans/{plan_id}",
-        look_words=f"The error bars have their true width, {error_words(plan)[0]}." if chooser.can_set_within else "",
+        look_words=f"The error bars have their true width, {error_words(plan)[0]}."
+        if chooser.can_set_within
+        else "",
     )
     detail = _detail(plan)
     if not fits:
         refusal = over_budget(plan, room, of)
         return replace(
-            priced, foot=Foot("Over budget", detail, "caution"), bar=_bar_without_price(left), refusal=refusal
+            priced,
+            foot=Foot("Over budget", detail, "caution"),
+            bar=_bar_without_price(left),
+            refusal=refusal,
         )
     if is_stored:
         words = f"Leaves you {left_text(room)} of {plain_number(of)}, as before"
         bar = ReleaseBar(words, Gauge.show(room, of), "Show answer", FREE.text, is_ready=True)
-        return replace(priced, foot=Foot("Released before", f"{detail} · asking this again is free", "again"), bar=bar)
+        return replace(
+            priced, foot=Foot("Released before", f"{detail} · asking this again is free", "again"), bar=bar
+        )
     gauge = Gauge.show(room, of, takes=price)
     words = f"Leaves you at least {gauge.amount} of {gauge.of}"
     bar = ReleaseBar(words, gauge, "Release", price_text(price, Fraction(cost.delta)), is_ready=True)
@@ -198,10 +207,19 @@ def priced_view(
 
 def _detail(plan: SessionPlan) -> str:
     parts = [error_words(plan)[0]]
-    parts.append(f"needs {price_text(Fraction(0), Fraction(plan.cost.delta)).partition(', ')[2]}" if plan.cost.delta else "needs no δ")
+    parts.append(
+        f"needs {price_text(Fraction(0), Fraction(plan.cost.delta)).partition(', ')[2]}"
+        if plan.cost.delta
+        else "needs no δ"
+    )
     blocks = plan.blocks
     policy = plan.session.curator.policy
-    if blocks is not None and policy.blocks is not None and policy.blocks.cohorts and len(blocks) < policy.blocks.cohorts:
+    if (
+        blocks is not None
+        and policy.blocks is not None
+        and policy.blocks.cohorts
+        and len(blocks) < policy.blocks.cohorts
+    ):
         parts.append(f"charges {counted(len(blocks), 'cohort')} of {policy.blocks.cohorts}")
     return " · ".join(part for part in [*parts, "price is up to date"] if part)
 
@@ -213,11 +231,15 @@ def over_budget(plan: SessionPlan, room: Fraction, of: Fraction) -> Refusal:
     rest = Fraction(short_down(room))
     if rest > 0 and rest >= least:
         half = error_at(plan, rest)
-        fixes.append(Fix("Take all that is left", half, "use_epsilon", short_down(rest), price=Price.of(rest)))
+        fixes.append(
+            Fix("Take all that is left", half, "use_epsilon", short_down(rest), price=Price.of(rest))
+        )
         third = Fraction(short_down(room / 4, 1))
         if third >= max(least, Fraction(1, 1000)):
             keeps = f"{error_at(plan, third)}, keeps {left_text(rest - third)}".removeprefix(", ")
-            fixes.append(Fix("Ask more roughly", keeps, "use_epsilon", short_down(third), price=Price.of(third)))
+            fixes.append(
+                Fix("Ask more roughly", keeps, "use_epsilon", short_down(third), price=Price.of(third))
+            )
     return Refusal(
         title="Over budget. Nothing was charged.",
         why="This costs more than what is left. No date and no restart gives any of it back.",
@@ -228,7 +250,9 @@ def over_budget(plan: SessionPlan, room: Fraction, of: Fraction) -> Refusal:
     )
 
 
-def refused_view(view: AskView, error: LapwingError, form: AskForm, left: BudgetLeft, fixes: tuple[Fix, ...] = ()) -> AskView:
+def refused_view(
+    view: AskView, error: LapwingError, form: AskForm, left: BudgetLeft, fixes: tuple[Fix, ...] = ()
+) -> AskView:
     """Return the page with a refusal. A refusal depends on text, policy and ledger alone."""
     place = error.place if isinstance(error, Refused) else None
     where = f"Line {place[0]}, column {place[1]}" if place else "Not answered"
@@ -248,19 +272,39 @@ def refusal_of(error: LapwingError, fixes: tuple[Fix, ...] = ()) -> Refusal:
     match error:
         case OverBudget(asked=asked, left=left, what_now=what_now):
             return Refusal(
-                "Over budget. Nothing was charged.", "This costs more than what is left.", error.code,
-                fixes=fixes, asked=asked, left=left, what_now=what_now,
-            )  # fmt: skip
+                "Over budget. Nothing was charged.",
+                "This costs more than what is left.",
+                error.code,
+                fixes=fixes,
+                asked=asked,
+                left=left,
+                what_now=what_now,
+            )
         case Refused(construct=construct, instead=instead):
-            what_now = f"{instead[:1].upper()}{instead[1:]}" + ("" if not instead or instead.endswith((".", "?")) else ".")
-            return Refusal(title, f"{construct[:1].upper()}{construct[1:]}.", error.code, fixes=fixes, what_now=what_now)
+            what_now = f"{instead[:1].upper()}{instead[1:]}" + (
+                "" if not instead or instead.endswith((".", "?")) else "."
+            )
+            return Refusal(
+                title,
+                f"{construct[:1].upper()}{construct[1:]}.",
+                error.code,
+                fixes=fixes,
+                what_now=what_now,
+            )
         case BadParameter(name=name, why=why):
-            return Refusal(title, f"{_field_words(name)}: {why}.".replace("..", "."), error.code, fixes=fixes)
+            return Refusal(
+                title, f"{_field_words(name)}: {why}.".replace("..", "."), error.code, fixes=fixes
+            )
         case _:
             return Refusal(title, str(error), error.code, fixes=fixes)
 
 
-_FIELD_WORDS = {"epsilon": "The price ε", "within": "Each number within", "odds": "What a guess becomes", "sql": "The SQL"}
+_FIELD_WORDS = {
+    "epsilon": "The price ε",
+    "within": "Each number within",
+    "odds": "What a guess becomes",
+    "sql": "The SQL",
+}
 
 
 def _field_words(name: str) -> str:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from lapwing.core.exact import short, short_up
 from lapwing.ledger.budget_history import BudgetHistory
+from lapwing.ledger.request_log import OTHERS
 from lapwing.server.console import charts
 from lapwing.server.console.asking import room_for
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute
@@ -24,6 +25,7 @@ from lapwing.sql.policy.policy import account_label
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 MOST_BLOCKS = 40
+QUOTAS_ADD_UP = "Quotas may add up to more than the budget: whoever asks first, spends first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,12 @@ def block_columns(blocks: Any) -> tuple[BlockColumn, ...]:
     for one in blocks[:MOST_BLOCKS]:
         share = float(one.epsilon / one.of) if one.of else 0.0
         found.append(
-            BlockColumn(one.name, share_text(share), share_text(1 - share), left_text(one.epsilon).removeprefix(f"ε{SPACE}"))
+            BlockColumn(
+                "others" if one.name == OTHERS else one.name,
+                share_text(share),
+                share_text(1 - share),
+                left_text(one.epsilon).removeprefix(f"ε{SPACE}"),
+            )
         )
     return tuple(found)
 
@@ -84,7 +91,13 @@ def data_line(desk: Desk, served: Any, *, with_forecast: bool) -> BudgetLine:
     policy = served.curator.policy
     room, of, whose = room_for(desk.left(served))
     gauge = Gauge.show(room, of, marks=True)
-    blocks = f"{policy.blocks.cohorts} cohorts" if policy.blocks is not None and policy.blocks.cohorts else "in blocks" if policy.blocks is not None else "one block"
+    blocks = (
+        f"{policy.blocks.cohorts} cohorts"
+        if policy.blocks is not None and policy.blocks.cohorts
+        else "in blocks"
+        if policy.blocks is not None
+        else "one block"
+    )
     words = ""
     if with_forecast:
         forecast = desk.services.records.budget(desk.person, served.name).forecast
@@ -114,14 +127,15 @@ def budget(desk: AtDesk, data: str) -> Response:
         blocks_words="A question about some blocks spends from those alone.",
         people=people,
         people_title="By person" if sees_all else "Your quota",
-        people_words="Quotas may add up to more than the budget: whoever asks first, spends first." if sees_all and people else "",
+        people_words=QUOTAS_ADD_UP if sees_all and people else "",
         odds=(f"The whole budget of {data}, {total}, promises this:", *found.odds),
         fits=tuple(fits),
         chart=f"/d/{data}/budget/chart" if served.curator.has_ledger and found.blocks else "",
-        chart_words="What counts as spent in the block where least is left. Many small answers together can cost less than their sum.",
+        chart_words="What counts as spent in the block where least is left. Many small answers together "
+        "can cost less than their sum.",
         may_report=sees_all,
         commands=(("A report that you can sign:", f"lapwing report {policy_file}"),) if sees_all else (),
-    )  # fmt: skip
+    )
     return desk.page("budget.html", "Budget", served, budget=view)
 
 
@@ -130,17 +144,23 @@ def chart(desk: AtDesk, data: str, theme: str) -> Response:
     """Draw what counted as spent over time."""
     served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST, Role.OFFICER)
     label = account_label(served.curator.policy)
-    if theme not in charts.THEMES or not served.curator.has_ledger or not served.curator.ledger.blocks(label):
+    if (
+        theme not in charts.LOOKS
+        or not served.curator.has_ledger
+        or not served.curator.ledger.blocks(label)
+    ):
         raise NotFound(theme)
     history = BudgetHistory.of(served.curator.ledger, label)
     steps, cap, ends = spent_steps(history, datetime.now(UTC))
     picture = charts.spending_chart(
-        steps, cap, charts.THEMES[theme], title=f"What counts as spent of {data}", begin=ends[0], end=ends[1]
+        steps, cap, charts.LOOKS[theme], title=f"What counts as spent of {data}", begin=ends[0], end=ends[1]
     )
     return Response(picture, media_type="image/svg+xml")
 
 
-def spent_steps(history: BudgetHistory, now: datetime) -> tuple[list[charts.SpentStep], float, tuple[str, str]]:
+def spent_steps(
+    history: BudgetHistory, now: datetime
+) -> tuple[list[charts.SpentStep], float, tuple[str, str]]:
     """Return what counted as spent over time, the budget, and the first and last day in words."""
     cap = float(sum((grant.epsilon for grant in history.grants), Fraction(0))) or 1.0
     if not history.times:
@@ -154,5 +174,3 @@ def spent_steps(history: BudgetHistory, now: datetime) -> tuple[list[charts.Spen
         spent = 0.0 if np.isnan(left) else max(given - float(left), 0.0)
         steps.append(charts.SpentStep((time - begin).total_seconds() / span, spent))
     return steps, cap, (day_text(begin), f"{day_text(now)}, now")
-
-

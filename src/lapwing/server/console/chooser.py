@@ -8,6 +8,7 @@ Test     tests/server/console/test_chooser.py
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,7 +44,9 @@ def odds_after(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Fraction:
 def epsilon_for_odds(share: Fraction) -> Fraction:
     """Return the largest ε, of four digits, whose odds are at most this share."""
     if not _HALF < share <= _MOST_GUESS:
-        raise BadParameter("odds", "must be above 50 % and at most 99.99 %: a guess is 50 % right before any answer")
+        raise BadParameter(
+            "odds", "must be above 50 % and at most 99.99 %: a guess is 50 % right before any answer"
+        )
     near = Fraction(short_down(Fraction(math.log(share / (1 - share))), 4))
     while near > 0 and odds_after(near) > share:
         near -= Fraction(1, 10**6)
@@ -53,15 +56,16 @@ def epsilon_for_odds(share: Fraction) -> Fraction:
 def round_stops(least: Fraction, left: Fraction, chosen: Fraction) -> tuple[Fraction, ...]:
     """Return round prices for a slider: up to the first that is more than what is left."""
     top = max(left, chosen)
-    found = [
-        Fraction(digit) * Fraction(10) ** power
-        for power in range(-6, 4)
-        for digit in _ROUND
-    ]
+    found = [Fraction(digit) * Fraction(10) ** power for power in range(-6, 4) for digit in _ROUND]
     allowed = [stop for stop in found if stop >= least]
     above = [stop for stop in allowed if stop > top][:1]
     below = [stop for stop in allowed if stop <= top]
     return tuple([*below, *above][-MOST_STOPS:])
+
+
+def labelled_stops(least: Fraction, left: Fraction) -> tuple[Fraction, ...]:
+    """Return the round prices 1, 2, 5 × 10^k up to what is left."""
+    return tuple(stop for stop in round_stops(least, left, left) if _is_labelled(stop) and stop <= left)
 
 
 def _is_labelled(stop: Fraction) -> bool:
@@ -200,7 +204,7 @@ def _position(stops: tuple[Fraction, ...], value: Fraction) -> float:
     """Return the place of a price on the slider: even steps from stop to stop, logarithmic between."""
     if value <= stops[0]:
         return 0.0
-    for k, (low, high) in enumerate(zip(stops, stops[1:], strict=False)):
+    for k, (low, high) in enumerate(itertools.pairwise(stops)):
         if value <= high:
             part = math.log(value / low) / math.log(high / low)
             return (k + part) / (len(stops) - 1)

@@ -41,5 +41,7 @@ def add_console(app: FastAPI) -> None:
 
 def page_for(request: Request, error: Exception) -> Response | None:
     """Return the page of an error outside of the console's own routes; None for programs."""
-    is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(_NO_PAGES)
+    is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(
+        _NO_PAGES
+    )
     return reply_to(request, error) if is_page and hasattr(request.app.state, "console_pages") else None

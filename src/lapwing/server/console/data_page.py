@@ -1,4 +1,4 @@
-"""Data: tables, columns and bounds as the policy declares them, and rows generated from the policy alone."""
+"""Data: tables, columns and bounds as the policy declares them, and rows that are generated from it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from lapwing.server.console.schema_view import TableView, schema_view
 from lapwing.server.console.words import SPACE, counted, plain_number
 from lapwing.server.people.person import Role
 from lapwing.sql import policy_ledger
+from lapwing.sql.policy.policy import account_label
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 EXAMPLE_ROWS = 6
@@ -67,19 +68,32 @@ def data_facts(served: Any) -> tuple[Fact, ...]:
     policy, curator = served.curator.policy, served.curator
     facts = [
         Fact("Protects", f"{unit_words(curator.unit)}, with all rows"),
-        Fact("Budget for life", f"ε{SPACE}{plain_number(policy.epsilon)}, δ{SPACE}{short(float(policy.delta))}"),
+        Fact(
+            "Budget for life",
+            f"ε{SPACE}{plain_number(policy.epsilon)}, δ{SPACE}{short(float(policy.delta))}",
+        ),
     ]
     if policy.least_epsilon:
         facts.append(Fact("Least price of a question", f"ε{SPACE}{plain_number(policy.least_epsilon)}"))
     if policy.delta_per_query:
-        facts.append(Fact("δ of a question that needs it", f"δ{SPACE}{short(float(policy.delta_per_query))}"))
+        facts.append(
+            Fact("δ of a question that needs it", f"δ{SPACE}{short(float(policy.delta_per_query))}")
+        )
     if policy.blocks is not None:
-        by = counted(policy.blocks.cohorts, "cohort") if policy.blocks.cohorts else f"by {policy.blocks.every or policy.blocks.column}"
+        by = (
+            counted(policy.blocks.cohorts, "cohort")
+            if policy.blocks.cohorts
+            else f"by {policy.blocks.every or policy.blocks.column}"
+        )
         facts.append(Fact("Blocks", by))
-    facts.append(Fact("Quotas", "each analyst has one" if policy.quotas else "none: whoever asks first, spends first"))
-    facts.append(Fact("Answers", "shared among analysts" if policy.shares_answers else "each analyst gets own ones"))
+    facts.append(Fact("Quotas", "each analyst has one" if policy.quotas else "none"))
+    facts.append(
+        Fact("Answers", "shared among analysts" if policy.shares_answers else "each analyst gets own ones")
+    )
     known = policy_ledger.find_data_set(curator.ledger, policy) if curator.has_ledger else None
-    facts.append(Fact("Version of the data", f"{known.version}" if known is not None else "not registered yet"))
+    facts.append(
+        Fact("Version of the data", f"{known.version}" if known is not None else "not registered yet")
+    )
     return tuple(facts)
 
 
@@ -88,14 +102,18 @@ def unprotected_of(served: Any) -> tuple[str, ...]:
     policy = served.curator.policy
     unit = "row" if policy.protects == "row" else "person"
     found = [
-        f"{table.name}: at most {counted(table.rows_per_unit, 'row')} of each {unit} are used; others are left out."
+        f"{table.name}: at most {counted(table.rows_per_unit, 'row')} of each {unit} are used; "
+        "others are left out."
         for table in policy.tables.values()
         if not table.is_public
     ]
     public = [table.name for table in policy.tables.values() if table.is_public]
     if public:
         found.append(f"Public, without any protection: {', '.join(public)}.")
-    found.append("Names of tables and columns, declared values and bounds are public. So are prices, times and numbers of questions.")
+    found.append(
+        "Names of tables and columns, declared values and bounds are public. So are prices, times and "
+        "numbers of questions."
+    )
     return tuple(found)
 
 
@@ -110,7 +128,7 @@ def data_page(desk: AtDesk, data: str) -> Response:
         if not table.is_public and hasattr(served, "example_rows")
     ]
     keeps = Role.STEWARD in roles
-    policy_file = f"{data}.toml"
+    policy_file, account = f"{data}.toml", account_label(served.curator.policy)
     view = DataView(
         name=data,
         here=f"/d/{data}",
@@ -124,7 +142,9 @@ def data_page(desk: AtDesk, data: str) -> Response:
         commands=(
             ("Count cells that are unreadable, undeclared or clamped:", f"lapwing check {policy_file}"),
             ("Register the source as it is now, and prepare it:", f"lapwing prepare {policy_file}"),
-            ("Raise the budget, with your key:", f"lapwing ledger raise {data}.ledger {data}"),
-        ) if keeps else (),
-    )  # fmt: skip
+            ("Raise the budget, with your key:", f"lapwing ledger raise {policy_file} {account}"),
+        )
+        if keeps
+        else (),
+    )
     return desk.page("data.html", data, served, current="Data", data=view, guide="t")

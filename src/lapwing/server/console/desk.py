@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -101,7 +101,9 @@ class Desk:
             title=title,
             person=self.person.shown_name or self.person.name,
             roles=role_words(roles),
-            items=menu(self.person, data, current or title) if data else (MenuItem("Home", "/", title == "Home"),),
+            items=menu(self.person, data, current or title)
+            if data
+            else (MenuItem("Home", "/", title == "Home"),),
             data=self.at_hand(here) if here is not None else None,
             others=tuple(DataLink(one.name, f"/d/{one.name}") for one in seen),
             notice=notice,
@@ -167,8 +169,7 @@ def data_left(served: Any) -> BudgetLeft:
     policy, curator = served.curator.policy, served.curator
     if not curator.has_ledger:
         return BudgetLeft(policy.epsilon, policy.epsilon, Fraction(0))
-    found: BudgetLeft = policy_ledger.budget_left(curator.ledger, policy, None)
-    return found
+    return replace(policy_ledger.budget_left(curator.ledger, policy, served.name), quota=None)
 
 
 def unit_words(unit: Unit) -> str:
@@ -232,16 +233,41 @@ class ErrorView:
 
 
 ERROR_VIEWS = {
-    400: ErrorView("This cannot be read", "The request is not of a form that is understood here. Nothing was charged."),
-    401: ErrorView("Sign in first", "You are not signed in, or your session has ended. Nothing was charged.", href="/sign-in", link="Sign in"),
-    403: ErrorView("Not with your role", "You see this data set, but your role does not allow this page. A steward can change roles."),
-    404: ErrorView("There is nothing here", "No page has this address, or it is not yours to see. Both look the same on purpose."),
-    405: ErrorView("Not like this", "This address does not take this kind of request. Nothing was charged."),
+    400: ErrorView(
+        "This cannot be read", "The request is not of a form that is understood here. Nothing was charged."
+    ),
+    401: ErrorView(
+        "Sign in first",
+        "You are not signed in, or your session has ended. Nothing was charged.",
+        href="/sign-in",
+        link="Sign in",
+    ),
+    403: ErrorView(
+        "Not with your role",
+        "You see this data set, but your role does not allow this page. A steward can change roles.",
+    ),
+    404: ErrorView(
+        "There is nothing here",
+        "No page has this address, or it is not yours to see. Both look the same on purpose.",
+    ),
+    405: ErrorView(
+        "Not like this", "This address does not take this kind of request. Nothing was charged."
+    ),
     413: ErrorView("Too long", "What was sent is longer than this server takes. Nothing was charged."),
-    429: ErrorView("A little too fast", "This server takes only so many requests in a minute. Wait a moment, then go back and try again. Nothing was charged."),
-    500: ErrorView("The server failed", "This is a mistake of ours. If you released something, look at the history before you ask again: what was charged stays, and its answer is there or held."),
-    503: ErrorView("Not now", "Something that is needed cannot be reached or written now. Try again in a moment."),
-}  # fmt: skip
+    429: ErrorView(
+        "A little too fast",
+        "This server takes only so many requests in a minute. Wait a moment, then go back and try again. "
+        "Nothing was charged.",
+    ),
+    500: ErrorView(
+        "The server failed",
+        "This is a mistake of ours. If you released something, look at the history before you ask again: "
+        "what was charged stays, and its answer is there or held.",
+    ),
+    503: ErrorView(
+        "Not now", "Something that is needed cannot be reached or written now. Try again in a moment."
+    ),
+}
 
 
 def error_page(request: Request, status: int, *, more: str = "", code: str = "") -> Response:
@@ -253,13 +279,21 @@ def error_page(request: Request, status: int, *, more: str = "", code: str = "")
 def reply_to(request: Request, error: Exception) -> Response:
     """Return the page for an error of a page. Whoever is not signed in is asked to, and comes back."""
     status = status_of(error)
-    if isinstance(error, NotSignedIn) and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+    if (
+        isinstance(error, NotSignedIn)
+        and request.method == "GET"
+        and "text/html" in request.headers.get("accept", "")
+    ):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return see_other("/sign-in" if wanted == "/" else f"/sign-in?next={quote(wanted, safe='/')}")
     code = getattr(error, "code", "")
     if isinstance(error, LapwingError) and status in (409, 422):
         return pages_of(request).reply(
-            "error.html", status, view=ErrorView(_TITLES.get(code, "This did not work"), str(error)), more="", code=code
+            "error.html",
+            status,
+            view=ErrorView(_TITLES.get(code, "This did not work"), str(error)),
+            more="",
+            code=code,
         )
     reply = error_page(request, status, code=code if isinstance(code, str) else "")
     wait = getattr(error, "retry_after", 5 if status == 503 else None)

@@ -27,13 +27,20 @@ def local_address(wanted: str) -> str:
     return wanted if is_local and len(wanted) < 2000 and "\\" not in wanted else "/"
 
 
-def _form(request: Request, *, wanted: str, wrong: str = "", name: str = "", status: int = 200, wait: int = 0) -> Response:
+def _form(
+    request: Request, *, wanted: str, wrong: str = "", name: str = "", status: int = 200, wait: int = 0
+) -> Response:
     settings = request.app.state.services.settings
     open_id = settings.open_id
     reply = pages_of(request).reply(
-        "sign_in.html", status, wanted=wanted, wrong=wrong, name=name, title=settings.title,
+        "sign_in.html",
+        status,
+        wanted=wanted,
+        wrong=wrong,
+        name=name,
+        title=settings.title,
         open_id=(open_id.name or open_id.issuer) if open_id is not None else "",
-    )  # fmt: skip
+    )
     if wait:
         reply.headers["Retry-After"] = str(wait)
     return reply
@@ -95,7 +102,9 @@ def set_password(request: Request, posted: Posted) -> Response:
             reply: Response = begin_session(request, name).into(see_other("/"))
             return reply
         except LapwingError as error:
-            wrong = f"{str(getattr(error, 'name', 'password')).capitalize()}: {getattr(error, 'why', error)}."
+            wrong = (
+                f"{str(getattr(error, 'name', 'password')).capitalize()}: {getattr(error, 'why', error)}."
+            )
     return pages_of(request).reply("password.html", 422, key=key, name=name, wrong=wrong)
 
 

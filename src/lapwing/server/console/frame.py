@@ -82,7 +82,9 @@ def role_words(roles: Iterable[Role]) -> str:
     return ", ".join(word for role, word in ROLE_WORDS.items() if role in has) or "no role"
 
 
-def menu(person: Person, data: str, current: str, counts: dict[str, int] | None = None) -> tuple[MenuItem, ...]:
+def menu(
+    person: Person, data: str, current: str, counts: dict[str, int] | None = None
+) -> tuple[MenuItem, ...]:
     """Return the links that a person's roles for a data set allow. `current` is the page's label."""
     roles = person.roles_for(data)
     is_steward, is_analyst = Role.STEWARD in roles, Role.ANALYST in roles

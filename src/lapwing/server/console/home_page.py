@@ -1,7 +1,8 @@
-"""Home: what waits for a steward, the data and last answers of an analyst, the newest charges for an officer."""
+"""Home: what waits for a steward, data and answers of an analyst, the newest charges for an officer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,18 +13,21 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from lapwing.errors import LapwingError
-from lapwing.ledger.request_log import FAILED, HELD, LoggedRequest
+from lapwing.ledger.request_log import FAILED, LoggedRequest
 from lapwing.server.console import answer_view, asking
-from lapwing.server.console.chooser import error_words
+from lapwing.server.console.chooser import error_words, labelled_stops
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, end_guide, see_other, set_guide, unit_words
 from lapwing.server.console.parts import FREE, Gauge, Price, SparkBar
 from lapwing.server.console.records_view import EntryView, price_words, request_view
 from lapwing.server.console.schema_view import examples_for
 from lapwing.server.console.words import SPACE, counted, left_text, moment, title_of, when_text
+from lapwing.server.data.budget_view import how_many_like
 from lapwing.server.people.person import NotFound, Role
+from lapwing.sql import policy_ledger
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 LAST_ANSWERS, NEWEST = 4, 6
+SOON_DAYS = 366
 SHARES_OF_LEFT = (Fraction(1, 4), Fraction(1, 10))
 
 
@@ -97,14 +101,8 @@ class HomeView:
     events_href: str
 
 
-def greeting(name: str, hour: int) -> str:
-    """Return a greeting by the hour, in UTC."""
-    word = "morning" if 4 <= hour < 12 else "afternoon" if 12 <= hour < 18 else "evening"
-    return f"Good {word}, {name}"
-
-
 def data_card(desk: Desk, served: Any, summaries: int | None) -> DataCard:
-    """Return the card of a data set. `summaries` is how many answers the person released; None: no analyst."""
+    """Return the card of a data set. `summaries` is how many answers an analyst released; else None."""
     left = desk.left(served)
     room, of, whose = asking.room_for(left)
     tables = counted(len(served.curator.policy.tables), "table")
@@ -129,44 +127,57 @@ def data_card(desk: Desk, served: Any, summaries: int | None) -> DataCard:
 
 def waiting_of(desk: Desk, served: Any) -> list[WaitingLine]:
     """Return what waits for the steward of a data set: holds, changed data, and a budget that ends."""
-    found, name, now = [], served.name, datetime.now(UTC)
-    policy_file = f"{name}.toml"
-    for one in desk.services.records.history(desk.person, name):
-        if one.state in (HELD, FAILED):
-            found.append(
-                WaitingLine(
-                    "caution", f"A question is held: entry {one.line.number}, {one.line.principal}",
-                    f"It failed after its charge of {price_words(one.price)}. The charge stays. Find out why, then let it be asked again, on your machine:",
-                    when_text(moment(one.line.time), now), command=f"lapwing clear-hold {policy_file} {one.line.number}",
-                )
-            )  # fmt: skip
-    curator = served.curator
-    if curator.has_ledger and curator.has_files:
-        from lapwing.sql import policy_ledger  # noqa: PLC0415
+    found = [
+        _held(one, served.name)
+        for one in desk.services.records.history(desk.person, served.name)
+        if one.state == FAILED and policy_ledger.is_held(served.curator.policy, one.line.number)
+    ]
+    return [*found, *_changed(served), *_ending(desk, served)]
 
-        known = policy_ledger.find_data_set(curator.ledger, curator.policy)
-        if known is not None and curator.current_data() is None:
-            found.append(
-                WaitingLine(
-                    "again", f"The source of {name} has changed",
-                    f"Stored answers are still given, from version {known.version}. Register the new version when it is meant to be used:",
-                    command=f"lapwing prepare {policy_file}",
-                )
-            )  # fmt: skip
-    with suppress(LapwingError):
-        budget = desk.services.records.budget(desk.person, name)
-        room, of, _ = asking.room_for(desk.left(served))
-        spent = Gauge.show(room, of).spent
-        if spent or (budget.forecast is not None and budget.forecast.days is not None and budget.forecast.days < 366):
-            words = budget.forecast.words if budget.forecast is not None else "There are too few days for a forecast."
-            title = f"The budget of {name} is {spent}" if spent else f"The budget of {name} will end"
-            found.append(
-                WaitingLine(
-                    "clock", title, f"{words} Only your key can raise it, on the command line.",
-                    f"{left_text(room)} of {Gauge.show(room, of).of} left", href=f"/d/{name}/budget", link="Look at the budget",
-                )
-            )  # fmt: skip
-    return found
+
+def _held(one: LoggedRequest, name: str) -> WaitingLine:
+    return WaitingLine(
+        "caution",
+        f"A question is held: entry {one.line.number}, {one.line.principal}",
+        f"It failed after its charge of {price_words(one.price)}. The charge stays. Find out why, then let "
+        "it be asked again, on your machine:",
+        when_text(moment(one.line.time), datetime.now(UTC)),
+        command=f"lapwing clear-hold {name}.toml {one.line.number}",
+    )
+
+
+def _changed(served: Any) -> Iterator[WaitingLine]:
+    """Yield a line if the source is another one than the ledger last saw. Its rows are not read."""
+    curator = served.curator
+    if not (curator.has_ledger and curator.has_files):
+        return
+    known = policy_ledger.find_data_set(curator.ledger, curator.policy)
+    if known is not None and curator.current_data() is None:
+        yield WaitingLine(
+            "again",
+            f"The source of {served.name} has changed",
+            f"Stored answers are still given, from version {known.version}. Register the new version when "
+            "it is meant to be used:",
+            command=f"lapwing prepare {served.name}.toml",
+        )
+
+
+def _ending(desk: Desk, served: Any) -> Iterator[WaitingLine]:
+    """Yield a line if half of a budget is spent, or if it ends within a year at this pace."""
+    name = served.name
+    forecast = desk.services.records.budget(desk.person, name).forecast
+    gauge = desk.at_hand(served).gauge
+    ends = forecast is not None and forecast.days is not None and forecast.days < SOON_DAYS
+    if gauge.spent or ends:
+        words = forecast.words if forecast is not None else "There are too few days for a forecast."
+        yield WaitingLine(
+            "clock",
+            f"The budget of {name} is {gauge.spent}" if gauge.spent else f"The budget of {name} will end",
+            f"{words} Only your key can raise it, on the command line.",
+            f"{gauge.amount} of {gauge.of} left",
+            href=f"/d/{name}/budget",
+            link="Look at the budget",
+        )
 
 
 def answer_lines(desk: Desk, served: Any, summaries: list[Any], now: datetime) -> list[AnswerLine]:
@@ -180,25 +191,31 @@ def answer_lines(desk: Desk, served: Any, summaries: list[Any], now: datetime) -
             bars, words = answer_view.spark_of(stored.answer), answer_view.first_row_words(stored.answer)
         price = Price(one.cost.replace(" ", SPACE, 1)) if one.cost else FREE
         lines.append(
-            AnswerLine(f"/answers/{one.id}", title_of(one.sql), words or one.sql, bars, price, when_text(moment(one.at), now))
+            AnswerLine(
+                f"/answers/{one.id}",
+                title_of(one.sql),
+                words or one.sql,
+                bars,
+                price,
+                when_text(moment(one.at), now),
+            )
         )
     return lines
 
 
 def fit_lines(desk: Desk, served: Any) -> list[FitLine]:
     """Return how many questions like a first example still fit, at two prices."""
-    from lapwing.server.data.budget_view import how_many_like  # noqa: PLC0415
-
-    session, lines = served.session(desk.person), []
+    session = served.session(desk.person)
+    lines: list[FitLine] = []
     room, _, _ = asking.room_for(session.left())
     least = served.curator.policy.least_epsilon
     examples = examples_for(served.schema())
     if not examples or room <= 0:
         return []
+    stops = labelled_stops(least, room)
     for share in SHARES_OF_LEFT:
-        power = 10 ** max(0, 2 - len(str(int(room)))) * 10
-        epsilon = max(Fraction(int(room * share * power), power), least)
-        if not 0 < epsilon <= room:
+        epsilon = max((stop for stop in stops if stop <= room * share), default=None)
+        if epsilon is None:
             continue
         with suppress(LapwingError):
             plan = session.plan(examples[0], epsilon=epsilon)
@@ -208,7 +225,11 @@ def fit_lines(desk: Desk, served: Any) -> list[FitLine]:
                 title = title_of(examples[0])
                 lines.append(
                     FitLine(
-                        f"{many:,}", title, f"each within {words}" if words else "", Price.of(epsilon), f"/d/{served.name}/ask"
+                        f"{many:,}",
+                        title,
+                        f"each within {words}" if words else "",
+                        Price.of(epsilon),
+                        f"/d/{served.name}/ask",
                     )
                 )
     return lines
@@ -231,13 +252,19 @@ def home(desk: AtDesk) -> Response:
             total += number
         cards.append(data_card(desk, served, number))
     answers.sort(key=lambda one: one[0], reverse=True)
-    lines = [line for _, served, one in answers[:LAST_ANSWERS] for line in answer_lines(desk, served, [one], now)]
+    lines = [
+        line for _, served, one in answers[:LAST_ANSWERS] for line in answer_lines(desk, served, [one], now)
+    ]
     fits, words = [], "You have no data set to ask."
     for served in asked[:1]:
         with suppress(LapwingError):
             fits = fit_lines(desk, served)
         room, _, _ = asking.room_for(desk.left(served))
-        words = f"With {left_text(room)} left on {served.name}, any one of these lines:" if fits else f"Nothing more fits into what is left of {served.name}. Asking an old question again is free."
+        words = (
+            f"With {left_text(room)} left on {served.name}, any one of these lines:"
+            if fits
+            else f"Nothing more fits into what is left of {served.name}. An old question stays free."
+        )
     waiting = [line for served in kept for line in waiting_of(desk, served)]
     events = []
     for served in checked:
@@ -245,17 +272,21 @@ def home(desk: AtDesk) -> Response:
     events.sort(key=lambda one: one[0], reverse=True)
     name = desk.person.shown_name or desk.person.name
     view = HomeView(
-        greeting=greeting(name, now.hour) if not kept else _waits_words(len(waiting), name),
+        greeting=f"Hello, {name}" if not kept else _waits_words(len(waiting), name),
         lead=_lead(desk, len(asked), bool(kept), bool(checked)),
         ask=f"/d/{asked[0].name}/ask" if asked else "",
-        waiting=tuple(waiting), shows_waiting=bool(waiting),
+        waiting=tuple(waiting),
+        shows_waiting=bool(waiting),
         data=tuple(cards),
-        shows_answers=bool(asked), answers=tuple(lines),
+        shows_answers=bool(asked),
+        answers=tuple(lines),
         all_answers=f"/d/{asked[0].name}/history" if total > LAST_ANSWERS else "",
-        fits=tuple(fits), fits_words=words,
-        events=tuple(view for _, view in events[:NEWEST]), shows_events=bool(checked),
+        fits=tuple(fits),
+        fits_words=words,
+        events=tuple(view for _, view in events[:NEWEST]),
+        shows_events=bool(checked),
         events_href=f"/d/{checked[0].name}/ledger" if checked else "",
-    )  # fmt: skip
+    )
     return desk.page("home.html", "Home", home=view)
 
 
@@ -271,10 +302,13 @@ def _waits_words(count: int, name: str) -> str:
 
 def _lead(desk: Desk, asked: int, keeps: bool, checks: bool) -> str:
     if asked:
-        number = {1: "one data set", 2: "two data sets", 3: "three data sets"}.get(asked, f"{asked} data sets")
-        return f"You may ask {number}. Only a release spends ε, the measure of what answers may tell about one person."
+        number = {1: "one data set", 2: "two data sets", 3: "three data sets"}.get(
+            asked, f"{asked} data sets"
+        )
+        about = "the measure of what answers may tell about one person"
+        return f"You may ask {number}. Only a release spends ε, {about}."
     if keeps:
-        return "You keep these data sets. Budgets are for life: no date, restart or refund gives any of it back."
+        return "You keep these data sets. Budgets are for life: nothing gives any of it back."
     if checks:
         return "You see every price and proof, and no answers."
     return "You see surveys here. A steward can give you more roles."

@@ -12,9 +12,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.ledger.request_log import ANSWERED
+from lapwing.ledger.accountant.guarantee import StatementReport
 from lapwing.server.console.answer_view import receipt_facts
-from lapwing.server.console.desk import AtDesk, PageRoute, Posted
+from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted
 from lapwing.server.console.parts import Fact, Outcome
 from lapwing.server.console.records_view import EntryView, entry_view, request_view
 from lapwing.server.console.words import counted, time_text
@@ -52,8 +52,14 @@ def checked_view(found: Any) -> CheckedView:
     title = f"{kind} {found.position}" if found.position else kind
     told = found.told or {}
     if found.is_good:
-        words = "It is in this ledger, unchanged." if found.kind != "statement" else "It is whole, and signed by this ledger."
-        facts = receipt_facts(told) if {"principal", "loss", "hash", "at"} <= set(told) else _signed_facts(told)
+        words = (
+            "It is in this ledger, unchanged."
+            if found.kind != "statement"
+            else "It is whole, and signed by this ledger."
+        )
+        facts = (
+            receipt_facts(told) if {"principal", "loss", "hash", "at"} <= set(told) else _signed_facts(told)
+        )
         return CheckedView(title, Outcome("genuine"), words, (), facts)
     if not found.data:
         words = "No ledger here has this id. It may be genuine elsewhere: this server cannot tell."
@@ -67,7 +73,11 @@ def _signed_facts(told: dict[str, Any]) -> tuple[Fact, ...]:
     if told.get("entries"):
         facts.append(Fact("Entries", f"{told['entries']:,}"))
     if told.get("entry"):
-        facts += [Fact(name.capitalize(), str(value)) for name, value in told["entry"].items() if name in ("number", "at", "kind")]
+        facts += [
+            Fact(name.capitalize(), str(value))
+            for name, value in told["entry"].items()
+            if name in ("number", "at", "kind")
+        ]
     if told.get("seal"):
         facts.append(Fact("Root", f"{told['seal']['root'][:16]} …", "hash"))
     return tuple(facts)
@@ -81,11 +91,21 @@ def history(desk: AtDesk, data: str, all: str = "") -> Response:  # noqa: A002 (
     found = desk.services.records.history(desk.person, data, most)
     lines = [request_view(one, data, now) for one in found]
     sees_all = Role.STEWARD in desk.roles(data)
-    lead = "Every question, who asked it, and its price." if sees_all else "Your questions. To look at an answer again is free."
+    lead = (
+        "Every question, who asked it, and its price."
+        if sees_all
+        else "Your questions. To look at an answer again is free."
+    )
     return desk.page(
-        "history.html", "History", served, lines=lines, lead=lead, who=sees_all, has_more=len(found) == most and not all,
+        "history.html",
+        "History",
+        served,
+        lines=lines,
+        lead=lead,
+        who=sees_all,
+        has_more=len(found) == most and not all,
         here=f"/d/{data}/history",
-    )  # fmt: skip
+    )
 
 
 @router.get("/d/{data}/ledger")
@@ -93,18 +113,20 @@ def ledger(desk: AtDesk, data: str, all: str = "", receipt: str = "") -> Respons
     """Show the ledger: its newest charges, and a place to verify a receipt."""
     text = ""
     if receipt.isdecimal() and len(receipt) < 16:
-        text = json.dumps(desk.services.records.receipt(desk.person, data, int(receipt)), ensure_ascii=False, indent=1)
+        text = json.dumps(
+            desk.services.records.receipt(desk.person, data, int(receipt)), ensure_ascii=False, indent=1
+        )
     return _ledger_page(desk, data, most=ALL if all else SHOWN, text=text)
 
 
 @router.post("/d/{data}/ledger/verify")
 def verify(desk: AtDesk, data: str, posted: Posted) -> Response:
     """Check a receipt, a proof or a statement that somebody mailed. It reads no data and is free."""
-    text = posted.get("text", "").strip()
+    text = posted.get("text", "").replace("\r\n", "\n").strip()  # forms send CR and LF
     if not text:
         return _ledger_page(desk, data, wrong="Paste a receipt first, or choose its file.", status=422)
     try:
-        found = checked_view(desk.services.records.verify(text.encode()))
+        found = checked_view(desk.services.records.verify(f"{text}\n".encode()))
     except LapwingError as error:
         why = error.why if isinstance(error, BadParameter) else str(error)
         return _ledger_page(desk, data, text=text, wrong=f"This {why}.", status=422)
@@ -122,37 +144,68 @@ def check(desk: AtDesk, data: str) -> Response:
 
 def whole_view(ledger: Any, began: float) -> WholeView:
     """Return the check of a ledger in words."""
-    report = ledger.verify()
-    findings = tuple(str(one) for one in report.findings)
+    checked = ledger.verify()
+    public = ledger.keys.signing.public.hex()
+    report = StatementReport.of(checked.replay, ledger.id, public, checked.findings)
+    findings = tuple(report.findings)
     took = f"checked {time_text(datetime.now(UTC))}, in {time.monotonic() - began:.1f} s"
     checks = (
-        (counted(report.entries, "entry", "entries") + " chained", "none missing, none edited"),
-        ("Signed", f"key {ledger.keys.signing.public.hex()[:8]} …"),
-        ("Prices counted again", "by a second accountant"),
-    )  # fmt: skip
+        (f"{counted(report.entries, 'entry', 'entries')} chained", "none missing, none edited"),
+        ("Signatures hold", f"key {public[:8]} …"),
+        (f"{counted(report.prices_checked, 'price')} counted again", "by a second accountant"),
+        *[("Anchors agree", f"{len(checked.anchors)} compared") for _ in checked.anchors[:1]],
+    )
     title = "The ledger is whole" if not findings else "The ledger was changed"
     return WholeView(not findings, title, took, checks, findings)
 
 
 def _ledger_page(
-    desk: Any, data: str, *, most: int = SHOWN, text: str = "", checked: CheckedView | None = None,
-    wrong: str = "", whole: WholeView | None = None, status: int = 200, guide: str = "",
-) -> Response:  # fmt: skip
+    desk: Desk,
+    data: str,
+    *,
+    most: int = SHOWN,
+    text: str = "",
+    checked: CheckedView | None = None,
+    wrong: str = "",
+    whole: WholeView | None = None,
+    status: int = 200,
+    guide: str = "",
+) -> Response:
     served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST, Role.OFFICER)
     now = datetime.now(UTC)
     found = desk.services.records.history(desk.person, data, most)
     sees_all = bool(desk.roles(data) & {Role.STEWARD, Role.OFFICER})
     entries: list[EntryView] = []
     if sees_all:
-        entries = [entry_view(one, now) for one in desk.services.records.entries(desk.person, data, most) if one.kind not in ("charge", "answer")]
-    lead = "Every charge, in order, signed. You see prices and proofs, and no answers." if sees_all else "Your charges, in order, signed. Anybody can verify a receipt."
+        entries = [
+            entry_view(one, now)
+            for one in desk.services.records.entries(desk.person, data, most)
+            if one.kind not in ("charge", "answer")
+        ]
+    lead = (
+        "Every charge, in order, signed. You see prices and proofs, and no answers."
+        if sees_all
+        else "Your charges, in order, signed. Anybody can verify a receipt."
+    )
     return desk.page(
-        "ledger.html", "Ledger", served, status=status, guide=guide, here=f"/d/{data}/ledger", lead=lead,
-        lines=[request_view(one, data, now) for one in found], entries=entries[:SHOWN], sees_all=sees_all,
-        can_check=sees_all and served.curator.has_ledger, has_more=len(found) == most and most < ALL,
-        text=text, checked=checked, wrong=wrong, whole=whole, answered=sum(one.state == ANSWERED for one in found),
+        "ledger.html",
+        "Ledger",
+        served,
+        status=status,
+        guide=guide,
+        here=f"/d/{data}/ledger",
+        lead=lead,
+        lines=[request_view(one, data, now) for one in found],
+        entries=entries[:SHOWN],
+        sees_all=sees_all,
+        can_check=sees_all and served.curator.has_ledger,
+        has_more=len(found) == most and most < ALL,
+        text=text,
+        checked=checked,
+        wrong=wrong,
+        whole=whole,
         command=f"lapwing ledger export {data}.toml statement-{now:%Y-%m-%d}.json",
-    )  # fmt: skip
+    )
 
 
 @router.get("/d/{data}/ledger/{number}/proof")
@@ -170,4 +223,6 @@ def statement(desk: AtDesk, data: str) -> Response:
 
 
 def _download(content: bytes, kind: str, name: str) -> Response:
-    return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    return Response(
+        content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'}
+    )

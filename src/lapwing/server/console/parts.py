@@ -58,7 +58,9 @@ class Gauge:
     spent: str
 
     @classmethod
-    def show(cls, left: Fraction, of: Fraction, *, takes: Fraction = Fraction(0), marks: bool = False) -> Gauge:
+    def show(
+        cls, left: Fraction, of: Fraction, *, takes: Fraction = Fraction(0), marks: bool = False
+    ) -> Gauge:
         """Return the gauge of a budget. `left` is what is left before the action."""
         after = max(left - takes, Fraction(0))
         share = float(after / of) if of else 0.0
@@ -126,8 +128,8 @@ class Whisker:
     def on(cls, axis: Axis, value: float, low: float, high: float) -> Whisker:
         """Return the whisker of an interval."""
         zero = share_text(axis.place(0.0)) if axis.low < 0 < axis.high else ""
-        ends = (share_text(axis.place(end)) for end in (low, high))
-        return cls(*ends, value=share_text(axis.place(value)), zero=zero)
+        ends = [share_text(axis.place(end)) for end in (low, high)]
+        return cls(ends[0], ends[1], share_text(axis.place(value)), zero)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +152,12 @@ SPARK_WIDTH, SPARK_HEIGHT, SPARK_BARS = 132.0, 58.0, 12
 
 def spark(values: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> tuple[SparkBar, ...]:
     """Return the bars of a small picture: at most a dozen, from zero up."""
-    rows = [
-        row
-        for row in zip(values, lows, highs, strict=True)
-        if all(math.isfinite(one) for one in row)
-    ][:SPARK_BARS]
+    rows = [row for row in zip(values, lows, highs, strict=True) if all(math.isfinite(one) for one in row)][
+        :SPARK_BARS
+    ]
     if not rows:
         return ()
-    top = max(max(high for _, _, high in rows), 1e-300)
+    top = max(*(high for _, _, high in rows), 1e-300)
     base = SPARK_HEIGHT - 1
     scale = (base - 3) / top
     slot = SPARK_WIDTH / len(rows)
@@ -167,14 +167,10 @@ def spark(values: Sequence[float], lows: Sequence[float], highs: Sequence[float]
         middle = slot * (k + 0.5)
         at = base - max(value, 0.0) * scale
         cap = min(width / 2, 5.0)
-        bars.append(
-            SparkBar(
-                *(f"{one:.1f}" for one in (middle - width / 2, at, width, base - at, middle)),
-                *(f"{base - max(end, 0.0) * scale:.1f}" for end in (low, high)),
-                cap_left=f"{middle - cap:.1f}",
-                cap_right=f"{middle + cap:.1f}",
-            )
-        )
+        tips = [base - max(end, 0.0) * scale for end in (low, high)]
+        box = (middle - width / 2, at, width, base - at)
+        texts = [f"{one:.1f}" for one in (*box, middle, *tips, middle - cap, middle + cap)]
+        bars.append(SparkBar(*texts))
     return tuple(bars)
 
 

@@ -80,7 +80,13 @@ def token_line(token: Any, now: datetime) -> TokenLine:
     most = token.most_epsilon
     is_over = token.is_revoked or token.expires <= now
     spent = f"{price_text(token.booked)} spent" if token.booked else "nothing spent"
-    words = f"{'revoked' if token.is_revoked else 'ended'}, {spent}" if is_over else "" if most is not None else f"no limit of its own, {spent}"
+    words = (
+        f"{'revoked' if token.is_revoked else 'ended'}, {spent}"
+        if is_over
+        else ""
+        if most is not None
+        else f"no limit of its own, {spent}"
+    )
     return TokenLine(
         id=token.id,
         label=token.label,
@@ -108,7 +114,15 @@ def people(desk: AtDesk) -> Response:
     return _people_page(desk)
 
 
-def _people_page(desk: Desk, *, wrong: str = "", made: str = "", link: str = "", typed: dict[str, str] | None = None, status: int = 200) -> Response:
+def _people_page(
+    desk: Desk,
+    *,
+    wrong: str = "",
+    made: str = "",
+    link: str = "",
+    typed: dict[str, str] | None = None,
+    status: int = 200,
+) -> Response:
     person, people_services = desk.person, desk.services.people
     lines = []
     for account in managing.seen_accounts(person, people_services):
@@ -119,15 +133,30 @@ def _people_page(desk: Desk, *, wrong: str = "", made: str = "", link: str = "",
         )
         lines.append(
             PersonLine(
-                account.name, account.shown_name, signs_in_words(account), roles, _quota(desk, account.name),
-                account.is_disabled, is_managed, f"/people/{account.name}",
+                account.name,
+                account.shown_name,
+                signs_in_words(account),
+                roles,
+                _quota(desk, account.name),
+                account.is_disabled,
+                is_managed,
+                f"/people/{account.name}",
             )
-        )  # fmt: skip
+        )
     kept = _kept(desk)
     return desk.page(
-        "people.html", "People", status=status, lines=lines, kept=kept, roles=role_boxes(frozenset()), wrong=wrong,
-        made=made, link=link, typed=typed or {}, quota_of=next(iter(kept), ""),
-    )  # fmt: skip
+        "people.html",
+        "People",
+        status=status,
+        lines=lines,
+        kept=kept,
+        roles=role_boxes(frozenset()),
+        wrong=wrong,
+        made=made,
+        link=link,
+        typed=typed or {},
+        quota_of=next(iter(kept), ""),
+    )
 
 
 def _quota(desk: Desk, name: str) -> Gauge | None:
@@ -149,7 +178,9 @@ def add_person(desk: AtDesk, posted: PostedMany) -> Response:
     managing.require_steward(desk.person, data)
     try:
         roles = managing.roles_named([value for key, value in posted if key == "role"])
-        made = desk.services.people.accounts.make(name, shown_name=fields.get("shown_name", "").strip(), by=desk.person.name)
+        made = desk.services.people.accounts.make(
+            name, shown_name=fields.get("shown_name", "").strip(), by=desk.person.name
+        )
     except LapwingError as error:
         return _people_page(desk, wrong=str(error), typed=fields, status=422)
     desk.services.people.accounts.set_roles(made.name, data, roles)
@@ -176,10 +207,18 @@ def _person_page(desk: Desk, name: str, *, link: str = "", wrong: str = "", stat
     account = managing.seen_account(desk.person, desk.services.people, name)
     forms = [(data, role_boxes(account.roles.get(data, frozenset()))) for data in _kept(desk)]
     return desk.page(
-        "person.html", account.name, current="People", status=status, account=account, forms=forms, link=link, wrong=wrong,
-        signs_in=signs_in_words(account), is_managed=managing.manages(desk.person, account) and not account.is_disabled,
+        "person.html",
+        account.name,
+        current="People",
+        status=status,
+        account=account,
+        forms=forms,
+        link=link,
+        wrong=wrong,
+        signs_in=signs_in_words(account),
+        is_managed=managing.manages(desk.person, account) and not account.is_disabled,
         is_me=account.name == desk.person.name,
-    )  # fmt: skip
+    )
 
 
 @router.post("/people/{name}/roles")
@@ -200,14 +239,18 @@ def new_link(desk: AtDesk, name: str) -> Response:
     account = managing.managed_account(desk.person, desk.services.people, name)
     if account.is_disabled:
         raise NotFound(name)
-    return _person_page(desk, name, link=_password_link(desk, desk.services.people.links.make_password(name)))
+    return _person_page(
+        desk, name, link=_password_link(desk, desk.services.people.links.make_password(name))
+    )
 
 
 @router.post("/people/{name}/end")
 def end_person(desk: AtDesk, name: str) -> Response:
     """End an account: its sessions and tokens end at once."""
     _require_session(desk)
-    desk.services.people.accounts.disable(managing.managed_account(desk.person, desk.services.people, name).name)
+    desk.services.people.accounts.disable(
+        managing.managed_account(desk.person, desk.services.people, name).name
+    )
     return see_other("/people")
 
 
@@ -220,7 +263,15 @@ def tokens(desk: AtDesk) -> Response:
     return _tokens_page(desk)
 
 
-def _tokens_page(desk: Desk, *, secret: str = "", label: str = "", wrong: str = "", typed: dict[str, str] | None = None, status: int = 200) -> Response:
+def _tokens_page(
+    desk: Desk,
+    *,
+    secret: str = "",
+    label: str = "",
+    wrong: str = "",
+    typed: dict[str, str] | None = None,
+    status: int = 200,
+) -> Response:
     now = datetime.now(UTC)
     found = desk.services.people.tokens.all_of(desk.person.name)
     left = ""
@@ -230,11 +281,21 @@ def _tokens_page(desk: Desk, *, secret: str = "", label: str = "", wrong: str = 
             left = f"{room.amount} of {room.of} left on {served.name}"
             break
     return desk.page(
-        "tokens.html", "Tokens", status=status, lines=[token_line(one, now) for one in found], secret=secret, label=label,
-        wrong=wrong, typed=typed or {}, left=left, data=[served.name for served in desk.visible()],
-        ends=(now + timedelta(days=DAYS)).date().isoformat(), last=(now + timedelta(days=365)).date().isoformat(),
-        first=(now + timedelta(days=1)).date().isoformat(), is_token=desk.person.credential != "session",
-    )  # fmt: skip
+        "tokens.html",
+        "Tokens",
+        status=status,
+        lines=[token_line(one, now) for one in found],
+        secret=secret,
+        label=label,
+        wrong=wrong,
+        typed=typed or {},
+        left=left,
+        data=[served.name for served in desk.visible()],
+        ends=(now + timedelta(days=DAYS)).date().isoformat(),
+        last=(now + timedelta(days=365)).date().isoformat(),
+        first=(now + timedelta(days=1)).date().isoformat(),
+        is_token=desk.person.credential != "session",
+    )
 
 
 @router.post("/tokens")
@@ -248,7 +309,9 @@ def make_token(desk: AtDesk, posted: PostedMany) -> Response:
             desk.person,
             name=fields.get("label", "").strip(),
             data=named or None,
-            most_epsilon=exact(fields["most_epsilon"].strip(), "most_epsilon") if fields.get("most_epsilon", "").strip() else None,
+            most_epsilon=exact(fields["most_epsilon"].strip(), "most_epsilon")
+            if fields.get("most_epsilon", "").strip()
+            else None,
             expires=_end_of(fields.get("ends", "")),
         )
     except LapwingError as error:
@@ -278,9 +341,9 @@ def revoke_token(desk: AtDesk, token_id: str) -> Response:
     _require_session(desk)
     services = desk.services.people
     token = services.tokens.known(token_id)
-    if token.name != desk.person.name and not managing.manages(desk.person, services.accounts.known(token.name)):
+    if token.name != desk.person.name and not managing.manages(
+        desk.person, services.accounts.known(token.name)
+    ):
         raise NotFound(token_id)
     services.tokens.revoke(token_id)
     return see_other("/tokens")
-
-

@@ -47,11 +47,17 @@ def request_view(one: LoggedRequest, data: str, now: datetime) -> EntryView:
         href=f"/answers/{data}.{line.number}" if one.state == ANSWERED else "",
         time=when_text(moment(line.time), now),
         who=line.principal,
-        what=title_of(one.question) if one.question else line.what or "a question",
+        what=title_of(one.question) if one.question else mechanism_words(line.what),
         sql=" ".join(one.question.split()) if one.question else "",
         price=price_words(one.price),
         outcome=OUTCOMES[one.state],
     )
+
+
+def mechanism_words(what: str) -> str:
+    """Return a mechanism without its settings, for whoever does not see questions."""
+    name = what.partition(" (")[0]
+    return f"a question, {name}" if name else "a question"
 
 
 _KINDS = {

@@ -43,9 +43,7 @@ class SchemaView:
 def schema_view(schema: Mapping[str, Any]) -> SchemaView:
     """Return the view of a schema, as `ServedData.schema` gives it."""
     unit = unit_of(schema)
-    tables = [
-        _table(table, is_open=place == 0, unit=unit) for place, table in enumerate(schema["tables"])
-    ]
+    tables = [_table(table, is_open=place == 0, unit=unit) for place, table in enumerate(schema["tables"])]
     first = next((table for table in schema["tables"] if not table["public"]), None)
     words = "Each row is protected." if unit == "row" else "A person is protected with all of their rows."
     if first is not None and unit != "row":
@@ -103,25 +101,41 @@ def examples_for(schema: Mapping[str, Any]) -> tuple[str, ...]:
         if table["public"]:
             continue
         name = quoted(table["table"])
-        keys = [quoted(one["column"]) for one in table["columns"] if one["keys"] == "declared" and one["type"] != "number"]
+        keys = [
+            quoted(one["column"])
+            for one in table["columns"]
+            if one["keys"] == "declared" and one["type"] != "number"
+        ]
         numbers = [
-            quoted(one["column"]) for one in table["columns"]
+            quoted(one["column"])
+            for one in table["columns"]
             if one["type"] == "number" and one["missing_counts_as"] is not None
         ] or [quoted(one["column"]) for one in table["columns"] if one["type"] == "number"]
-        texts = [quoted(one["column"]) for one in table["columns"] if one["keys"] == "selected" and one["type"] == "text"]
+        texts = [
+            quoted(one["column"])
+            for one in table["columns"]
+            if one["keys"] == "selected" and one["type"] == "text"
+        ]
         if keys:
             found.append(f"SELECT {keys[0]}, COUNT(*) AS {name}\nFROM {name}\nGROUP BY {keys[0]}")
         else:
             found.append(f"SELECT COUNT(*) AS n\nFROM {name}")
         if keys and numbers:
-            found.append(f"SELECT {keys[0]}, AVG({numbers[0]}) AS mean_{numbers[0].strip(chr(34))}\nFROM {name}\nGROUP BY {keys[0]}")  # noqa: E501
+            plain = numbers[0].strip('"')
+            found.append(
+                f"SELECT {keys[0]}, AVG({numbers[0]}) AS mean_{plain}\nFROM {name}\nGROUP BY {keys[0]}"
+            )
         if numbers:
             found.append(f"SELECT MEDIAN({numbers[0]}) AS middle_{numbers[0].strip(chr(34))}\nFROM {name}")
         if texts:
-            found.append(f"SELECT {texts[0]}, COUNT(*) AS n\nFROM {name}\nGROUP BY {texts[0]}")
+            found.append(f"SELECT {texts[0]}, COUNT(*) AS {name}\nFROM {name}\nGROUP BY {texts[0]}")
     return tuple(found[:6])
 
 
 def quoted(name: str) -> str:
     """Return a name for SQL, in quotation marks where it needs them."""
-    return name if name.isidentifier() and name.isascii() and name == name.lower() else '"' + name.replace('"', '""') + '"'
+    return (
+        name
+        if name.isidentifier() and name.isascii() and name == name.lower()
+        else '"' + name.replace('"', '""') + '"'
+    )

@@ -13,9 +13,13 @@ from fractions import Fraction
 from lapwing.core.exact import grouped, short_down, short_up
 
 SPACE = "\N{NO-BREAK SPACE}"
-KEYWORDS = frozenset(
-    ["all", "and", "as", "asc", "between", "by", "case", "count", "cross", "desc", "distinct", "else", "end", "false", "from", "group", "having", "in", "inner", "is", "join", "left", "like", "limit", "not", "null", "on", "or", "order", "over", "outer", "right", "select", "sum", "avg", "min", "max", "then", "true", "union", "using", "when", "where", "with", "median", "quantile", "quantile_cont", "stddev", "variance", "filter", "rollup", "cube", "grouping", "sets"]
+_KEYWORDS = (
+    "all and as asc between by case count cross desc distinct else end false from group having in "
+    "inner is join left like limit not null on or order over outer right select sum avg min max then "
+    "true union using when where with median quantile quantile_cont stddev variance filter rollup "
+    "cube grouping sets"
 )
+KEYWORDS = frozenset(_KEYWORDS.split())
 _WORD = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\"|[A-Za-z_][A-Za-z_0-9]*)")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -131,7 +135,14 @@ def title_of(sql: str) -> str:
     return text if len(text) <= _TITLE else text[: _TITLE - 1].rstrip() + "…"
 
 
-_FUNCTIONS = {"avg": "mean", "sum": "sum of", "median": "median", "stddev": "spread of", "min": "least", "max": "most"}
+_FUNCTIONS = {
+    "avg": "mean",
+    "sum": "sum of",
+    "median": "median",
+    "stddev": "spread of",
+    "min": "least",
+    "max": "most",
+}
 
 
 def _function_words(term: str, table: str) -> str:

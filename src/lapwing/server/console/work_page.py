@@ -24,7 +24,7 @@ from lapwing.publish.bundle.manifest import MANIFEST, read_manifest
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute
 from lapwing.server.console.parts import Fact, Outcome
-from lapwing.server.console.words import SPACE, counted, day_text, moment
+from lapwing.server.console.words import counted, day_text, moment, price_text
 from lapwing.server.people.person import EVERYWHERE, NotAllowed, Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -60,24 +60,28 @@ PAGES = {
     "surveys": WorkPage(
         "Surveys",
         "Answers are randomized on each respondent’s own device. Respondents never come to this server.",
-        "No survey file is in the served folder.", "lapwing survey init",
+        "No survey file is in the served folder.",
+        "lapwing survey example",
     ),
     "releases": WorkPage(
         "Releases",
         "Synthetic and census tables: what is declared, and bundles that a stranger can verify.",
-        "No release file and no bundle is in the served folder.", "lapwing publish plan RELEASE.toml",
+        "No release file and no bundle is in the served folder.",
+        "lapwing publish example",
     ),
     "models": WorkPage(
         "Models",
         "Pipelines that train on growing data, and give a model away only if it is shown to be good.",
-        "No pipeline file is in the served folder.", "lapwing train PIPELINE.toml",
+        "No pipeline file is in the served folder.",
+        "lapwing stream example",
     ),
     "audits": WorkPage(
         "Audits",
-        "Runs of the auditor, which tries to break every privacy claim. Verdicts are counted again from the rows.",
-        "No audit run is in the served folder.", "lapwing audit --json > audit.json",
+        "Runs of the auditor, which tries to break every claim. Verdicts are counted again from the rows.",
+        "No audit run is in the served folder.",
+        "lapwing audit all --json > audit.json",
     ),
-}  # fmt: skip
+}
 
 
 def _declared(folder: Path, table: str) -> Iterator[tuple[Path, dict[str, Any], dict[str, Any]]]:
@@ -103,7 +107,13 @@ def surveys_in(folder: Path) -> list[WorkCard]:
     for path, survey, values in _declared(folder, "survey"):
         questions = values.get("questions")
         facts = [Fact("Questions", str(len(questions)))] if isinstance(questions, list) else []
-        facts += _facts(survey, ("epsilon", "ε of one respondent"), ("ask", "Asks"), ("stop_after", "Stops after"), ("until", "Ends"))
+        facts += _facts(
+            survey,
+            ("epsilon", "ε of one respondent"),
+            ("ask", "Asks"),
+            ("stop_after", "Stops after"),
+            ("until", "Ends"),
+        )
         commands = (
             ("What it will be able to tell:", f"lapwing survey plan {path.name} --n 5000"),
             ("Collect answers, at an address of its own:", f"lapwing survey serve {path.name}"),
@@ -118,12 +128,16 @@ def releases_in(folder: Path) -> list[WorkCard]:
     """Return a card for each release file and each bundle."""
     cards = []
     for path, release, _ in _declared(folder, "release"):
-        facts = _facts(release, ("method", "Method"), ("policy", "Policy"), ("epsilon", "ε"), ("delta", "δ"))
+        facts = _facts(
+            release, ("method", "Method"), ("policy", "Policy"), ("epsilon", "ε"), ("delta", "δ")
+        )
         commands = (
             ("What it would cost and tell:", f"lapwing publish plan {path.name}"),
             ("Release it:", f"lapwing publish run {path.name}"),
         )
-        cards.append(WorkCard(str(release.get("name", path.stem)), path.name, "declared", tuple(facts), commands))
+        cards.append(
+            WorkCard(str(release.get("name", path.stem)), path.name, "declared", tuple(facts), commands)
+        )
     for place in sorted(folder.glob(f"*/{MANIFEST}"))[:MOST_FILES]:
         try:
             manifest = read_manifest(place.parent)
@@ -132,12 +146,21 @@ def releases_in(folder: Path) -> list[WorkCard]:
         privacy = manifest["privacy"]
         facts = [
             Fact("Method", str(manifest["method"])),
-            Fact("Price", f"ε{SPACE}{short(float(Fraction(privacy['epsilon'])))}, δ{SPACE}{short(float(Fraction(privacy['delta'])))}"),
+            Fact("Price", price_text(Fraction(privacy["epsilon"]), Fraction(privacy["delta"]))),
             Fact("Charged in entry", str(manifest["charge"])),
             Fact("Files", str(len(manifest["files"]))),
         ]
-        commands = (("Check every file and the signature:", f"lapwing verify {place.parent.name}"),)
-        cards.append(WorkCard(str(manifest["name"]), f"{place.parent.name}/", "a bundle", tuple(facts), commands, Outcome("released")))
+        checking = (("Check every file and the signature:", f"lapwing verify {place.parent.name}"),)
+        cards.append(
+            WorkCard(
+                str(manifest["name"]),
+                f"{place.parent.name}/",
+                "a bundle",
+                tuple(facts),
+                checking,
+                Outcome("released"),
+            )
+        )
     return cards
 
 
@@ -151,7 +174,9 @@ def models_in(folder: Path) -> list[WorkCard]:
             if isinstance(part, dict) and "kind" in part:
                 facts.append(Fact(name, str(part["kind"])))
         commands = (("Train until a model is shown to be good:", f"lapwing train {path.name}"),)
-        cards.append(WorkCard(str(pipeline.get("name", path.stem)), path.name, "declared", tuple(facts), commands))
+        cards.append(
+            WorkCard(str(pipeline.get("name", path.stem)), path.name, "declared", tuple(facts), commands)
+        )
     return cards
 
 
@@ -192,7 +217,9 @@ _READ = {"surveys": surveys_in, "releases": releases_in, "models": models_in, "a
 
 
 def _show(desk: Desk, which: str) -> Response:
-    roles = frozenset[Role]().union(*(desk.roles(one.name) for one in desk.visible()), desk.roles(EVERYWHERE))
+    roles = frozenset[Role]().union(
+        *(desk.roles(one.name) for one in desk.visible()), desk.roles(EVERYWHERE)
+    )
     if not roles & (_DATA_ROLES if which != "surveys" else frozenset(Role)):
         raise NotAllowed(which)
     about = PAGES[which]

@@ -18,25 +18,24 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 
-from lapwing.errors import BadParameter, InProgress, OverBudget
+from lapwing.errors import BadParameter, OverBudget
 from lapwing.server.data.answers import Answers, StoredAnswer
 from lapwing.server.data.plan_file import PlanFile, PlanRow
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.served_data import ServedData, ServedDataSets
+from lapwing.server.data.waiting import PATIENCE, OneAtATime, waited_for
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.server.people.tokens import Tokens
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.releasing import SessionPlan
 
 MOST_KEPT = 512  # plans in memory
-PATIENCE = 60.0  # seconds that a release waits for the same question elsewhere
-_FIRST_WAIT, _LONGEST_WAIT = 0.01, 0.25  # seconds between two looks
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -66,7 +65,7 @@ class Plans:
         self._sets, self._file, self._answers, self._tokens = sets, file, answers, tokens
         self._kept: OrderedDict[str, StoredPlan] = OrderedDict()
         self._keeping = threading.Lock()
-        self._questions = _OneAtATime()
+        self._questions = OneAtATime()
         self.after_release: Callable[[ServedData], None] = lambda _: None  # it may send notices
 
     def make(self, person: Person, data: str, question: QuestionForm) -> StoredPlan:
@@ -151,68 +150,40 @@ class Plans:
             self._questions.alone((row.data, stored.plan.request.sql), patience),
             self._booked(person, stored),
         ):
-            answer = self._waited_for(person, row, stored, time.monotonic() + patience)
+            answer = self._waited_for(person, row, stored, patience)
         assert answer.receipt is not None, "only dry runs have none"
         self._file.note_receipt(row.id, answer.receipt.position)
         if not answer.is_replay:
             self.after_release(self._sets.require(person, row.data))
         return StoredAnswer.of(row.data, stored.form.sql, answer)
 
-    @contextmanager
-    def _booked(self, person: Person, stored: StoredPlan) -> Iterator[None]:
+    def _booked(self, person: Person, stored: StoredPlan) -> AbstractContextManager[None]:
         """Book a plan's price on the token that it is released with, unless its answer is stored."""
         plan = stored.plan
-        if person.credential != "token" or (not stored.form.fresh and plan.session.has_answer(plan)):
-            yield
-            return
-        self._tokens.book(person.credential_id, stored.id, plan.cost.epsilon)
-        try:
-            yield
-        except (OverBudget, BadParameter):  # before the charge, always
-            self._tokens.cancel_booking(person.credential_id, stored.id)
-            raise
+        is_stored = not stored.form.fresh and person.credential == "token" and plan.session.has_answer(plan)
+        return booked(self._tokens, person, stored.id, Fraction(0) if is_stored else plan.cost.epsilon)
 
-    def _waited_for(self, person: Person, row: PlanRow, stored: StoredPlan, deadline: float) -> Answer:
+    def _waited_for(self, person: Person, row: PlanRow, stored: StoredPlan, patience: float) -> Answer:
         """Release a plan, or wait until a process that answers the same question has stored its answer."""
         session = self._sets.require(person, row.data, Role.ANALYST).session(person).session
-        version, wait = row.version, _FIRST_WAIT
+        version = row.version
         if not version:  # the data was not known yet
             version = self._file.fix_version(row.id, session.curator.data(stored.plan.question).version)
-        while True:
-            try:
-                return session.release(
-                    stored.plan, fresh=stored.form.fresh, since=row.since, version=version
-                )
-            except InProgress:
-                if time.monotonic() + wait > deadline:
-                    raise
-                time.sleep(wait)
-                wait = min(2 * wait, _LONGEST_WAIT)
+        plan, fresh = stored.plan, stored.form.fresh
+        return waited_for(
+            lambda: session.release(plan, fresh=fresh, since=row.since, version=version), patience
+        )
 
 
-class _OneAtATime:
-    """Lets one thread at a time work on one thing. The others wait, and find the work done."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[object, tuple[threading.Lock, int]] = {}
-
-    @contextmanager
-    def alone(self, thing: object, patience: float) -> Iterator[None]:
-        """Wait until no other thread works on this thing; raise InProgress if that takes too long."""
-        with self._lock:
-            mine, waiting = self._known.get(thing, (threading.Lock(), 0))
-            self._known[thing] = mine, waiting + 1
-        try:
-            if not mine.acquire(timeout=patience):
-                raise InProgress
-            try:
-                yield
-            finally:
-                mine.release()
-        finally:
-            with self._lock:
-                mine, waiting = self._known[thing]
-                self._known[thing] = mine, waiting - 1
-                if waiting == 1:
-                    del self._known[thing]
+@contextmanager
+def booked(tokens: Tokens, person: Person, key: str, epsilon: Fraction) -> Iterator[None]:
+    """Book a price on the token that a person came with, if any; take it back if the charge was refused."""
+    if person.credential != "token" or not epsilon:
+        yield
+        return
+    tokens.book(person.credential_id, key, epsilon)
+    try:
+        yield
+    except (OverBudget, BadParameter):  # before the charge, always
+        tokens.cancel_booking(person.credential_id, key)
+        raise

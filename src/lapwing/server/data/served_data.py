@@ -16,6 +16,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
+import pyarrow as pa
+
 from lapwing.core.exact import short_down, short_up
 from lapwing.errors import BadParameter
 from lapwing.ledger import DataSet
@@ -26,6 +28,7 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question.policy_schema import schema_json
+from lapwing.sql.reading import generated_rows
 
 DIGITS = 18  # of numbers in replies
 EVERY_ROLE = tuple(Role)
@@ -65,6 +68,10 @@ class ServedData:
             "least_epsilon": policy.least_epsilon,
         }
         return {**found, "budget": {name: price_text(value) for name, value in exact.items()}}
+
+    def example_rows(self, table: str, rows: int) -> pa.Table:
+        """Return generated rows of a table, from the policy alone, to write code for."""
+        return generated_rows.example_rows(self.curator.policy, table, rows)
 
     def session(self, person: Person) -> Dataset:
         """Return the session of an analyst, under whose name charges are made."""

@@ -9,10 +9,11 @@ Test     tests/server/people/test_accounts.py
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lapwing.config.values import checked_label
+from lapwing.config.values import LABEL_AT_MOST, checked_label
 from lapwing.errors import BadParameter
 from lapwing.server.people.links import LinkKind, use_link
 from lapwing.server.people.passwords import Passwords
@@ -178,7 +179,7 @@ class Accounts:
         Raises TooManyRequests if too many passwords wait to be checked.
         """
         found = self._state.rows(
-            "SELECT name, password FROM accounts WHERE name = ? AND NOT is_disabled", name[:200]
+            "SELECT name, password FROM accounts WHERE name = ? AND NOT is_disabled", typed_name(name)
         )
         own, stored = found[0] if found else (None, None)
         return own if self._passwords.matches(stored, password) else None
@@ -230,6 +231,12 @@ def checked_account_name(name: str) -> str:
     if any(mark in _NOT_IN_NAMES for mark in name):
         raise BadParameter("analyst", f"must not have any of {' '.join(_NOT_IN_NAMES)}")
     return name
+
+
+def typed_name(name: str) -> str:
+    """Return a name as accounts are stored, from what somebody typed; "" if none can have it."""
+    name = unicodedata.normalize("NFC", name)
+    return name if len(name) <= LABEL_AT_MOST and max(name, default="") < "\ud800" else ""
 
 
 def checked_subject(subject: str) -> str:

@@ -14,14 +14,15 @@ import json
 import threading
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, ClassVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from lapwing.errors import LapwingError, MissingExtra, Unavailable
+from lapwing.errors import LapwingError, MissingExtra, TooManyRequests, Unavailable
 from lapwing.server.people.accounts import Accounts
 from lapwing.server.people.credentials import new_secret
 from lapwing.server.people.links import Links
@@ -44,6 +45,10 @@ KNOWN_FOR = 3600.0  # seconds for which the provider's description is kept
 KEYS_AGAIN = 60.0  # seconds after which unknown keys are asked for again
 PATIENCE = 10.0  # seconds for one answer of the provider
 _LARGEST = 1 << 20  # bytes of one answer
+AT_ONCE = (
+    8  # sign-ins that wait for the provider; others are refused, so that threads are left for all else
+)
+FAILED_FOR = 10.0  # seconds for which a provider that failed is not asked again
 _FIELDS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
@@ -81,7 +86,9 @@ class OpenIdClient:
         self._is_local = is_loopback(urlsplit(settings.issuer).hostname or "")
         self._client = httpx.Client(timeout=PATIENCE, trust_env=not self._is_local)
         self._turn = threading.Lock()
+        self._places = threading.BoundedSemaphore(AT_ONCE)
         self._known: Provider | None = None
+        self._failed_at = -FAILED_FOR
 
     def close(self) -> None:
         """Close the connections to the provider."""
@@ -98,8 +105,10 @@ class OpenIdClient:
 
         Raises:
             Unavailable: If the provider cannot be reached or understood.
+            TooManyRequests: If too many sign-ins wait for it.
         """
-        provider, secret = self._provider(), new_secret()
+        with self._place():
+            provider, secret = self._provider(), new_secret()
         asked = {
             "response_type": "code",
             "client_id": self.settings.client_id,
@@ -124,20 +133,36 @@ class OpenIdClient:
             NotSignedIn: If anything about the answer is wrong, the same for all causes.
             IdentityNotBound: If no account is bound to the identity.
             Unavailable: If the provider cannot be reached or understood.
+            TooManyRequests: If too many sign-ins wait for it.
         """
-        state, code = answer.get("state", ""), answer.get("code", "")
+        state = answer.get("state", "")
         if not secret or not compare_digest(_derived(secret, "state").encode(), state.encode()):
             raise NotSignedIn
+        with self._place():
+            subject = self._subject(secret, back, answer)
+        if (name := self._accounts.with_identity(self.settings.issuer, subject)) is None:
+            raise IdentityNotBound(self.settings.issuer, subject)
+        return name
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if not self._places.acquire(blocking=False):
+            raise TooManyRequests(1)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _subject(self, secret: str, back: str, answer: Mapping[str, str]) -> str:
+        """Return the subject that the provider vouches for, in exchange for the code of an answer."""
+        state, code = answer["state"], answer.get("code", "")
         provider = self._provider()
         issuer = answer.get("iss")
         if (issuer is None and provider.names_issuer) or issuer not in (None, self.settings.issuer):
             raise NotSignedIn
         if not code or not self._links.note_answer(state):
             raise NotSignedIn
-        subject = self._checked(self._exchanged(provider, code, back, secret), _derived(secret, "nonce"))
-        if (name := self._accounts.with_identity(self.settings.issuer, subject)) is None:
-            raise IdentityNotBound(self.settings.issuer, subject)
-        return name
+        return self._checked(self._exchanged(provider, code, back, secret), _derived(secret, "nonce"))
 
     def _exchanged(self, provider: Provider, code: str, back: str, secret: str) -> str:
         """Return the ID token for a code."""
@@ -207,7 +232,13 @@ class OpenIdClient:
         with self._turn:
             known, most = self._known, newer_than or KNOWN_FOR
             if known is None or now - known.since >= most:
+                if now - self._failed_at < FAILED_FOR:
+                    raise Unavailable(
+                        "the sign-in provider failed a moment ago. Try again in a few seconds"
+                    )
+                self._failed_at = now
                 known = self._known = self._discovered(now)
+                self._failed_at = -FAILED_FOR
             return known
 
     def _discovered(self, now: float) -> Provider:

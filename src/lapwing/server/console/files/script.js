@@ -68,6 +68,8 @@ function asking(form) {
       to.replaceChildren(...from.childNodes);
     }
     form.classList.remove("is-old");
+    const plan = byId("plan").value; // reloading and going back show the same question and price
+    if (plan) history.replaceState(null, "", `${form.getAttribute("action")}/${plan}`);
     const again = held && byId(held);
     if (again && again !== document.activeElement) {
       again.focus({ preventScroll: true });
@@ -102,7 +104,6 @@ function asking(form) {
     if (button?.dataset.use !== undefined) {
       event.preventDefault();
       write(button.dataset.use, true);
-      button.closest("details")?.removeAttribute("open");
     } else if (button?.dataset.price !== undefined) {
       event.preventDefault();
       byId("epsilon").value = button.dataset.price;

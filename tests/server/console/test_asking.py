@@ -1,0 +1,73 @@
+"""The form of the page Ask, refusals and prices, as values."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from lapwing.errors import BadParameter, OverBudget
+from lapwing.server.console import asking
+from lapwing.server.console.chooser import Chooser
+from lapwing.sql.pricing.cost import BudgetLeft
+from lapwing.sql.question.refusal import Refused
+
+SHOWN = Chooser("epsilon", "75", "± 75", "n", "0.2", "55", "", None, can_set_within=True)
+
+
+def test_the_field_that_was_changed_leads() -> None:
+    shown = {"sql": "q", "within": "75", "epsilon": "0.2", "odds": "55"}
+    for name, value in (("within", "50"), ("epsilon", "0.3"), ("odds", "60")):
+        form = asking.AskForm.read({**shown, name: value}, SHOWN)
+        assert (form.leads, form.value) == (name, value)
+    assert asking.AskForm.read(shown, SHOWN).leads == "epsilon"
+    within_led = asking.AskForm.read({"sql": "q", "within": "75"}, None)
+    assert (within_led.leads, within_led.value) == ("within", "75")
+    assert asking.AskForm.read({"sql": "q"}, None).value == asking.FIRST_EPSILON
+
+
+def test_a_correction_replaces_text_or_price() -> None:
+    form = asking.AskForm.read({"sql": "old", "use_sql": "new\r\nline", "epsilon": "0.2"}, None)
+    assert form.sql == "new\nline"
+    form = asking.AskForm.read({"sql": "q", "epsilon": "9", "use_epsilon": "0.7"}, SHOWN)
+    assert (form.leads, form.value) == ("epsilon", "0.7")
+
+
+def test_odds_become_an_epsilon_that_keeps_them() -> None:
+    question = asking.AskForm("q", "odds", "55").question()
+    assert question["sql"] == "q"
+    assert 0.2 < float(question["epsilon"]) < 0.201
+    with pytest.raises(BadParameter):
+        asking.AskForm("q", "odds", "many").question()
+
+
+def test_options_stay_with_the_question() -> None:
+    form = asking.AskForm.read({"sql": "q", "epsilon": "1", "confidence": "0.9", "fresh": "yes"}, None)
+    assert form.question() == {"sql": "q", "epsilon": "1", "confidence": "0.9", "fresh": True}
+
+
+def test_a_refusal_says_first_that_nothing_was_charged() -> None:
+    for error in (
+        Refused("rows are never shown", "write COUNT(*)"),
+        BadParameter("epsilon", "must be above 0"),
+        OverBudget("ε 9", "ε 3 of 10", "Ask with less."),
+    ):
+        refusal = asking.refusal_of(error)
+        assert refusal.title.endswith("Nothing was charged.")
+        assert refusal.code == error.code
+        assert refusal.why
+
+
+def test_the_least_of_quota_and_budget_is_what_is_left() -> None:
+    quota = BudgetLeft(Fraction(2), Fraction(3), Fraction(0))
+    assert asking.room_for(quota) == (Fraction(2), Fraction(3), "")
+    assert asking.room_for(BudgetLeft(Fraction(1), Fraction(9), Fraction(0), quota)) == (
+        Fraction(1),
+        Fraction(3),
+        " for you",
+    )
+
+
+def test_lines_that_go_and_come_have_signs() -> None:
+    lines = asking.diff_lines("a\nb\nc", "a\nB\nc")
+    assert [(line.sign, line.text) for line in lines] == [("", "a"), ("-", "b"), ("+", "B"), ("", "c")]

@@ -100,6 +100,46 @@ def test_eight_clients_with_one_question_are_all_answered_for_one_charge(
     assert charges(visits) == before + 1
 
 
+def test_a_dashboard_is_one_charge(visits: RemoteDataset) -> None:
+    before = charges(visits)
+    batch = visits.batch(
+        ["SELECT COUNT(*) AS n FROM visits", "SELECT AVG(stay) AS stay FROM visits"],
+        epsilon="0.3",
+        weights=[1, 2],
+    )
+    assert batch.cost.epsilon == Fraction(3, 10)
+    assert "2 questions cost ε 0.3 together" in str(batch)
+    assert charges(visits) == before
+    counted, stayed = batch.release()
+    assert [answer.columns[0].name for answer in (counted, stayed)] == ["n", "stay"]
+    assert counted.receipt == stayed.receipt
+    assert charges(visits) == before + 1
+    assert [one.columns for one in batch.release()] == [counted.columns, stayed.columns]
+    assert charges(visits) == before + 1
+    assert counted.to_arrow().schema.names[0] == "n"
+    own = visits.batch([(COUNT, {"epsilon": 0.031}), (COUNT, {"epsilon": "0.031"})])
+    assert own.charged == (0,)
+
+
+def test_example_rows_come_from_the_policy_alone(visits: RemoteDataset) -> None:
+    rows = visits.example_rows("visits", rows=17)
+    assert rows.num_rows == 17
+    assert set(rows.column("ward").to_pylist()) <= {"A", "B"}
+    with pytest.raises(BadParameter):
+        visits.example_rows("nothing")
+
+
+def test_jobs_are_for_those_who_may_start_them(place: Place, visits: RemoteDataset) -> None:
+    assert visits.jobs() == []
+    with pytest.raises(RequestRefused) as caught:
+        visits.start_job("prepare")
+    assert caught.value.code == "not-allowed"
+    token = new_token(place.folder, "sue", Role.STEWARD)
+    with lapwing.connect(place.door.address, token=token) as steward:
+        assert steward.start_job("prepare")["kind"] == "prepare"
+        assert [job["kind"] for job in steward.jobs()] == ["prepare"]
+
+
 def test_errors_are_the_librarys(place: Place, visits: RemoteDataset) -> None:
     with pytest.raises(lapwing.Refused) as refused:
         visits.plan("SELECT * FROM visits", epsilon=1)

@@ -9,12 +9,14 @@ from lapwing.lazy import lazy_names
 if TYPE_CHECKING:
     from lapwing.client.connecting import connect as connect
     from lapwing.client.remote_answer import RemoteAnswer as RemoteAnswer
+    from lapwing.client.remote_batch import RemoteBatch as RemoteBatch
     from lapwing.client.remote_dataset import RemoteDataset as RemoteDataset
     from lapwing.client.remote_plan import RemotePlan as RemotePlan
     from lapwing.client.replied_errors import RequestRefused as RequestRefused
 
 _HOMES = {
     "RemoteAnswer": "remote_answer",
+    "RemoteBatch": "remote_batch",
     "RemoteDataset": "remote_dataset",
     "RemotePlan": "remote_plan",
     "RequestRefused": "replied_errors",

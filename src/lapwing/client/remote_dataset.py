@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from lapwing.client.numbers import Number, decimal_text
 from lapwing.client.remote_answer import RemoteAnswer, read_left
+from lapwing.client.remote_batch import RemoteBatch
 from lapwing.client.remote_plan import RemotePlan
 from lapwing.errors import BadParameter, LapwingError, Unavailable
 from lapwing.html_views import fragment, grid, html_view, notes, strong
 from lapwing.prices import BudgetLeft
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lapwing.client.requests import Requests
 
+PARQUET = "application/vnd.apache.parquet"
 ARROW = "application/vnd.apache.arrow.stream"
 VALUES_SHOWN = 8
 _NUMBERS = ("epsilon", "within", "confidence", "delta")
@@ -90,9 +96,7 @@ class RemoteDataset:
             "rows": rows, "n": n,
         }  # fmt: skip
         asked: dict[str, Any] = {
-            name: decimal_text(value, name) if name in _NUMBERS else value
-            for name, value in given.items()
-            if value is not None
+            name: _exact(name, value) for name, value in given.items() if value is not None
         }
         chosen = {"sampling": sampling, "where_first": where_first, "fresh": fresh}
         asked |= {name: True for name, value in chosen.items() if value}
@@ -177,6 +181,53 @@ class RemoteDataset:
         """
         return self.plan(question, **options).release()
 
+    def batch(
+        self,
+        questions: Iterable[str | tuple[str, Mapping[str, Any]]],
+        *,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        weights: Sequence[Number] | None = None,
+    ) -> RemoteBatch:
+        """Plan several questions as one release: priced together, charged once, answered all or none.
+
+        Args:
+            questions: SQL, or pairs of SQL and its own options, such as `("SELECT …", {"epsilon": "0.2"})`.
+            epsilon: The price in ε of all questions together.
+            delta: The price in δ of all questions together.
+            weights: The shares of the questions in ε. None: equal ones.
+
+        Returns:
+            The batch, with its price. It is free.
+
+        Raises:
+            Refused: If a question cannot be answered privately.
+            BadParameter: If an option is not valid.
+
+        Example:
+            >>> asked = ["SELECT COUNT(*) FROM visits", "SELECT AVG(stay) FROM visits"]
+            >>> batch = visits.batch(asked, epsilon=1)
+            >>> batch.cost.epsilon
+            1
+        """
+        asked = []
+        for one in questions:
+            sql, options = one if isinstance(one, tuple) else (one, {})
+            exact = {name: _exact(name, value) for name, value in options.items()}
+            asked.append({"sql": sql, **exact})
+        body: dict[str, Any] = {"data": self.name, "questions": asked}
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if value is not None:
+                body[name] = decimal_text(value, name)
+        if weights is not None:
+            body["weights"] = [decimal_text(weight, "weights") for weight in weights]
+        return RemoteBatch.read(self._requests.post("/v1/batches", body), self)
+
+    def release_batch(self, batch: RemoteBatch) -> list[RemoteAnswer]:
+        """Release a batch: one charge for all its answers, or none. See `RemoteBatch.release`."""
+        told = self._requests.post(f"/v1/batches/{_part(batch.id)}/release")
+        return [RemoteAnswer.read(one) for one in told["answers"]]  # they share a receipt, and so an id
+
     def answer(self, answer_id: str, *, confidence: Number | None = None) -> RemoteAnswer:
         """Return a stored answer again, at no cost.
 
@@ -240,6 +291,59 @@ class RemoteDataset:
         """
         found: dict[str, Any] = self._of_data("schema")
         return found
+
+    def example_rows(self, table: str | None = None, rows: int = 100) -> pa.Table:
+        """Return generated rows of a table, from the policy alone: to write code before anything is spent.
+
+        Args:
+            table: The table. None: the first one.
+            rows: How many.
+
+        Returns:
+            An Arrow table. It says nothing about the data.
+
+        Raises:
+            BadParameter: If there is no such table.
+
+        Example:
+            >>> visits.example_rows(rows=10).num_rows
+            10
+        """
+        parquet = import_module("pyarrow.parquet")
+        path = f"/v1/data/{_part(self.name)}/example.parquet"
+        content = self._requests.content(path, PARQUET, table=table, rows=rows)
+        found: pa.Table = parquet.read_table(BytesIO(content))
+        return found
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the newest long work on the server that the token may see: prepare, publish, train, audit.
+
+        Returns:
+            One dictionary for each: id, kind, state, planned steps, and how many of them are done.
+
+        Example:
+            >>> visits.jobs()
+            []
+        """
+        found: list[dict[str, Any]] = self._requests.get("/v1/jobs")["jobs"]
+        return [job for job in found if job["data"] == self.name]
+
+    def start_job(self, kind: str, **settings: Any) -> dict[str, Any]:
+        """Put long work into the server's queue. It goes on when this program ends.
+
+        Args:
+            kind: "prepare", "publish", "train" or "audit".
+            settings: `file` to publish or train, `again` to prepare, `sql` and `epsilon` to audit.
+
+        Returns:
+            The job. `jobs` tells how far it is.
+
+        Raises:
+            RequestRefused: If the token's roles do not allow it.
+        """
+        body = {"data": self.name, "kind": kind, **settings}
+        job: dict[str, Any] = self._requests.post("/v1/jobs", body, is_repeatable=False)
+        return job
 
     def history(self, last: int = 50) -> list[dict[str, Any]]:
         """Return the newest requests that were charged: the own ones; stewards and officers see all.
@@ -311,6 +415,10 @@ def _in_words(column: Mapping[str, Any]) -> str:
     if column["low"] is None:
         return str(column["type"])
     return f"{column['low']} to {column['high']}"
+
+
+def _exact(name: str, value: Any) -> Any:
+    return decimal_text(value, name) if name in _NUMBERS else value
 
 
 def _part(text: object) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from lapwing.client import requests
 from lapwing.client.address import ServerAddress
-from lapwing.client.credentials import Token
+from lapwing.client.credentials import ClientToken
 from lapwing.client.replied_errors import RequestRefused
 from lapwing.client.requests import Requests
 from lapwing.errors import BadParameter, KeyReused, Tampered, TooManyRequests, Unavailable
@@ -37,7 +37,7 @@ class Scripted:
 
     def requests(self, **more: Any) -> Requests:
         given = {"ca": None, "timeout": 5.0, "patience": 5.0, **more}
-        return Requests(ServerAddress.of(self.origin), Token(TOKEN), **given)
+        return Requests(ServerAddress.of(self.origin), ClientToken(TOKEN), **given)
 
 
 @contextmanager
@@ -222,15 +222,15 @@ def test_a_certificate_that_is_not_trusted_is_refused_at_once_and_an_own_ca_is_t
     certificate, key = tls_files
     with tls_server(certificate, key) as origin:
         address = ServerAddress.of(origin)
-        strange = Requests(address, Token(TOKEN), ca=None, timeout=5.0, patience=60.0)
-        with pytest.raises(Unavailable, match="ca="):
+        strange = Requests(address, ClientToken(TOKEN), ca=None, timeout=5.0, patience=60.0)
+        with pytest.raises(BadParameter, match="ca=", check=named("ca")):
             strange.get("/v1/data")
         strange.close()
-        known = Requests(address, Token(TOKEN), ca=certificate, timeout=5.0, patience=0.0)
+        known = Requests(address, ClientToken(TOKEN), ca=certificate, timeout=5.0, patience=0.0)
         assert known.get("/v1/data") == {}
         known.close()
         with pytest.raises(BadParameter, check=named("ca")):
-            Requests(address, Token(TOKEN), ca=tmp_path / "missing", timeout=5.0, patience=0.0)
+            Requests(address, ClientToken(TOKEN), ca=tmp_path / "missing", timeout=5.0, patience=0.0)
 
 
 @contextmanager

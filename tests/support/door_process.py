@@ -68,6 +68,7 @@ def start(folder: Path, *, port: int = 0, slot: str = "0.05", more: tuple[str, .
     settings = folder / "server.toml"
     if not settings.exists():
         settings.write_text(f"[server]\nreply_slot = {slot}\n[limits]\nrequests_per_minute = 1000000\n")
+    folder = folder.absolute()
     command = [sys.executable, "-m", "lapwing", "serve", str(folder), "--port", str(port), *more]
     log = (folder / "server.log").open("ab")
     process = subprocess.Popen(

@@ -43,9 +43,10 @@ def connect(
         The data set, with `plan`, `release`, `ask`, `left` and others.
 
     Raises:
-        BadParameter: If the address or the token cannot be one, or there is no such data set.
+        BadParameter: If the address or the token cannot be one, there is no such data set, or the
+            certificate is not trusted.
         RequestRefused: If the server does not know the token.
-        Unavailable: If the server cannot be reached, or its certificate is not trusted.
+        Unavailable: If the server cannot be reached.
         MissingExtra: If httpx is not installed.
 
     Example:

@@ -25,7 +25,7 @@ _HOW = (
 )
 
 
-class Token:
+class ClientToken:
     """A token. It prints without its text."""
 
     __slots__ = ("_text",)
@@ -45,7 +45,7 @@ class Token:
         raise TypeError("a token is not pickled: connect again where it is needed")
 
 
-def find_token(token: str | None = None, token_file: str | Path | None = None) -> Token:
+def find_token(token: str | None = None, token_file: str | Path | None = None) -> ClientToken:
     """Return the token to use.
 
     Args:
@@ -68,13 +68,13 @@ def find_token(token: str | None = None, token_file: str | Path | None = None) -
     raise BadParameter("token", f"is missing. {_HOW}")
 
 
-def _checked(text: object, name: str) -> Token:
+def _checked(text: object, name: str) -> ClientToken:
     if not isinstance(text, str) or not _FORM.fullmatch(text.strip()):
         raise BadParameter(name, "is not the text of a token: 16 to 512 letters, digits and signs")
-    return Token(text.strip())
+    return ClientToken(text.strip())
 
 
-def _of_file(path: Path) -> Token:
+def _of_file(path: Path) -> ClientToken:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
         try:

@@ -26,6 +26,14 @@ class RequestRefused(LapwingError):
 
     `status` is the HTTP status, and `code` the server's word, such as "not-signed-in", "not-allowed" or
     "not-found". Nothing was charged.
+
+    Example:
+        >>> from lapwing.client import RequestRefused
+        >>> try:
+        ...     visits.answer("visits.99999")
+        ... except RequestRefused as error:
+        ...     print(error.code, error.status)
+        not-found 404
     """
 
     code: ClassVar[str] = "request-refused"

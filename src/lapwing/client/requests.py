@@ -16,12 +16,13 @@ from __future__ import annotations
 import json
 import ssl
 import time
+import weakref
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
 
 from lapwing.client.address import ServerAddress
-from lapwing.client.credentials import Token
+from lapwing.client.credentials import ClientToken
 from lapwing.client.replied_errors import RequestRefused, error_of
 from lapwing.errors import BadParameter, InProgress, LapwingError, MissingExtra, Unavailable
 
@@ -52,7 +53,7 @@ class Requests:
     def __init__(
         self,
         address: ServerAddress,
-        token: Token,
+        token: ClientToken,
         *,
         ca: str | Path | None,
         timeout: float,
@@ -71,6 +72,8 @@ class Requests:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             headers={"User-Agent": "lapwing", "Accept-Encoding": "identity"},
         )
+
+        self._end = weakref.finalize(self, self._http.close)  # nobody closes what a notebook forgets
 
     def get(self, path: str, *, patience: float | None = None, **options: Any) -> Any:
         """Return the JSON value of a page."""
@@ -92,7 +95,7 @@ class Requests:
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        self._end()
 
     def __repr__(self) -> str:
         return f"<requests to {self.origin}>"
@@ -170,18 +173,15 @@ def _limited(reply: httpx.Response) -> bytes:
     return b"".join(pieces)
 
 
-class _NotTrusted(Unavailable):
-    """A certificate that is not trusted. A repeat does not help."""
-
-
 def _lost(error: httpx.TransportError, origin: str) -> LapwingError:
     """Return the error of a connection that broke. Its own text may have parts of the request."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return _NotTrusted(
+            return BadParameter(  # which a repeat does not change
+                "ca",
                 f"the certificate of {origin} is not trusted here ({cause.verify_message}). If the server "
-                "has a CA of its own, give its certificate with ca=…"
+                "has a CA of its own, give its certificate with ca=…",
             )
         cause = cause.__cause__ or cause.__context__
     slow = " in time" if isinstance(error, httpx.TimeoutException) else ""
@@ -201,7 +201,7 @@ def _refusal(status: int, content: bytes, origin: str) -> LapwingError:
 
 def _may_pass(error: LapwingError) -> bool:
     """Return whether a repeat of the request may end otherwise."""
-    return isinstance(error, InProgress) or (error.code in _AGAIN and not isinstance(error, _NotTrusted))
+    return isinstance(error, InProgress) or error.code in _AGAIN
 
 
 def _seconds(text: str | None) -> float | None:

@@ -45,6 +45,15 @@ def new_token(
         state.close()
 
 
+def set_password(folder: Path, name: str, password: str) -> None:
+    """Give an account a password, with which a browser can sign in."""
+    state = ServerState.open(folder / STATE_FOLDER)
+    try:
+        People.of(state).accounts.set_password(name, password)
+    finally:
+        state.close()
+
+
 @dataclass
 class DoorProcess:
     """A running server."""

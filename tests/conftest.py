@@ -18,9 +18,24 @@ from support.ledgers import POSTGRES, SQLITE, Home
 # As many tests run side by side as there are processors: further threads of each would wait for one
 # another, and busily. PyTorch reads this when it is imported, which is later.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 # No test is about time: other processes have the processor, too.
 settings.register_profile("lapwing", deadline=None)
 settings.load_profile("lapwing")
+
+
+def _end_worker(process: int) -> None:
+    """End a worker of xdist, whose exit code nobody reads.
+
+    To free its libraries and tests, object by object, would take as long as to import half of them. What
+    else is registered has been done then: this was registered first.
+    """
+    if os.getpid() == process:  # not a fork of it
+        os._exit(0)
+
+
+if IS_WORKER:
+    atexit.register(_end_worker, os.getpid())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -35,7 +50,8 @@ def pytest_collection() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     gc.enable()
-    atexit.register(gc.unfreeze)  # libraries complain of objects that are still there at the end
+    if not IS_WORKER:
+        atexit.register(gc.unfreeze)  # libraries complain of objects that are still there at the end
 
 
 _STATES = itertools.count()

@@ -13,7 +13,7 @@ from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
 from functools import cache
 from itertools import count
-from math import comb, floor
+from math import comb, factorial, floor
 from pathlib import Path
 
 GUARD, PRECISIONS = 40, (100, 200, 400, 800)  # decimal digits that rounding may cost, and that are computed
@@ -43,53 +43,8 @@ def leading(real, bits):
     raise ValueError("a real is too close to a whole number")
 
 
-class Stream:
-    """The random bytes of a vector, read as 64-bit words, the least byte first."""
-
-    def __init__(self, text):
-        self.left = bytes.fromhex(text)
-
-    def words(self, count):
-        taken, self.left = self.left[: 8 * count], self.left[8 * count :]
-        if len(taken) < 8 * count:
-            raise ValueError("more random bytes are needed than there are")
-        return [int.from_bytes(taken[at : at + 8], "little") for at in range(0, 8 * count, 8)]
-
-    def uniforms(self, count):
-        return [Uniform(self, word) for word in self.words(count)]
-
-
-class Uniform:
-    """A uniform number of which the leading bits are known; more are read when they do not decide."""
-
-    def __init__(self, stream, word):
-        self.stream, self.digits, self.bits = stream, word, 64
-
-    def below(self, real):
-        while True:
-            border, is_exact = leading(real, self.bits)
-            if self.digits != border or is_exact:
-                return self.digits < border
-            self.digits, self.bits = self.digits << 64 | self.stream.words(1)[0], self.bits + 64
-
-
 def exp(exponent):
     return (lambda: number(exponent).exp()) if exponent else Fraction(1)
-
-
-def coins(stream, reals):
-    return [int(one.below(real)) for one, real in zip(stream.uniforms(len(reals)), reals)]
-
-
-def inversion(stream, size, cdf, last=None):
-    """Draw symbols 0, 1, 2, ...: how many cumulative probabilities are at or below a uniform number."""
-    drawn = []
-    for uniform in stream.uniforms(size):
-        symbol = 0
-        while symbol != last and not uniform.below(lambda: cdf(symbol)):
-            symbol += 1
-        drawn.append(symbol)
-    return drawn
 
 
 def weighted(weight, copies=lambda k: 1):
@@ -109,116 +64,130 @@ def weighted(weight, copies=lambda k: 1):
     return cdf
 
 
-def bernoulli(stream, size, probability):
-    return coins(stream, [Fraction(probability)] * size)
+class Draws:
+    """The samplers, over the random bytes of a vector: 64-bit words, the least byte first."""
 
+    def __init__(self, text):
+        self.left = bytes.fromhex(text)
 
-def bernoulli_exp(stream, size, x, rate):
-    return coins(stream, [exp(-Fraction(value) * Fraction(rate)) for value in x])
+    def words(self, count):
+        taken, self.left = self.left[: 8 * count], self.left[8 * count :]
+        if len(taken) < 8 * count:
+            raise ValueError("more random bytes are needed than there are")
+        return [int.from_bytes(taken[at : at + 8], "little") for at in range(0, 8 * count, 8)]
 
+    def below(self, uniform, real):
+        """Compare a uniform number [leading digits, their bits]; more are read when they do not decide."""
+        while True:
+            border, is_exact = leading(real, uniform[1])
+            if uniform[0] != border or is_exact:
+                return uniform[0] < border
+            uniform[:] = uniform[0] << 64 | self.words(1)[0], uniform[1] + 64
 
-def geometric(stream, size, scale, signed=False):
-    t = Fraction(scale)
-    top = max(int(45 * t).bit_length(), 1)
-    digit = [lambda j=j: 1 / (1 + number(2**j / t).exp()) for j in range(top)]
-    reals = [*digit, exp(-(2**top) / t), *digit[:1] * signed]
-    words = stream.uniforms(size * len(reals))
-    bits = [words[i].below(reals[i % len(reals)]) for i in range(len(words))]
-    rows = [bits[at : at + len(reals)] for at in range(0, len(bits), len(reals))]
-    values = [sum(bit << j for j, bit in enumerate(row[:top])) for row in rows]
-    for i, row in enumerate(rows):
-        if row[top]:  # a geometric number has no memory: what goes beyond is a fresh one
-            values[i] = 2**top + geometric(stream, 1, scale)[0]
-    return [~value if signed and row[-1] else value for value, row in zip(values, rows)]
+    def coins(self, reals):
+        return [int(self.below([word, 64], real)) for word, real in zip(self.words(len(reals)), reals)]
 
+    def inversion(self, size, cdf, last=None):
+        """Draw symbols 0, 1, 2, ...: how many cumulative probabilities are at or below a uniform number."""
+        drawn = [0] * size
+        for i, word in enumerate(self.words(size)):
+            uniform = [word, 64]
+            while drawn[i] != last and not self.below(uniform, lambda: cdf(drawn[i])):
+                drawn[i] += 1
+        return drawn
 
-def discrete_laplace(stream, size, scale):
-    return geometric(stream, size, scale, signed=True)
+    def bernoulli(self, size, probability):
+        return self.coins([Fraction(probability)] * size)
 
+    def bernoulli_exp(self, size, x, rate):
+        return self.coins([exp(-Fraction(value) * Fraction(rate)) for value in x])
 
-def discrete_gaussian(stream, size, sigma):
-    rate = 1 / (2 * Fraction(sigma) ** 2)
-    if Fraction(sigma) < 16:  # 0, 1, -1, 2, -2, ...
-        cdf = weighted(lambda k: number(-rate * k * k).exp(), lambda k: 1 + (k > 0))
-        return [(s + 1) // 2 * (1 if s % 2 else -1) for s in inversion(stream, size, cdf)]
-    width, kept = 1 << int(Fraction(sigma) / 12).bit_length() - 1, []
-    cdf = weighted(lambda k: number(-rate * (k * width) ** 2).exp())
-    while len(kept) < size:
-        missing = size - len(kept)
-        tried = missing + missing // 16 + 8
-        starts, places = [width * s for s in inversion(stream, tried, cdf)], stream.words(tried)
-        offsets = [place % width + (place >> 63) for place in places]
-        coin = coins(stream, [exp(-rate * d * (2 * s + d)) for s, d in zip(starts, offsets)])
-        found = zip(coin, starts, offsets, places)
-        kept += [-(s + d) if place >> 63 else s + d for keep, s, d, place in found if keep][:missing]
-    return kept
+    def geometric(self, size, scale, signed=False):
+        t, drawn = Fraction(scale), []
+        top = max(int(45 * t).bit_length(), 1)
+        digit = [lambda j=j: 1 / (1 + number(2**j / t).exp()) for j in range(top)]
+        reals = [*digit, exp(-(2**top) / t), *digit[:1] * signed]
+        bits = self.coins(reals * size)
+        for at in range(0, len(bits), len(reals)):
+            value = sum(bit << j for j, bit in enumerate(bits[at : at + top]))
+            if bits[at + top]:  # a geometric number has no memory: what goes beyond is a fresh one
+                value = 2**top + self.geometric(1, scale)[0]
+            drawn.append(~value if signed and bits[at + top + 1] else value)
+        return drawn
 
+    def discrete_laplace(self, size, scale):
+        return self.geometric(size, scale, signed=True)
 
-def exponential_choice(stream, size, scores, rate, counts=None):
-    counts, exponents = counts or [1] * len(scores), [Fraction(score) * Fraction(rate) for score in scores]
-
-    def cdf(symbol):
-        weights = [times * number(x - max(exponents)).exp() for x, times in zip(exponents, counts)]
-        return sum(weights[: symbol + 1]) / sum(weights)
-
-    return inversion(stream, size, cdf, last=len(scores) - 1)
-
-
-def uniform_int(stream, size, low, high):
-    words, fair = stream.words(size), 2**64 // (high - low) * (high - low)
-    while again := [i for i, word in enumerate(words) if word >= fair]:
-        for i, word in zip(again, stream.words(len(again))):
-            words[i] = word
-    return [low + word % (high - low) for word in words]
-
-
-def permutation(stream, size):
-    while len(set(keys := stream.words(size))) < size:
-        pass
-    return sorted(range(size), key=keys.__getitem__)
-
-
-def randomized_response(stream, size, options, answers, epsilon=None, truth=None):
-    chance = Fraction(truth) if truth else lambda: 1 / (1 + (options - 1) * number("-" + epsilon).exp())
-    is_true, others = coins(stream, [chance] * size), uniform_int(stream, size, 1, options)
-    return [a if keep else (a + other) % options for keep, a, other in zip(is_true, answers, others)]
-
-
-def polya_share(stream, size, scale, parties):
-    t = Fraction(scale)
-
-    def poisson(symbol):
-        mean = -(1 - number(-1 / t).exp()).ln() / parties
-        terms = [(-mean).exp()]
-        for k in range(1, symbol + 1):
-            terms.append(terms[-1] * mean / k)
-        return sum(terms)
-
-    def logarithmic(total):
-        kept, blocks = [], weighted(lambda b: number((1 - 2**b) / t).exp())
-        while missing := total - len(kept):
-            starts = [1 << b for b in inversion(stream, 2 * missing + 8, blocks)]
-            extra = [word % start for start, word in zip(starts, stream.words(len(starts)))]
-            pairs = list(zip(starts, extra))
-            reals = [
-                (lambda s=s, d=d: number(-d / t).exp() * s / (s + d)) if d else Fraction(1)
-                for s, d in pairs
-            ]
-            kept += [s + d for keep, (s, d) in zip(coins(stream, reals), pairs) if keep][:missing]
+    def discrete_gaussian(self, size, sigma):
+        rate = 1 / (2 * Fraction(sigma) ** 2)
+        if Fraction(sigma) < 16:  # 0, 1, -1, 2, -2, ...
+            cdf = weighted(lambda k: number(-rate * k * k).exp(), lambda k: 1 + (k > 0))
+            return [(s + 1) // 2 * (1 if s % 2 else -1) for s in self.inversion(size, cdf)]
+        width, kept = 1 << int(Fraction(sigma) / 12).bit_length() - 1, []
+        cdf = weighted(lambda k: number(-rate * (k * width) ** 2).exp())
+        while missing := size - len(kept):
+            tried = missing + missing // 16 + 8
+            starts, places = [width * s for s in self.inversion(tried, cdf)], self.words(tried)
+            offsets = [place % width + (place >> 63) for place in places]
+            coin = self.coins([exp(-rate * d * (2 * s + d)) for s, d in zip(starts, offsets)])
+            found = zip(coin, starts, offsets, places)
+            kept += [-(s + d) if place >> 63 else s + d for keep, s, d, place in found if keep][:missing]
         return kept
 
-    def shares():
-        numbers = inversion(stream, size, poisson)
-        parts = iter(logarithmic(sum(numbers)))
-        return [sum(next(parts) for _ in range(n)) for n in numbers]
+    def exponential_choice(self, size, scores, rate, counts=None):
+        exponents = [Fraction(score) * Fraction(rate) for score in scores]
+        copies, greatest = counts or [1] * len(scores), max(exponents)
 
-    return [first - second for first, second in zip(shares(), shares())]
+        def cdf(symbol):
+            weights = [times * number(x - greatest).exp() for x, times in zip(exponents, copies)]
+            return sum(weights[: symbol + 1]) / sum(weights)
+
+        return self.inversion(size, cdf, last=len(scores) - 1)
+
+    def uniform_int(self, size, low, high):
+        words, fair = self.words(size), 2**64 // (high - low) * (high - low)
+        while again := [i for i, word in enumerate(words) if word >= fair]:
+            for i, word in zip(again, self.words(len(again))):
+                words[i] = word
+        return [low + word % (high - low) for word in words]
+
+    def permutation(self, size):
+        while len(set(keys := self.words(size))) < size:
+            pass
+        return sorted(range(size), key=keys.__getitem__)
+
+    def randomized_response(self, size, options, answers, epsilon=None, truth=None):
+        chance = Fraction(truth) if truth else lambda: 1 / (1 + (options - 1) * number("-" + epsilon).exp())
+        is_true, others = self.coins([chance] * size), self.uniform_int(size, 1, options)
+        return [a if keep else (a + other) % options for keep, a, other in zip(is_true, answers, others)]
+
+    def polya_share(self, size, scale, parties):
+        """Draw differences of two sums of a Poisson number of logarithmic numbers."""
+        t, sides = Fraction(scale), []
+        poisson = weighted(lambda k: (-(1 - number(-1 / t).exp()).ln() / parties) ** k / factorial(k))
+        for _ in range(2):
+            numbers = self.inversion(size, poisson)
+            parts = iter(self.logarithmic(sum(numbers), t))
+            sides.append([sum(next(parts) for _ in range(n)) for n in numbers])
+        return [first - second for first, second in zip(*sides)]
+
+    def logarithmic(self, size, t):
+        def ratio(s, d):
+            return (lambda: number(-d / t).exp() * s / (s + d)) if d else Fraction(1)
+
+        kept, blocks = [], weighted(lambda b: number((1 - 2**b) / t).exp())
+        while missing := size - len(kept):
+            starts = [1 << b for b in self.inversion(2 * missing + 8, blocks)]
+            pairs = [(s, word % s) for s, word in zip(starts, self.words(len(starts)))]
+            coin = self.coins([ratio(*pair) for pair in pairs])
+            kept += [s + d for keep, (s, d) in zip(coin, pairs) if keep][:missing]
+        return kept
 
 
 def check_draw(vector):
-    stream = Stream(vector["bytes"])
-    drawn = globals()[vector["sampler"]](stream, vector["size"], **vector["parameters"])
-    return drawn == vector["draws"] and not stream.left
+    draws = Draws(vector["bytes"])
+    drawn = getattr(draws, vector["sampler"])(vector["size"], **vector["parameters"])
+    return drawn == vector["draws"] and not draws.left
 
 
 # Prices, in whole units, rounded up: δ in 1e-18, ε and Rényi values in 1e-9.
@@ -242,12 +211,8 @@ def response(order, epsilon):
 
 @cache
 def laplace(order, scale, distance):
-    a, e, q, r = (
-        order,
-        number(distance / scale),
-        number(-1 / scale).exp(),
-        number((1 - 2 * order) / scale).exp(),
-    )
+    a, e = order, number(distance / scale)
+    q, r = number(-1 / scale).exp(), number((1 - 2 * order) / scale).exp()
     left, right = (1 + (1 - q) * r / (1 - r)) / (1 + q), (1 - (1 - q) / (1 - r)) / (1 + q)
     return (left * ((a - 1) * e).exp() + right * (-a * e).exp()).ln() / (a - 1)
 
@@ -255,17 +220,14 @@ def laplace(order, scale, distance):
 @cache
 def sampled(order, rate, rho):
     q, r = number(rate), number(rho)
-    terms = (
-        (1 - q) ** (order - k) * q**k * (k * (k - 1) * r).exp() * comb(order, k) for k in range(order + 1)
-    )
-    return sum(terms).ln() / (order - 1)
+    powers = ((1 - q) ** (order - k) * q**k * (k * (k - 1) * r).exp() for k in range(order + 1))
+    return sum(comb(order, k) * power for k, power in enumerate(powers)).ln() / (order - 1)
 
 
 def bounds(loss, orders):
     """Return δ₀, the pair (ε_b, δ_b) or None, and the Rényi values, of a described loss."""
-    get = {
-        name: Fraction(value) for name, value in loss.items() if isinstance(value, str) and name != "loss"
-    }
+    words = loss.keys() & {"epsilon", "delta", "scale", "rho", "rate"}
+    get = {word: Fraction(loss[word]) for word in words}
     match loss["loss"]:
         case "Pure" | "Approximate" | "BoundedRange" as kind:
             e = get["epsilon"]
@@ -311,9 +273,8 @@ def caps_of(epsilon, delta, orders):
     e, d, rests = Fraction(epsilon), Fraction(delta), []
     with localcontext(prec=120):
         for a, share in zip(orders, SHARES) if d else ():
-            slack = (number((a - 1) / Fraction(a))).ln() - (number(d * share).ln() + Decimal(a).ln()) / (
-                a - 1
-            )
+            logs = number(d * share).ln() + Decimal(a).ln()
+            slack = number((a - 1) / Fraction(a)).ln() - logs / (a - 1)
             rests.append(max(floor((number(e) - slack) * E), -1))
     return [floor(d * D * 6 / 100), floor(e * E), floor(d * D * 4 / 100), *(rests or [-1] * len(orders))]
 
@@ -389,16 +350,13 @@ def check_ledger(vector):
             caps, costs = accounts[account][1], costs_of(record["loss"], accounts[account][0])
             for block in (block for first, last in ranges for block in range(first, last + 1)):
                 before = spent.get((account, block), [0] * len(caps))
-                sums = spent[account, block] = after(
-                    caps, before, costs
-                )  # a debit is how far each sum moves
-                good &= [new - old for new, old in zip(sums, before)] == debit
-    names = [
-        sha256(bytes.fromhex(one["salt"]), one["label"].encode()).hex()[:32] for one in vector["names"]
-    ]
-    asked = [sha256(f"{one['key']}\n{one['digest']}".encode()).hex() for one in vector["requests"]]
-    good &= names == [one["id"] for one in vector["names"]]
-    return good and asked == [one["request"] for one in vector["requests"]]
+                sums = spent[account, block] = after(caps, before, costs)
+                good &= [new - old for new, old in zip(sums, before)] == debit  # how far each sum moves
+    for name in vector["names"]:
+        good &= sha256(bytes.fromhex(name["salt"]), name["label"].encode()).hex()[:32] == name["id"]
+    for asked in vector["requests"]:
+        good &= sha256(f"{asked['key']}\n{asked['digest']}".encode()).hex() == asked["request"]
+    return good
 
 
 def main(folder):

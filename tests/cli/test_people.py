@@ -46,7 +46,7 @@ def test_an_account_is_made_with_roles_and_a_link(shell: Shell, folder: Path, pe
 def test_the_link_has_the_public_address(shell: Shell, folder: Path) -> None:
     (folder / "server.toml").write_text('[server]\naddress = "https://privacy.example.org"\n')
     done = shell("people", "add", folder, "ann")
-    assert "\nhttps://privacy.example.org/password?link=" in done.out
+    assert "\nhttps://privacy.example.org/password?key=" in done.out
 
 
 def test_a_password_is_typed_or_comes_from_standard_input(
@@ -63,7 +63,7 @@ def test_a_password_is_typed_or_comes_from_standard_input(
     typed(monkeypatch, "short")
     assert shell("people", "password", folder, "ann").code == 2
     assert people.accounts.with_password("ann", "another good password") == "ann"
-    assert "/password?link=" in shell("people", "password", folder, "ann", "--link").out
+    assert "/password?key=" in shell("people", "password", folder, "ann", "--link").out
 
 
 def test_accounts_are_listed(shell: Shell, folder: Path, people: People) -> None:

@@ -8,8 +8,6 @@ import os
 import pickle
 import random
 import re
-import sys
-import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -48,6 +46,7 @@ from lapwing.core.losses import (
 from lapwing.errors import BadParameter, OverBudget, SessionOver
 from support.cases import each
 from support.raised import named
+from support.switching import in_switching_threads
 
 TERMS = Terms.of(1, "1e-6")
 TENTH = Pure(Fraction(1, 10))
@@ -423,16 +422,7 @@ def test_threads_that_share_a_budget_never_overspend_it() -> None:
                 count += 1
         admitted.append(count)
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=spend) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
+    in_switching_threads(spend, 8)
     assert sum(admitted) == 20_000
 
 

@@ -328,6 +328,12 @@ def test_other_bad_input_is_refused() -> None:
             noise.polya_share(1, 3, parties=parties)  # type: ignore[arg-type]
 
 
+def test_a_text_that_is_no_number_is_told_how_to_write_one() -> None:
+    for text in ("0,5", "half", ""):
+        with pytest.raises(BadParameter, match="as in"):
+            exact(text, "epsilon")
+
+
 def test_messages_name_the_parameter() -> None:
     with pytest.raises(BadParameter, check=named("sigma")):
         noise.discrete_gaussian(-1, 3)

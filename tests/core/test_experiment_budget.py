@@ -6,8 +6,6 @@ import contextlib
 import copy
 import os
 import pickle
-import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,6 +29,7 @@ from lapwing.losses import (
 )
 from lapwing.mechanisms import AboveThreshold, Gaussian, Laplace, PartitionSelection, RandomizedResponse
 from support.cases import each
+from support.switching import in_switching_threads
 
 TENTH = Laplace.for_epsilon("0.1", l1=1)
 
@@ -271,16 +270,7 @@ def test_threads_never_overspend_it() -> None:
             while True:
                 budget.release(mine, 1)
 
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=spend) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
+    in_switching_threads(spend, 6)
     assert len(drawn) == 2000
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -22,23 +21,8 @@ from support.clients import Place, nursery
 from support.histories_check import Judge
 from support.ledgers import SQLITE, Home, open_account, open_sliced, release, spending
 from support.postgres import Server, fresh_url
+from support.small_disk import small_disk
 from support.spenders import BLOCKS, fill
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A file system of its own, where that is allowed."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture

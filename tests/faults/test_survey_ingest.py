@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,6 +22,7 @@ from support.collecting import DIGEST, SIZE, TODAY, Shelf, credential, invited
 from support.ledgers import POSTGRES, SQLITE
 from support.power import Keep, KeepAll, KeepBegun, KeepSome, Told, lay_out, recorded
 from support.slowly import slow
+from support.small_disk import small_disk
 from support.survey_server import Process
 from support.survey_siege import Siege, body
 
@@ -76,22 +75,6 @@ class TestKilled:
             assert server.sign(invitation, other.blinded).status == 409
         server.stop()
         shelf.close()
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[None]:
-    """A file system of its own, where that is allowed."""
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def fill(path: Path) -> None:

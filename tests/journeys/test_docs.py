@@ -21,6 +21,7 @@ from support.shell import Shell
 ROOT = Path(__file__).parents[2]
 LENGTHY = {  # `make test` goes the same ways elsewhere
     ("learning.md", "console"),  # test_learning.py
+    ("survey.md", "console"),  # typed twice, below
     ("audit.md", "console"),  # tests/cli/test_audit.py
     ("audit.md", "python"),
     ("attack.md", "console"),  # tests/cli/test_attack.py

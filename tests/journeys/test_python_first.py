@@ -63,8 +63,6 @@ def test_an_own_frame_question_and_model_are_charged_once(frame: pd.DataFrame) -
         assert str(plan.cost) == "ε 0.5"
         assert orders.left().epsilon == 3  # a plan is free
         answer = plan.release()
-        assert answer.cost is not None
-        assert answer.left is not None
         assert answer.cost.epsilon == Fraction("0.5")
         assert (answer.left.epsilon, answer.left.of) == (Fraction("2.5"), Fraction(3))
         assert "Budget left: ε 2.5 of 3." in str(answer)

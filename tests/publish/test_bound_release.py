@@ -15,18 +15,8 @@ from lapwing.publish.bound_release import BoundRelease, bind_release, impossible
 from lapwing.publish.measured.published_column import PublishedColumn, published_column
 from lapwing.publish.release_file import load_release
 from lapwing.sql.policy.kinds import Choice, Truth
+from support.published import VISITS
 
-POLICY = """dataset.name = "visits"
-budget = { epsilon = 5, delta = 1e-6 }
-[tables.visits]
-source = "visits.parquet"
-unit = "person"
-rows_per_unit = 2
-columns.ward = { values = ["a", "b", "c"] }
-columns.stay = { low = 0, high = 30 }
-columns.urgent = { type = "bool" }
-columns.note = { type = "text" }
-"""
 RELEASE = """[release]
 name = "visits-2026"
 policy = "visits.toml"
@@ -44,7 +34,7 @@ urgent = true
 """
 
 
-def bound(folder: Path, release: str = RELEASE, policy: str = POLICY) -> BoundRelease:
+def bound(folder: Path, release: str = RELEASE, policy: str = VISITS) -> BoundRelease:
     duckdb.execute(
         "COPY (SELECT 1 AS person, 'a' AS ward, 1 AS stay, true AS urgent, 'x' AS note) TO "
         f"'{folder / 'visits.parquet'}'"
@@ -85,7 +75,7 @@ def test_a_release_that_cannot_be_is_refused_before_data_is_read(
 
 def test_too_many_columns_are_refused(tmp_path: Path) -> None:
     names = [f"c{k}" for k in range(101)]
-    policy = POLICY + "".join(f'columns.{name} = {{ type = "bool" }}\n' for name in names)
+    policy = VISITS + "".join(f'columns.{name} = {{ type = "bool" }}\n' for name in names)
     release = RELEASE.split("[columns", maxsplit=1)[0].replace("ward, stay, urgent", ", ".join(names))
     with pytest.raises(BadParameter, match="selects 101 columns, and at most 100 are possible"):
         bound(tmp_path, release, policy)

@@ -25,18 +25,8 @@ from lapwing.publish.models import graphical_model
 from lapwing.publish.release_file import ReleasePlanFile, load_release
 from lapwing.publish.synthetic_release import publish_table
 from lapwing.sql import row_questions
+from support.published import VISITS
 
-POLICY = """dataset.name = "visits"
-budget = { epsilon = 5, delta = 1e-6 }
-[tables.visits]
-source = "visits.parquet"
-unit = "person"
-rows_per_unit = 2
-columns.ward = { values = ["a", "b", "c"] }
-columns.stay = { low = 0, high = 30 }
-columns.urgent = { type = "bool" }
-columns.note = { type = "text" }
-"""
 RELEASE = """[release]
 name = "visits-2026"
 policy = "visits.toml"
@@ -68,7 +58,7 @@ def filled(folder: Path) -> Path:
         "'x' AS note FROM range(2000) AS rows(i)"
     )
     duckdb.execute(f"COPY ({rows}) TO '{folder / 'visits.parquet'}'")
-    (folder / "visits.toml").write_text(POLICY)
+    (folder / "visits.toml").write_text(VISITS)
     (folder / "release.toml").write_text(RELEASE)
     return folder
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from lapwing.config.file_table import FileTable
 from lapwing.errors import BadFile, BadParameter
-from lapwing.server.settings import LOOPBACK_HOSTS, read_settings
+from lapwing.server.settings import (
+    LOOPBACK_HOSTS,
+    LimitsTable,
+    NoticesTable,
+    OpenIdTable,
+    ServerFile,
+    ServerSettings,
+    ServerTable,
+    read_settings,
+)
 from support.cases import each
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_server_that_is_told_nothing_serves_this_machine_alone(tmp_path: Path) -> None:
@@ -72,6 +85,29 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path, text: str, said: str
     with pytest.raises(BadFile) as caught:
         read_settings(tmp_path)
     assert said in str(caught.value)
+
+
+def test_every_setting_is_in_the_reference_and_its_example_is_right(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "server.md").read_text(encoding="utf-8")
+    tables: dict[str, type[FileTable]] = {
+        "server": ServerTable,
+        "limits": LimitsTable,
+        "notices": NoticesTable,
+    }
+    tables["open_id"] = OpenIdTable
+    assert tables.keys() == ServerFile.by_key().keys()
+    keys = {f"{name}.{key}" for name, table in tables.items() for key in table.by_key()}
+    assert set(re.findall(r"^\| `([a-z_.]+)` \|", page, re.MULTILINE)) == keys
+    [example] = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "server.toml").write_text(example)
+    secret = tmp_path / "open_id.secret"
+    secret.write_text("a secret")
+    secret.chmod(0o600)
+    settings = read_settings(tmp_path)
+    assert settings.title == "Ward data"
+    plain = ServerSettings(tmp_path)
+    for name in ("reply_slot", "body_bytes", "requests_per_minute", "unknown_per_minute"):
+        assert getattr(settings, name) == getattr(plain, name), "the example has the defaults"
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ class TestStartLink:
         key = site.people.links.make_start("you", site.settings)
         browser = site.browser(**{"sec-fetch-site": "none"})
         reply = browser.get("/start", params={"key": key})
-        assert (reply.status_code, reply.headers["location"]) == (303, "/")
+        assert (reply.status_code, reply.headers["location"]) == (303, "/welcome")
         assert browser.get("/v1/me").json()["name"] == "you"
         again = site.browser(**{"sec-fetch-site": "none"}).get("/start", params={"key": key})
         assert again.status_code == 401

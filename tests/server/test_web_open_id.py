@@ -33,7 +33,7 @@ def open_id_site(
 
 def test_a_browser_signs_in_at_the_provider(open_id_site: Site, provider: LoopbackProvider) -> None:
     browser = open_id_site.browser()
-    begun = browser.get("/oidc/start")
+    begun = browser.get("/oidc/sign-in")
     assert begun.status_code == 303
     [cookie] = begun.headers.get_list("set-cookie")
     assert cookie.startswith("__Host-lapwing-sign-in=")
@@ -50,15 +50,39 @@ def test_a_browser_signs_in_at_the_provider(open_id_site: Site, provider: Loopba
     assert browser.get("/v1/me").json()["roles"] == {"visits": ["analyst"]}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "page"),
+    [
+        ("/data/visits?tab=schema", "/data/visits?tab=schema"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example/", "/"),
+        ("javascript:alert(1)", "/"),
+        ('/"><script>', "/"),
+        ("/a b", "/"),
+        ("/" + "x" * 500, "/"),
+        ("", "/"),
+    ],
+)
+def test_the_page_that_follows_is_of_this_server(
+    open_id_site: Site, provider: LoopbackProvider, wanted: str, page: str
+) -> None:
+    browser = open_id_site.browser()
+    begun = browser.get("/oidc/sign-in", params={"next": wanted})
+    done = browser.get(provider.authorized(begun.headers["location"]))
+    assert f'content="0;url={page}"' in done.text
+    assert "evil" not in done.text
+
+
 def test_what_came_back_signs_in_once_and_in_this_browser_alone(
     open_id_site: Site, provider: LoopbackProvider
 ) -> None:
     browser, other = open_id_site.browser(), open_id_site.browser()
-    begun = browser.get("/oidc/start")
+    begun = browser.get("/oidc/sign-in")
     secret = browser.cookies["__Host-lapwing-sign-in"]
     back = provider.authorized(begun.headers["location"])
     assert other.get(back).status_code == 401
-    other.get("/oidc/start")
+    other.get("/oidc/sign-in")
     assert other.get(back).status_code == 401
     assert browser.get(back).status_code == 200
     browser.cookies.set("__Host-lapwing-sign-in", secret)
@@ -69,7 +93,7 @@ def test_what_came_back_signs_in_once_and_in_this_browser_alone(
 
 def test_parameters_that_come_twice_are_refused(open_id_site: Site, provider: LoopbackProvider) -> None:
     browser = open_id_site.browser()
-    back = provider.authorized(browser.get("/oidc/start").headers["location"])
+    back = provider.authorized(browser.get("/oidc/sign-in").headers["location"])
     state = dict(parse_qsl(urlsplit(back).query))["state"]
     assert browser.get(f"{back}&state={state}").status_code == 401
     assert browser.get(back).status_code == 200
@@ -77,7 +101,7 @@ def test_parameters_that_come_twice_are_refused(open_id_site: Site, provider: Lo
 
 def test_an_unknown_host_gets_no_sign_in(open_id_site: Site) -> None:
     """The provider would send the code there."""
-    reply = open_id_site.browser().get("/oidc/start", headers={"host": "evil.example"})
+    reply = open_id_site.browser().get("/oidc/sign-in", headers={"host": "evil.example"})
     assert reply.status_code == 421
 
 
@@ -86,12 +110,12 @@ def test_an_identity_that_is_not_bound_is_shown_to_its_owner(
 ) -> None:
     provider.subject = "subject-9"
     browser = open_id_site.browser()
-    reply = browser.get(provider.authorized(browser.get("/oidc/start").headers["location"]))
+    reply = browser.get(provider.authorized(browser.get("/oidc/sign-in").headers["location"]))
     assert reply.status_code == 403
     assert reply.json()["error"]["subject"] == "subject-9"
     assert browser.get("/v1/me").status_code == 401
 
 
 def test_a_server_without_a_provider_has_no_such_pages(site: Site) -> None:
-    for path in ("/oidc/start", "/oidc/back"):
+    for path in ("/oidc/sign-in", "/oidc/back"):
         assert site.browser().get(path).status_code == 404

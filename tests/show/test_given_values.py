@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from lapwing.core.exact import WRITE_A_NUMBER
 from lapwing.errors import BadParameter
 from lapwing.show.chapters import topics
 from lapwing.show.given_values import given_values, topic_named, values_of_all
@@ -32,8 +33,8 @@ def test_values_are_exact_and_others_keep_their_defaults() -> None:
         ("epsilon", "0", "must lie between 0.1 and 3"),
         ("epsilon", "-1", "must lie between 0.1 and 3"),
         ("epsilon", "3.0000001", "must lie between 0.1 and 3"),
-        ("epsilon", "much", "is not a finite number"),
-        ("epsilon", "nan", "is not a finite number"),
+        ("epsilon", "much", f"is not a finite number. {WRITE_A_NUMBER}"),
+        ("epsilon", "nan", f"is not a finite number. {WRITE_A_NUMBER}"),
         ("epsilon", "1e999999999", "is too large or too small to be meant"),
         ("n", "2.5", "must be a whole number from 1 to 10,000"),
         ("n", "10001", "must lie between 1 and 10,000"),

@@ -312,6 +312,26 @@ def test_a_batch_never_charges_more_than_its_plan_says(opened: Open, tmp_path: P
     assert dataset.batch([COUNT, SUM], epsilon=1).cost.epsilon == 1
 
 
+def test_each_answer_of_a_batch_is_found_by_its_receipt_and_place(opened: Open) -> None:
+    dataset = opened()
+    again = [(COUNT, {"epsilon": "0.1"}), (SUM, {"epsilon": 1}), (COUNT, {"epsilon": 1})]
+    answers = dataset.batch(again).release()
+    position = answers[0].receipt.position if answers[0].receipt else 0
+    level = Fraction(95, 100)
+    found = [dataset.session.stored(position, level, place=place) for place in range(4)]
+    assert found[3] is None
+    for place, one in enumerate(found[:3]):
+        assert one is not None
+        assert one[0] == dataset.plan(again[place][0], epsilon=1).request.sql
+        assert one[1].cost == answers[place].cost
+        if place == 1:
+            assert numbers([one[1]]) == numbers([answers[place]])
+    alone = dataset.ask(MEDIAN, epsilon=1)
+    assert alone.receipt is not None
+    assert dataset.session.stored(alone.receipt.position, level) is not None
+    assert dataset.session.stored(alone.receipt.position, level, place=1) is None
+
+
 def test_a_batch_of_an_earlier_version_is_only_repeated(opened: Open, tmp_path: Path) -> None:
     """So whoever fixes the version before a release may repeat it after a lost connection."""
     dataset = opened()

@@ -47,8 +47,6 @@ def test_answers_belong_to_the_analyst_who_asked(curator: Curator) -> None:
     assert ann.ask(COUNT, epsilon=1).is_replay
     second = bob.ask(COUNT, epsilon=1)
     assert not second.is_replay
-    assert first.receipt is not None
-    assert second.receipt is not None
     assert first.receipt.record["by"] != second.receipt.record["by"]
 
 

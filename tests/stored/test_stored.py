@@ -9,30 +9,50 @@ import os
 import shutil
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lapwing
 from lapwing.errors import OverBudget
 from lapwing.ledger.spending import Target
 from support.ledgers import release
 from support.postgres import restore
 from support.shell import Shell
-from support.stored import QUESTIONS, environment, home_on_a_server, place_of
+from support.stored import QUESTIONS, environment, home_on_a_server, ibis_questions, place_of
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(HERE.glob("*.tar.gz"))
+OF_EXPRESSIONS = sorted(HERE.glob("expressions/*.tar.gz"))
 
 
-@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.split(".")[0])
+def _name(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
+@pytest.fixture(params=ARCHIVES, ids=_name)
 def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folders of an earlier version, where they were made. One test at a time has them."""
-    top = place_of(request.param)
+    with unpacked(request.param, monkeypatch) as top:
+        yield top
+
+
+@pytest.fixture(params=OF_EXPRESSIONS, ids=_name)
+def stored_expressions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder with answers to expressions of ibis."""
+    with unpacked(request.param, monkeypatch) as top:
+        yield top / "expressions"
+
+
+@contextmanager
+def unpacked(archive_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    top = place_of(archive_path)
     with open(f"{top}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         shutil.rmtree(top, ignore_errors=True)
-        with tarfile.open(request.param) as archive:
+        with tarfile.open(archive_path) as archive:
             archive.extractall(top, filter="tar")
         for name, time in json.loads((top / "times.json").read_text()).items():
             os.utime(top / name, ns=(time, time))
@@ -90,6 +110,28 @@ def _taken_out(found: Any) -> list[tuple[Any, Any]]:
         for table in answer["tables"]
         for one in table["estimates"]
     ]
+
+
+def test_answers_to_expressions_come_back_at_no_charge(stored_expressions: Path, shell: Shell) -> None:
+    """Also where their sub-queries were part of their meaning."""
+    stays = stored_expressions / "stays.toml"
+    ledger = str(stored_expressions / "lapwing.ledger")
+    before = entries(shell, ledger)
+    answers = json.loads((stored_expressions / "answers.json").read_text())
+    assert [now["replayed"] for now in answers] == [False] * len(answers)
+    with lapwing.open(stays, analyst="analyst") as dataset:
+        for question, then in zip(ibis_questions(), answers, strict=True):
+            now = dataset.ask(question, epsilon="0.3").to_json()
+            assert now["replayed"]
+            assert now["receipt"] == then["receipt"]
+            assert alike(now["columns"], then["columns"])
+        assert entries(shell, ledger) == before
+        fresh = dataset.ask(ibis_questions()[0], epsilon="0.3", fresh=True)
+        assert not fresh.is_replay
+        assert fresh.of == 1  # answers to the earlier form are never combined with
+        again = dataset.ask(ibis_questions()[0], epsilon="0.3")
+        assert again.receipt == fresh.receipt  # the newest form comes first
+    assert shell("ledger", "verify", ledger).code == 0
 
 
 @pytest.mark.parametrize("kind", ["prepared", "unprepared"])

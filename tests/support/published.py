@@ -27,6 +27,18 @@ def step(work, loss=None):
 Work.step = step
 run(sys.argv[2:])
 """
+# A policy of visits, for releases of tests.
+VISITS = """dataset.name = "visits"
+budget = { epsilon = 5, delta = 1e-6 }
+[tables.visits]
+source = "visits.parquet"
+unit = "person"
+rows_per_unit = 2
+columns.ward = { values = ["a", "b", "c"] }
+columns.stay = { low = 0, high = 30 }
+columns.urgent = { type = "bool" }
+columns.note = { type = "text" }
+"""
 BUNDLES = {"rows": TOWN_ROWS, "census": TOWN_CENSUS}
 _PLACE = TemporaryDirectory(prefix="lapwing-town-")  # removed when the tests end
 

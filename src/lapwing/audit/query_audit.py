@@ -124,7 +124,7 @@ def query_case(
 def batch_case(
     name: str, plans: Sequence[Plan], loss: Loss, cost: Cost, sources: GeneratedSources
 ) -> AuditCase:
-    """Return the case of a batch: all its questions on generated neighbours, with its one loss and price."""
+    """Return the case of a batch: all questions on generated neighbours, with its one loss and price."""
     read = [ReadNumbers(plan, sources) for plan in plans]
     chosen = {id(one.mechanism) for plan in plans for one in plan.shares.chosen}
 
@@ -141,8 +141,8 @@ def batch_case(
         pairs = (
             ReplayPair(
                 pair.description,
-                run(pair.one),
-                run(pair.other, is_reversed=pair.is_reversed),
+                run(pair.first),
+                run(pair.second, is_reversed=pair.is_reversed),
                 pair.is_equal,
             )
             for pair in sources.neighbours(is_thorough=budget.is_thorough)

@@ -297,7 +297,7 @@ def _asked_password() -> str:
 def _print_link(people: People, settings: ServerSettings, name: str) -> None:
     link = people.links.make_password(name)
     console.tell("whoever has this link sets the password: once, within three days")
-    print(f"{settings.address or 'http://127.0.0.1:PORT'}/password?link={link}")
+    print(f"{settings.address or 'http://127.0.0.1:PORT'}/password?key={link}")
 
 
 def _in_words(roles: Mapping[str, Sequence[str]]) -> str:

@@ -62,6 +62,9 @@ def precision(bits: int) -> Iterator[None]:
             ctx.prec = before
 
 
+WRITE_A_NUMBER = 'Write digits, and a point for decimals, as in "0.5"'
+
+
 def exact(value: Number, name: str = "value") -> Fraction:
     """Return the rational that a person means by `value`: 0.1 is one tenth, not the nearest float.
 
@@ -84,7 +87,8 @@ def exact(value: Number, name: str = "value") -> Fraction:
         exponent = int(text.lower().partition("e")[2] or 0)
         number = Fraction(text) if abs(exponent) <= _EXPONENT_AT_MOST else None
     except (ValueError, ZeroDivisionError):
-        raise BadParameter(name, "is not a finite number") from None
+        now = f". {WRITE_A_NUMBER}" if isinstance(value, str) else ""
+        raise BadParameter(name, f"is not a finite number{now}") from None
     if number is None:
         raise BadParameter(name, "is too large or too small to be meant")
     return number

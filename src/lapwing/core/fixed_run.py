@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 from flint import arb
@@ -86,6 +86,30 @@ def _paid_for_rounding(loss: Loss) -> Fraction:
     return Fraction(0)
 
 
+@lru_cache(maxsize=4)
+def _composed(steps: tuple[tuple[Loss, int], ...]) -> Any:
+    """Return the distribution of all steps together. It is large: the last few are kept, for other δ."""
+    parts = [_distribution(loss).self_compose(count) for loss, count in steps]
+    return reduce(lambda composed, part: composed.compose(part), parts)
+
+
+@lru_cache(maxsize=1024)
+def _epsilon_at(steps: tuple[tuple[Loss, int], ...], delta: Fraction) -> Fraction:
+    """Return the ε of all steps together. Trainers and auditors ask for the same runs again and again."""
+    total = _composed(steps)
+    paid = sum((count * _paid_for_rounding(loss) for loss, count in steps), Fraction(0))
+    off = FLOAT_DELTA + sum(count for _, count in steps) * FLOAT_DELTA_A_STEP
+    if 2 * off > delta:
+        raise BadParameter("delta", "is too small for this number of steps: float errors reach it")
+    # Rounding to integers multiplies probabilities by at most e^paid, δ included.
+    target = float(delta - off) * (1 - 1e-9) * math.exp(-float(paid))
+    epsilon = float(total.get_epsilon_for_delta(target))
+    if not math.isfinite(epsilon):
+        raise BadParameter("delta", "is too small for these steps: no finite ε follows")
+    bound = Fraction(epsilon) * (1 + Fraction(1, 10**9)) + paid
+    return Fraction(round_up(bound, 10**9) + 1, 10**9)
+
+
 @dataclass(frozen=True, slots=True)
 class FixedRun(Loss):
     """The loss of `count` repetitions of each step, in an order fixed before the first: one charge.
@@ -104,22 +128,8 @@ class FixedRun(Loss):
             whole(count, "count", at_least=1)
         if not SMALLEST_DELTA <= self.delta < 1:
             raise BadParameter("delta", "must lie in [1e-10, 1): float distributions end there")
-        parts: list[Any] = []
-        paid, off = Fraction(0), FLOAT_DELTA
-        for loss, count in self.steps:
-            off += count * FLOAT_DELTA_A_STEP
-            parts.append(_distribution(loss).self_compose(count))
-            paid += count * _paid_for_rounding(loss)
-        total = reduce(lambda composed, part: composed.compose(part), parts)
-        if 2 * off > self.delta:
-            raise BadParameter("delta", "is too small for this number of steps: float errors reach it")
-        # Rounding to integers multiplies probabilities by at most e^paid, δ included.
-        target = float(self.delta - off) * (1 - 1e-9) * math.exp(-float(paid))
-        epsilon = float(total.get_epsilon_for_delta(target))
-        if not math.isfinite(epsilon):
-            raise BadParameter("delta", "is too small for these steps: no finite ε follows")
-        bound = Fraction(epsilon) * (1 + Fraction(1, 10**9)) + paid
-        units = Fraction(round_up(bound, 10**9) + 1, 10**9)
+        _library()  # the same without the extra, whatever is known already
+        units = _epsilon_at(tuple((loss, count) for loss, count in self.steps), self.delta)
         set_fields(self, _pair=(units, self.delta))
 
     @classmethod

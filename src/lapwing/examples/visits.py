@@ -92,6 +92,21 @@ def example_text(name: str) -> str:
     return files("lapwing.examples").joinpath("data", name).read_text(encoding="utf-8")
 
 
+def _write_tables(tables: Mapping[Path, str]) -> None:
+    import duckdb  # noqa: PLC0415
+
+    with duckdb.connect(":memory:") as connection:  # to start it takes longer than to write a file
+        for path, sql in tables.items():
+            match path.suffix:
+                case ".csv":
+                    connection.sql(sql).write_csv(str(path))
+                case ".parquet":
+                    connection.sql(sql).write_parquet(str(path))
+                case _:
+                    with duckdb.connect(str(path)) as database:
+                        database.execute(f"CREATE TABLE visits AS {sql}")
+
+
 def write_example(folder: Path, texts: Mapping[str, str], tables: Mapping[str, str]) -> bool:
     """Write the files of an example into a folder, unless they are there unchanged.
 
@@ -116,15 +131,8 @@ def write_example(folder: Path, texts: Mapping[str, str], tables: Mapping[str, s
     try:
         for path in (*rows, *contents):
             path.parent.mkdir(parents=True, exist_ok=True)
-        for path, sql in rows.items():
-            with duckdb.connect(str(path) if path.suffix == ".duckdb" else ":memory:") as connection:
-                match path.suffix:
-                    case ".csv":
-                        connection.sql(sql).write_csv(str(path))
-                    case ".parquet":
-                        connection.sql(sql).write_parquet(str(path))
-                    case _:
-                        connection.execute(f"CREATE TABLE visits AS {sql}")
+        if rows:
+            _write_tables(rows)
         for path, text in contents.items():
             path.write_text(text, encoding="utf-8")
     except (OSError, duckdb.IOException):

@@ -71,7 +71,8 @@ class ChargedRelease:
     """A planned release: its price, and the function that computes the answer after it is charged.
 
     `run` returns the bytes of the answer. It must release nothing in other ways. If it fails, the reason is
-    not shown.
+    not shown. Price and work are one value, not two arguments of `Gate.release`: who plans a release hands
+    both on together, and asks again with the same value under the same key.
 
     Args:
         spending: the price, and the accounts that pay it.

@@ -103,10 +103,9 @@ def create_app(services: Services, *, write: WriteLine | None = None) -> FastAPI
 
 async def _refuse(request: Request, error: Exception) -> Response:
     """Return the reply to a request that failed."""
-    services: Services = request.app.state.services
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = tuple(part for part in first["loc"] if part not in ("body", "query", "path"))
         error = bad_field(place, first["type"], first["msg"], {})
     page = page_for(request, error)
-    return page if page is not None else error_reply(error, place=str(services.settings.folder))
+    return page if page is not None else error_reply(error)

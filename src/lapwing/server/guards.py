@@ -86,10 +86,8 @@ class Guards:
             await _reply(refusal, send)
             return
         except Unavailable as error:
-            refusal = GuardRefusal(
-                503, error.code, "the server cannot look up who you are now", "Try again.", retry_after=5
-            )
-            await _reply(refusal, send)
+            words = "the server cannot look up who you are now"
+            await _reply(GuardRefusal(503, error.code, words, "Try again.", retry_after=5), send)
             return
         except _Gone:
             return
@@ -160,7 +158,7 @@ class Guards:
         """Require that a changing request comes from a page of this server, or brings a token."""
         origin, site = given.one("origin"), given.one("sec-fetch-site")
         own = f"{self._settings.scheme}://{given.one('host').lower()}"
-        if given.one("authorization") and origin != "null" and site in ("", "same-origin", "none"):
+        if given.one("authorization") and site in ("", "same-origin", "none"):
             if not origin or origin == own:
                 return
         elif (origin == own and site in ("", "none")) or (site == "same-origin" and origin in ("", own)):

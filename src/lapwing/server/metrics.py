@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lapwing.errors import LapwingError
+from lapwing.ledger.readiness import require_ready
 from lapwing.server.api.replies import json_bytes
 from lapwing.server.api.route import ROUTE
 from lapwing.server.data.served_data import ServedData, ServedDataSets
@@ -80,10 +81,7 @@ def _problem(data: ServedData) -> str:
     if not curator.has_ledger:  # the first charge makes it
         return "" if os.access(curator.policy.path.parent, os.W_OK) else "unavailable"
     try:
-        store = curator.ledger.store
-        store.write(lambda _: None)
-        for anchor in (*store.anchors, *store.witnesses):
-            anchor.read()
+        require_ready(curator.ledger)
     except LapwingError as error:
         return error.code
     except OSError:

@@ -65,7 +65,8 @@ class Services:
             opened.callback(file.close)
             for data in sets:
                 data.warm()
-            people, answers = People.of(state), Answers(sets)
+            people, answers = People.of(state, settings.open_id), Answers(sets)
+            opened.callback(people.close)
             plans = Plans(sets, file, answers, people.tokens)
             plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
             batch_file = PlanFile(settings.state_folder / BATCHES)

@@ -10,9 +10,11 @@ The services are at `request.app.state.services`, with `people` and `settings`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from html import escape
 from typing import Annotated, Any, Protocol
 
 from lapwing.core.exact import exact
@@ -52,8 +54,10 @@ BACK = "/oidc/back"
 # The browser came here from the provider's site, so a redirection would not bring the new cookie (Strict).
 # This page goes on by itself, as a page of this server.
 _SIGNED_IN = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Signed in</title>
-<meta http-equiv="refresh" content="0;url=/"></head>
-<body><main><h1>Signed in</h1><p><a href="/">Go on</a></p></main></body></html>"""
+<meta http-equiv="refresh" content="0;url={page}"></head>
+<body><main><h1>Signed in</h1><p><a href="{page}">Go on</a></p></main></body></html>"""
+_PAGE = re.compile(r"/(?:[\w.~-][\w./~-]*(?:\?[\w.~=&%-]*)?)?", re.ASCII)
+_HEX = re.compile(r"(?:[0-7][0-9a-f]){1,400}")
 router = APIRouter()
 
 
@@ -257,13 +261,14 @@ def get_start(request: Request, key: str) -> Response:
     return begin_session(request, name).into(RedirectResponse("/welcome", 303))
 
 
-@router.get("/oidc/start", include_in_schema=False)
-def get_open_id_start(request: Request) -> Response:
-    """Send the browser to the OpenID provider."""
+@router.get("/oidc/sign-in", include_in_schema=False)
+def get_open_id_sign_in(request: Request, next: str = "/") -> Response:  # noqa: A002  its name in the address
+    """Send the browser to the OpenID provider. `next` is the page of this server that follows."""
     client, encrypted = _open_id(request), services_of(request).settings.is_encrypted
     secret, address = client.begin(_back(request))
+    value = f"{secret}.{own_page(next).encode().hex()}"
     header = cookie_header(
-        OPEN_ID_COOKIE, secret, has_tls=encrypted, seconds=SIGN_IN_SECONDS, same_site="Lax"
+        OPEN_ID_COOKIE, value, has_tls=encrypted, seconds=SIGN_IN_SECONDS, same_site="Lax"
     )
     return CookieChange("", (header,)).into(RedirectResponse(address, 303))
 
@@ -273,13 +278,20 @@ def get_open_id_back(request: Request) -> Response:
     """Sign in with what the browser brings from the OpenID provider, once."""
     client, encrypted = _open_id(request), services_of(request).settings.is_encrypted
     cookies: Mapping[str, str] = request.scope.get(SECRET_COOKIES, {})
-    secret = cookies.get(cookie_name(OPEN_ID_COOKIE, has_tls=encrypted), "")
+    cookie = cookies.get(cookie_name(OPEN_ID_COOKIE, has_tls=encrypted), "")
+    secret, _, page = cookie.partition(".")
     if len(request.query_params.multi_items()) != len(request.query_params):
         raise NotSignedIn
     name = client.finish(secret, _back(request), request.query_params)
     gone = cookie_header(OPEN_ID_COOKIE, "", has_tls=encrypted, seconds=0, same_site="Lax")
-    reply = begin_session(request, name).into(HTMLResponse(_SIGNED_IN))
+    following = escape(own_page(bytes.fromhex(page).decode()) if _HEX.fullmatch(page) else "/")
+    reply = begin_session(request, name).into(HTMLResponse(_SIGNED_IN.format(page=following)))
     return CookieChange(name, (gone,)).into(reply)
+
+
+def own_page(address: str) -> str:
+    """Return an address if it is one of a page here, and "/" for all others."""
+    return address if _PAGE.fullmatch(address) and len(address) <= 400 else "/"
 
 
 def _open_id(request: Request) -> OpenIdClient:

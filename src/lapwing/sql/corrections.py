@@ -158,7 +158,7 @@ class _Search:
             return None
         delta = options.get("delta", curator.policy.delta_per_query)
         where_first = options.get("where_first", False)
-        _, bound = curator.bind(sql, options.get("rows"), where_first=where_first)
+        (_, bound), *_ = curator.bind(sql, options.get("rows"), where_first=where_first)
         if not curator.policy.least_epsilon:
             return None
         least = least_shares(bound, curator.policy, delta, options.get("noise", "auto")).epsilon

@@ -182,9 +182,9 @@ class Curator:
 
     def bind(
         self, question: Any, rows: int | None = None, *, where_first: bool = False
-    ) -> tuple[str, BoundQuery]:
-        """Return a question's text in normal form, and the bound query. Only public tables are read."""
-        return bind.bind_with_text(question, self.catalog(rows), where_first=where_first)
+    ) -> tuple[bind.NamedQuery, ...]:
+        """Return what `bind_with_earlier` does for these tables. Only public tables are read."""
+        return bind.bind_with_earlier(question, self.catalog(rows), where_first=where_first)
 
     def statements(self, question: BoundQuery) -> tuple[str, ...]:
         """Return the SQL that a question will run. Makes no ledger."""

@@ -23,6 +23,7 @@ from lapwing.sql.answering.answers import Answer
 from lapwing.sql.batches import BatchPlan, plan_batch
 from lapwing.sql.curator import Curator
 from lapwing.sql.fitting import RowEstimator, fit
+from lapwing.sql.offers import Offers
 from lapwing.sql.planning import plan_in_words, plan_question, plan_truncation
 from lapwing.sql.policy import policy_in_code
 from lapwing.sql.policy.policy import CheckedPolicy
@@ -84,6 +85,11 @@ class Dataset:
     def ledger(self) -> Ledger:
         """The policy's ledger. It is made at its first use."""
         return self.curator.ledger
+
+    @property
+    def offers(self) -> Offers:
+        """What can be asked instead of a refused question, and what other prices would buy. It is free."""
+        return Offers(self.session)
 
     # Planning and asking
 
@@ -247,11 +253,13 @@ class Dataset:
         Example:
             >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
         """
-        text, bound = self.curator.bind(question, rows, where_first=where_first)
+        (name, sizes), *earlier = (
+            (f"{preliminary_questions.SIZES_PREFIX} {text}", preliminary_questions.sizes_question(bound))
+            for text, bound in self.curator.bind(question, rows, where_first=where_first)
+        )
         counted = plan_question(
-            self.session, preliminary_questions.sizes_question(bound),
-            f"{preliminary_questions.SIZES_PREFIX} {text}", epsilon=first,
-            confidence="0.95" if confidence is None else confidence, delta=delta, rows=rows,
+            self.session, sizes, name, epsilon=first, delta=delta, rows=rows, earlier_forms=earlier,
+            confidence="0.95" if confidence is None else confidence,
         ).release()  # fmt: skip
         plan = self.plan(
             question, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,

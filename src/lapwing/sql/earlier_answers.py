@@ -15,7 +15,7 @@ Test     tests/sql/test_earlier_answers.py, tests/sql/test_releasing_sharing.py
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -34,6 +34,7 @@ from lapwing.sql.answering.truncation import TruncationAnswer
 from lapwing.sql.curator import Curator
 from lapwing.sql.pricing.combined_widths import can_combine
 from lapwing.sql.pricing.noise_shares import BudgetShares, divide_budget
+from lapwing.sql.pricing.plan import Plan
 from lapwing.sql.pricing.request import QueryRequest, batch_key
 from lapwing.sql.pricing.truncation_requests import TruncationRequest
 from lapwing.sql.question import meaning
@@ -127,13 +128,19 @@ class EarlierAnswers:
         wanted = keys[-1] if self._curator.policy.shares_answers else keys[-2]
         return sorted(answers, key=lambda answer: answer.receipt.position), wanted
 
-    def of_other_ranks(self, requests: Iterable[QueryRequest]) -> list[EarlierAnswer]:
-        """Return the stored answers of requests about rows that were chosen by the other rule.
+    def only_repeated(
+        self, plan: Plan, others: Sequence[QueryRequest], data: DataSet
+    ) -> Iterator[tuple[BoundQuery, list[EarlierAnswer]]]:
+        """Yield the stored answers that are given again, at no charge, and with which nothing is combined.
 
-        They are given again, at no charge, and never combined with answers of this rule: their expected
-        values differ.
+        These are answers from rows that were chosen by the other rule (the requests `others`): their
+        expected values differ. And those to what earlier versions made of the same question, which is
+        yielded with them: it says what the stored numbers are.
         """
-        return [one for request in requests for one in self.find(request)[0]]
+        yield plan.question, [answer for request in others for answer in self.find(request)[0]]
+        for text, question in plan.earlier_forms:
+            requests = self.requests_about(question, replace(plan.request, sql=text), data)
+            yield question, [answer for request in requests for answer in self.find(request)[0]]
 
     def released(self, question: BoundQuery, name: str, rows: int | None) -> tuple[BudgetShares, ...]:
         """Return the mechanisms of the earlier releases that a new one is combined with. Costs nothing."""

@@ -14,8 +14,9 @@ Test     tests/sql/test_fitting.py
 
 Claim    the same fit of the same data costs nothing again, and no other fit gets its model.
 Because  its key is a digest of the data set, its version, the meaning of the question and all settings; an
-         answered request under that key is looked up before anything is priced in the ledger.
-Test     tests/sql/test_fitting.py
+         answered request under that key is looked up before anything is priced in the ledger. The key
+         does not name the form of CSV files: a changed form is a new version of the data.
+Test     tests/sql/test_fitting.py, tests/sql/test_fitting_engines.py
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from lapwing.sql.answering.noisy_numbers import NoisyGrouping
 from lapwing.sql.answering.truncation import truncation_sentences
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.pricing.noise_shares import PartNoise
+from lapwing.sql.question.bind import bind_with_text
 from lapwing.sql.question.bound_query import BoundQuery, WantedCode, has_declared_keys, number_of_groups
 from lapwing.sql.question.meaning import joint_digest
 from lapwing.sql.question.refusal import Refused
@@ -73,7 +74,7 @@ class JointQuestion:
     @classmethod
     def of(cls, dataset: Dataset, question: Any) -> JointQuestion:
         """Bind a question. Only public tables are read."""
-        text, bound = dataset.curator.bind(question)
+        text, bound = bind_with_text(question, dataset.curator.catalog())
         return cls(dataset, bound, text)
 
     @property

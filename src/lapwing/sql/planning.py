@@ -7,6 +7,7 @@ Test     tests/sql/pricing/test_plan.py, tests/sql/test_planning_truncation.py
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +24,7 @@ from lapwing.sql.pricing.plan import (
 )
 from lapwing.sql.pricing.request import QueryRequest
 from lapwing.sql.question import analysis, truncation_questions
+from lapwing.sql.question.bind import NamedQuery
 from lapwing.sql.question.bound_query import BoundQuery
 from lapwing.sql.question.priced_text import priced_text
 from lapwing.sql.question.refusal import Refused
@@ -38,10 +40,10 @@ def plan_in_words(session: ReleaseSession, question: Any, **given: Any) -> Sessi
     if text is not None:
         question, options = text.question, text.with_given(options)
     where_first, rows = options.pop("where_first", False), options.get("rows")
-    name, bound = session.curator.bind(question, rows, where_first=where_first)
+    (name, bound), *earlier = session.curator.bind(question, rows, where_first=where_first)
     if text is not None:
         text.require_meant(session.curator.policy, bound)
-    return plan_question(session, bound, name, **{"noise": "auto", **options})
+    return plan_question(session, bound, name, earlier_forms=earlier, **{"noise": "auto", **options})
 
 
 def plan_question(
@@ -58,11 +60,13 @@ def plan_question(
     n: int | None = None,
     sampling: bool = False,
     alone: bool = False,
+    earlier_forms: Iterable[NamedQuery] = (),
 ) -> SessionPlan:
     """Plan a bound question at a price or for an accuracy. The options are those of `Dataset.plan`.
 
     `name` stands for it in stored answers: its SQL in normal form. `rows` is the lower contribution bound
     that the analyst asked for; None is the policy's. `alone` leaves out what was released before.
+    `earlier_forms` are those of `Plan`.
     """
     policy, level, why = session.curator.policy, checked_confidence(confidence), ""
     delta = policy.delta_per_query if delta is None else delta
@@ -89,7 +93,7 @@ def plan_question(
         request = QueryRequest(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
         return SessionPlan(
             request, question, shares, level, n, sampling, why, before, blocks, bounds,
-            session.data_digest(question), session=session,
+            session.data_digest(question), tuple(earlier_forms), session=session,
         )  # fmt: skip
 
     reached = session.curator.blocks_reached(question.source)

@@ -5,6 +5,11 @@ Claim    an answer is charged before any private row is read for it, is stored b
 Because  rows are read by `ChargedRead` only; errors of the source or the question are raised before the
          charge.
 Test     tests/sql/test_dataset.py, tests/sql/test_releasing.py, tests/faults/test_query_faults.py
+
+A `Plan` holds values alone, and so do all functions that price, print or store one. Analysts get a
+`SessionPlan`: these values, and beside them the session that releases them, which no comparison sees and
+any other session can stand in for. It is a plan, not the owner of one: an owner would forward each of the
+dozen attributes that people read of a plan, and every function that shows plans would have to take both.
 """
 
 from __future__ import annotations
@@ -20,13 +25,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Release, Spending
+from lapwing.ledger.readiness import newest_position
 from lapwing.ledger.request_status import RequestState, status_at
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering import estimates
-from lapwing.sql.answering.answers import Answer
+from lapwing.sql.answering.answers import Answer, AnswerCharge
 from lapwing.sql.answering.combining import combine_releases
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
-from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_bytes
+from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_bytes, requests_in
 from lapwing.sql.answering.truncation import truncation_sentences
 from lapwing.sql.curator import Curator
 from lapwing.sql.earlier_answers import EarlierAnswer, EarlierAnswers, ReadableAnswer, readable_answers
@@ -121,15 +127,15 @@ class ReleaseSession:
         request, *others = look.requests_about(plan.question, plan.request, data)
         earlier, key = look.find(request)
         asked = request.price[:3]  # an answer of older code has the mechanisms of its time
-        for stored in (earlier, look.of_other_ranks(others)):
-            readable = readable_answers(plan.question, stored)
+        for question, stored in ((plan.question, earlier), *look.only_repeated(plan, others, data)):
+            readable = readable_answers(question, stored)
             counts = [one for one in readable if since is None or one[1].receipt.position > since]
             same = [one for one in counts if one[1].request.price[:3] == asked]
             if same:
                 shares, last = same[-1]
-                own = replace(plan, shares=shares)
+                own = replace(plan, question=question, shares=shares)
                 answer = self._answer(own, last.noisy, last.receipt, is_replay=True)
-                return plan, FoundAnswers(request, key, earlier, self._combined(plan, answer, readable))
+                return plan, FoundAnswers(request, key, earlier, self._combined(own, answer, readable))
         return plan, FoundAnswers(request, key, earlier)
 
     @property
@@ -137,14 +143,14 @@ class ReleaseSession:
         """The number of the ledger's newest entry: answers that are released later have greater ones."""
         if not self.curator.has_ledger:
             return 0
-        [(last,)] = self.curator.ledger.store.rows("SELECT coalesce(max(seq), 0) FROM entries")
-        return int(last)
+        return newest_position(self.curator.ledger)
 
-    def stored(self, position: int, confidence: Fraction) -> tuple[str, Answer] | None:
+    def stored(self, position: int, confidence: Fraction, *, place: int = 0) -> tuple[str, Answer] | None:
         """Return the question and the stored answer of a receipt; None if this analyst may see none there.
 
-        An answer that was combined with earlier ones is combined with the same ones again. Nothing is
-        charged. Answers that were given under another policy are not found.
+        The receipt of a batch has several: `place` is that of the question, from 0. An answer that was
+        combined with earlier ones is combined with the same ones again. Nothing is charged. Answers that
+        were given under another policy are not found.
         """
         curator = self.curator
         data = policy_ledger.find_data_set(curator.ledger, curator.policy) if curator.has_ledger else None
@@ -152,20 +158,25 @@ class ReleaseSession:
         if data is None or status is None or status.state is not RequestState.ANSWERED:
             return None
         try:
-            asked, _ = answer_from_bytes(status.answer)
-        except (ValueError, KeyError, TypeError):  # of a model, a publication or a protocol
+            asked = requests_in(status.answer)[place]
+        except (ValueError, KeyError, TypeError, IndexError):  # of a model, a publication or a protocol
             return None
         look, of_version = self.look(), replace(data, version=asked.version)
         for where_first in (False, True):
             try:
-                _, question = curator.bind(asked.sql, asked.rows, where_first=where_first)
+                (_, question), *_ = curator.bind(asked.sql, asked.rows, where_first=where_first)
             except BadParameter:
                 return None
             for request in look.requests_about(question, asked, of_version):
                 known = [one for one in look.find(request)[0] if one.receipt.position <= position]
                 readable = readable_answers(question, known)
-                if readable and readable[-1][1].receipt.position == position:
-                    shares, last = readable[-1]
+                same = [
+                    one
+                    for one in readable
+                    if one[1].receipt.position == position and one[1].request.price == asked.price
+                ]
+                if same:
+                    shares, last = same[-1]
                     bounds = self.bounds(question, confidence, look)
                     plan = Plan(last.request, question, shares, confidence, bounds=bounds)
                     answer = self._answer(plan, last.noisy, last.receipt, is_replay=True)
@@ -302,7 +313,9 @@ class ReleaseSession:
             return False
         request, *others = look.requests_about(plan.question, plan.request, look.current_data)
         try:
-            earlier = [*look.find(request)[0], *look.of_other_ranks(others)]
+            earlier = look.find(request)[0]
+            repeated = look.only_repeated(plan, others, look.current_data)
+            earlier += [answer for _, answers in repeated for answer in answers]
         except (InProgress, Held):
             return False
         return any(stored.request.price == request.price for stored in earlier)
@@ -318,18 +331,16 @@ class ReleaseSession:
         exact = generated_rows.generated_numbers(curator.policy, curator.public, plan.question)
         noisy = add_noise(plan.shares, exact)
         rows = estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling)
-        return Answer(rows, plan.cost, float(plan.confidence), None, is_fake=True, truncation=plan.bounds)
+        return Answer(rows, float(plan.confidence), is_fake=True, truncation=plan.bounds)
 
     def _answer(
         self, plan: Plan, noisy: list[NoisyGrouping], receipt: Receipt, *, is_replay: bool
     ) -> Answer:
         return Answer(
             estimates.estimate(plan.shares, noisy, confidence=plan.confidence, sampling=plan.sampling),
-            plan.cost,
             float(plan.confidence),
-            receipt,
+            AnswerCharge(plan.cost, receipt, self.left()),
             is_replay,
-            left=self.left(),
             notes=self.curator.take_notices(),
             truncation=plan.bounds,
         )

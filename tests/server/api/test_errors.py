@@ -44,6 +44,8 @@ def test_each_kind_has_its_status_and_one_form() -> None:
         (WorkEnded(), 409, "work-ended"),
         (BadParameter("epsilon", "is odd"), 422, "bad-parameter"),
         (BadFile([f"{PLACE}/a.toml:1: x"]), 422, "bad-file"),
+        (BadParameter("source", f'in "{PLACE}/lapwing.ledger"'), 422, "bad-parameter"),
+        (BadParameter("source", f"url = {PLACE}/x/lapwing.ledger, (`{PLACE}/y`)"), 422, "bad-parameter"),
         (Refused("rows", "Ask for a count", (1, 2)), 422, "refused"),
         (OverBudget("ε 1", "ε 0", "Stop."), 422, "over-budget"),
         (TooManyRequests(7), 429, "too-many"),
@@ -53,7 +55,7 @@ def test_each_kind_has_its_status_and_one_form() -> None:
         (NoEntropy("canary"), 503, "no-entropy"),
         (RuntimeError("canary"), 500, "server-failed"),
     ):
-        reply = error_reply(error, place=PLACE)
+        reply = error_reply(error)
         told = json.loads(bytes(reply.body))["error"]
         assert (reply.status_code, told["code"]) == (status, code)
         assert told["message"]

@@ -191,3 +191,18 @@ def test_sharpening_releases_the_plan_that_was_offered_once(console: ConsoleDoor
     )
     assert console.charges() == before + 1
     assert "The narrowest of 2 releases" in browser.get(first.headers["location"]).text
+
+
+def test_a_correction_is_offered_with_its_price_and_taking_it_spends_nothing(console: ConsoleDoor) -> None:
+    browser = console.browser("ann")
+    before = console.charges()
+    sql = "SELECT ward, stay, COUNT(*) AS n\nFROM visits\nGROUP BY ward"
+    refused = browser.post("/d/visits/ask", data={"sql": sql, "epsilon": "0.2"})
+    assert refused.status_code == 422
+    [offered, *_] = re.findall(
+        r'name="use_sql" value="([^"]*)" data-use', refused.text.partition("What now?")[2]
+    )
+    taken = browser.post("/d/visits/ask", data={"sql": sql, "use_sql": unescape(offered), "epsilon": "0.2"})
+    assert taken.status_code == 303
+    assert "Can be answered" in browser.get(taken.headers["location"]).text
+    assert console.charges() == before

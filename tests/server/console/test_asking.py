@@ -71,3 +71,15 @@ def test_the_least_of_quota_and_budget_is_what_is_left() -> None:
 def test_lines_that_go_and_come_have_signs() -> None:
     lines = asking.diff_lines("a\nb\nc", "a\nB\nc")
     assert [(line.sign, line.text) for line in lines] == [("", "a"), ("-", "b"), ("+", "B"), ("", "c")]
+
+
+def test_a_correction_has_the_lines_that_the_person_had() -> None:
+    one = "SELECT ward, COUNT(*) AS n FROM visits WHERE stay > 2 GROUP BY ward"
+    assert asking.laid_out(one, "SELECT *\nFROM visits").splitlines()[1:] == [
+        "FROM visits",
+        "WHERE stay > 2",
+        "GROUP BY ward",
+    ]
+    assert asking.laid_out(one, "SELECT * FROM visits") == one
+    quoted = "SELECT COUNT(*) FROM visits WHERE ward = 'x FROM y'"
+    assert asking.laid_out(quoted, "a\nb") == quoted

@@ -80,9 +80,14 @@ def test_a_question_from_typing_to_its_answer(console: ConsoleDoor, address: str
         page.wait_for_url("**/answers/**")
         expect(page.locator("#answer")).to_be_focused()
         assert faults(page) == []
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.get_by_role("link", name="SQL", exact=True).click()
+        expect(page.get_by_role("link", name="Copied")).to_be_visible()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.3)")
         page.reload()
         page.go_back()
-        expect(page.get_by_text("Show answer")).to_be_visible()
+        expect(page.get_by_role("button", name="Show answer")).to_be_visible()
         page.locator("[data-release]").click()
         page.wait_for_url("**/answers/**")
     assert complaints == []
@@ -98,6 +103,13 @@ def test_a_refusal_and_the_menu_on_a_phone_in_the_dark(
         page.get_by_label("SQL").fill("SELECT * FROM visits")
         expect(page.get_by_role("heading", name="Not answered. Nothing was charged.")).to_be_visible()
         assert faults(page) == []
+        wrong = "SELECT ward, stay, COUNT(*) AS n\nFROM visits\nGROUP BY ward"
+        page.get_by_label("SQL").fill(wrong)
+        page.get_by_role("button", name="Use this SQL").first.click()
+        expect(page.get_by_text("Can be answered")).to_be_visible()
+        expect(page.get_by_label("SQL")).to_be_focused()
+        page.keyboard.press("Control+z")
+        expect(page.get_by_label("SQL")).to_have_value(wrong)
         page.get_by_text("Menu").click()
         page.get_by_role("link", name="Budget").click()
         expect(page.get_by_role("heading", name="Budget", level=1)).to_be_visible()
@@ -137,7 +149,7 @@ def test_every_page_of_every_role(  # noqa: PLR0917 (two themes and sizes for ea
             page.wait_for_load_state("networkidle")
             found += faults(page)
         if name == "ann":
-            ask(page, WARDS, "0.25")
+            ask(page, WARDS, f"0.2{size['width'] % 7}{len(theme)}")  # a price of its own: no replay
             found += faults(page)
             page.locator("[data-release]").click()
             page.wait_for_url("**/answers/**")

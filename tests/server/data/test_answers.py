@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import AllHeld, BadParameter
+from lapwing.server.data.answers import StoredAnswer
 from lapwing.server.people.person import NotFound, Person, Role
 from support.served import ANN, BOB, OFFICER, STEWARD, STRANGER, Served, asked, person, served, write_data
 
@@ -62,7 +63,11 @@ def test_a_kept_content_is_given_only_to_who_may_read_now(
     mine, made = visits.released(), list[str]()
 
     def content(who: Person = ANN) -> bytes:
-        return visits.answers.content(who, mine, "0.95", "x", lambda one: made.append(one.id) or b"x")
+        def make(stored: StoredAnswer) -> bytes:
+            made.append(stored.id)
+            return b"x"
+
+        return visits.answers.content(who, mine, "0.95", "x", make)
 
     assert (content(), content(), made) == (b"x", b"x", [mine])
     for who in (BOB, person("ann", Role.STEWARD), person("ann")):

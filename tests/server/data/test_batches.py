@@ -41,8 +41,22 @@ def test_a_batch_is_one_charge(visits: Served, batches: Batches) -> None:
     assert len({one[0].receipt.position for one in released}) == 1
     assert len({str(one[1].answer.to_arrow().to_pydict()) for one in released}) == 1
     assert batches.find(ANN, made.id).plan.charged == ()
+    for one in released[0]:  # each has an id of its own
+        again = visits.answers.find(ANN, one.id)
+        assert (again.sql, again.answer.to_arrow()) == (one.sql, one.answer.to_arrow())
+    with pytest.raises(NotFound):
+        visits.answers.find(ANN, f"{released[0][0].id}9")
     visits.sets.require(ANN, "visits").curator.prepare(again=True)
     assert batches.release(ANN, made.id)[0].receipt == released[0][0].receipt  # of its version
+    assert visits.charges() == 1
+
+
+def test_the_same_question_under_two_names_has_one_answer(visits: Served, batches: Batches) -> None:
+    other = TOTAL.replace("AS n", "AS m")
+    questions = [{"sql": sql, "epsilon": "0.5"} for sql in (COUNT, TOTAL, other)]
+    made = batches.make(ANN, BatchForm.read({"data": "visits", "questions": questions}))
+    ward, first, second = batches.release(ANN, made.id)
+    assert (ward.id, first.id, second.id) == ("visits.4-1", "visits.4-2", "visits.4-2")
     assert visits.charges() == 1
 
 
@@ -67,14 +81,15 @@ def test_a_batch_is_its_owners_alone(batches: Batches) -> None:
 
 
 def test_forms_that_do_not_fit_are_refused() -> None:
-    for wrong in (
+    wrongs: tuple[dict[str, Any], ...] = (
         {"questions": []},
         {"questions": [{"sql": COUNT}] * 101},
         {"epsilon": 1.0},
         {"weights": [1, 2]},
         {"questions": [{"sql": COUNT, "epsilon": 0.5}]},
         {"questions": "canary"},
-    ):
+    )
+    for wrong in wrongs:
         with pytest.raises(BadParameter) as caught:
-            _form(**wrong)  # type: ignore[arg-type]
+            _form(**wrong)
         assert "canary" not in str(caught.value)

@@ -117,8 +117,9 @@ def test_a_changed_signature_or_payload_signs_nobody_in(
 
 
 def test_symmetric_keys_of_a_provider_are_not_used(
-    client: OpenIdClient, provider: LoopbackProvider
+    client: OpenIdClient, provider: LoopbackProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(open_id, "FAILED_FOR", 0.0)
     secret = OctKey.generate_key(256, {"kid": "one"})
     provider.public_keys = [secret.as_dict(private=True)]
     provider.key, provider.algorithm = secret, "HS256"

@@ -209,7 +209,7 @@ def test_where_the_denominator_may_be_nothing_but_noise_there_is_no_end() -> Non
     assert means.high is not None
     inside = [(low, high) for low, high in zip(means.low, means.high, strict=True) if high == 60]
     assert inside  # no mean of values from 0 to 60 is beyond them
-    shown = Answer(rows, None, 0.95, None)
+    shown = Answer(rows, 0.95)
     assert "(-∞ to ∞)" in str(shown)
     assert "∞)" in shown._repr_html_()
     text = json.dumps(shown.to_json(), allow_nan=False)
@@ -218,7 +218,7 @@ def test_where_the_denominator_may_be_nothing_but_noise_there_is_no_end() -> Non
 
 def test_answers_without_an_end_can_be_drawn(tmp_path: Path) -> None:
     rows = answered(asked(of("/", TOTAL, COSTS), groups=9), (0, 0, 0, 0), epsilon="0.1")
-    Answer(rows, None, 0.95, None).plot(tmp_path / "a.png")
+    Answer(rows, 0.95).plot(tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 1_000
 
 
@@ -247,7 +247,7 @@ def test_what_has_no_interval_says_so() -> None:
     assert of_median.note.endswith(NO_INTERVAL)
     assert chosen.note == NO_INTERVAL
     assert truth.note == ""
-    shown = Answer(rows, None, 0.9, None)
+    shown = Answer(rows, 0.9)
     for text in (str(shown), shown._repr_html_()):
         assert f"c3: no interval of values; {median.note}" in text
         assert f"c1: {NO_INTERVAL}" in text

@@ -392,6 +392,26 @@ def test_it_shows_no_rows() -> None:
     assert "987654" not in f"{policy}{policy!r}{table!r}"
 
 
+def test_a_table_shows_what_was_declared() -> None:
+    columns = {"city": ["Oslo", "Bergen"], "amount": lapwing.between(0, 500, step="0.01"), "note": "text"}
+    table = lapwing.Table(
+        "orders", pd.DataFrame({"who": [1]}), unit="who", rows_per_unit=5, columns=columns
+    )
+    assert repr(table) == (
+        "Table('orders', <DataFrame>, unit='who', rows_per_unit=5, columns={'city': ['Oslo', 'Bergen'], "
+        "'amount': {'low': 0, 'high': 500, 'step': 0.01}, 'note': 'text'})"
+    )
+    many = lapwing.Table("t", "t.csv", public=True, columns={"n": [str(n) for n in range(2000)]})
+    assert repr(many).startswith("Table('t', 't.csv', columns={'n': ['0', '1', ")
+    assert repr(many).endswith("'11', … 2,000 in all]}, public=True)")
+    remote = lapwing.Table("t", "postgresql://me:secret@host/db?password=hidden#public.t", public=True)
+    assert repr(remote) == "Table('t', 'postgresql://host/db#public.t', public=True)"
+
+
+def test_a_number_with_a_comma_is_told_how_to_write_one() -> None:
+    assert mistakes(lambda: made(epsilon="0,5")).endswith('a point for decimals, as in "0.5"')
+
+
 # Files
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from lapwing.errors import BadParameter
 from lapwing.sql.pricing.cost import BudgetLeft, Cost
 from sql.conftest import Open
 
@@ -37,7 +38,6 @@ def test_plans_answers_and_data_sets_give_them(opened: Open) -> None:
     assert f"{plan.cost.epsilon}" == "0.3"
     left = answer.left
     assert left == dataset.left()
-    assert left is not None
     assert (left.epsilon, left.of) == (Fraction(97, 10), Fraction(10))
     assert left.quota is None
     assert 0 < left.delta < Fraction(1, 10**6)
@@ -45,5 +45,9 @@ def test_plans_answers_and_data_sets_give_them(opened: Open) -> None:
     assert (found["cost"], found["left"]) == ("ε 0.3", "ε 9.7 of 10")
     assert "Budget left: ε 9.7 of 10." in answer.footer()
     fake = plan.dry_run()
-    assert fake.left is None
+    assert fake.charge is None
+    for name in ("cost", "left", "receipt"):
+        with pytest.raises(BadParameter, match="made of generated rows"):
+            getattr(fake, name)
+    assert fake.to_json()["cost"] == ""
     assert fake.to_json()["left"] == ""

@@ -152,7 +152,6 @@ def test_a_refusal_names_the_construct_and_what_to_write(sql: str, construct: st
         ("SELECT COUNT(*) FROM visits WHERE ward = 'Z'", (1, 35)),
         ("SELECT COUNT(*) FROM visits WHERE ERROR(name)", (1, 35)),
         ("SELECT SUM(name) FROM visits", (1, 8)),
-        ("SELECT SUM(stay), MAX(name) FROM visits", (1, 23)),
         ("SELECT COUNT(*) FROM visits v JOIN patients p ON v.stay = p.age", (1, 36)),
         ("SELECT COUNT(*) FROM visits TABLESAMPLE 10%", (1, 22)),
         ("SELECT AVG(stay / cost) FROM visits", (1, 12)),
@@ -166,6 +165,13 @@ def test_a_refusal_says_where(sql: str, place: tuple[int, int]) -> None:
     with pytest.raises(Refused) as caught:
         asked(sql, CATALOG)
     assert caught.value.place == place, caught.value
+
+
+def test_a_refusal_says_where_an_aggregate_is() -> None:
+    """Or where its column is: sqlglot notes the place of MAX up to 30.29, and not from 30.30 on."""
+    with pytest.raises(Refused) as caught:
+        asked("SELECT SUM(stay), MAX(name) FROM visits", CATALOG)
+    assert caught.value.place in {(1, 19), (1, 23)}, caught.value
 
 
 WHERE = "SELECT COUNT(*) FROM visits WHERE "

@@ -15,7 +15,7 @@ import sqlglot
 from ibis import _
 from sqlglot import exp
 
-from lapwing.sql.question.bind import bind
+from lapwing.sql.question.bind import bind, bind_with_earlier, bind_with_text
 from lapwing.sql.question.meaning import query_digests
 from lapwing.sql.question.merged_queries import merged
 from lapwing.sql.question.refusal import Refused
@@ -203,3 +203,17 @@ def test_what_cannot_be_seen_through_stays(sql: str) -> None:
     tree = sqlglot.parse_one(sql, read="duckdb")
     assert isinstance(tree, exp.Query)
     assert merged(tree) == tree
+
+
+def test_the_query_as_it_is_written_is_bound_for_what_earlier_versions_stored() -> None:
+    catalog = clinic_catalog()
+    question, sql = SAME["a filter"]
+    now, before = bind_with_earlier(question, catalog)
+    assert now == bind_with_text(question, catalog)
+    assert before == bind_with_text(str(ibis.to_sql(question, dialect="duckdb")), catalog)
+    assert before[1] != now[1]
+    assert bind_with_earlier(sql, catalog) == (bind_with_text(sql, catalog),)
+    steps = VISITS.group_by("ward").aggregate(n=_.count()).filter(_.n > 5)
+    with pytest.raises(Refused):
+        bind(str(ibis.to_sql(steps, dialect="duckdb")), catalog)
+    assert bind_with_earlier(steps, catalog) == (bind_with_text(steps, catalog),)

@@ -68,7 +68,7 @@ def bought(*columns: list[int]) -> Answer:
     cols = [
         AnswerColumn(f"c{n}", np.array(values), np.array(values) - 10) for n, values in enumerate(columns)
     ]
-    return Answer(AnswerRows(cols, len(columns[0])), None, 0.95, None)
+    return Answer(AnswerRows(cols, len(columns[0])), 0.95)
 
 
 def test_only_what_noise_would_not_give_is_taken_for_rows(opened: Open) -> None:

@@ -141,9 +141,7 @@ class Statistic(ABC):
         self, rows: AnswerRows, opened: Sequence[OpenedSum], confidence: Fraction, notes: tuple[str, ...]
     ) -> JointAnswer:
         least = min(len(opened_sum.contributors) for opened_sum in opened)
-        return JointAnswer(
-            rows, None, float(confidence), None, notes=notes, title=self.title, contributors=least
-        )
+        return JointAnswer(rows, float(confidence), notes=notes, title=self.title, contributors=least)
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,8 +168,8 @@ class JointAnswer(Answer):
             "notes": list(self.notes),
         }
 
-    def footer(self) -> list[str]:
-        """Return lines about confidence, members and notes."""
+    def footer(self, *, tells_left: bool = True) -> list[str]:
+        """Return lines about confidence, members and notes. Each member's own ledger tells what is left."""
         return [
             f"Intervals hold with {self.confidence:.4g} confidence each; the sum of {self.contributors} "
             "members' numbers.",

@@ -5,13 +5,14 @@
 Claim    a refusal says nothing that the person may not know: no place of a file, and the same bytes for
          what another person has as for what never was.
 Because  the texts of 401, 403 and 404 are fixed; errors of the ledger, the engine and the machine have a
-         fixed text, too; and the folder of the server is cut out of all others.
+         fixed text, too; and folders are cut out of all others.
 Test     tests/server/api/test_errors.py
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -31,6 +32,7 @@ from lapwing.errors import (
     WorkEnded,
     fields_of,
 )
+from lapwing.server.people.open_id import IdentityNotBound
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
 
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = "not-signed-in", "not-allowed", "not-found"
@@ -52,6 +54,7 @@ _UNAVAILABLE = (
 _BROKEN = "the ledger or the machine here is not as it must be: the steward must look"
 _RETRY_SECONDS = {InProgress: "1", Unavailable: "5"}
 JSON = "application/json"
+_FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/\"'`]+/)+")  # of an absolute path
 
 
 def status_of(error: Exception) -> int:
@@ -72,7 +75,7 @@ def status_of(error: Exception) -> int:
 
 def _status_of_ours(error: LapwingError) -> int:
     match error:
-        case TokenSpent():
+        case TokenSpent() | IdentityNotBound():
             return 403
         case TooManyRequests():
             return 429
@@ -84,8 +87,8 @@ def _status_of_ours(error: LapwingError) -> int:
             return 503
 
 
-def error_json(error: Exception, *, place: str = "") -> dict[str, Any]:
-    """Return an error in the one form. `place` is the folder of the server, which is cut out of texts."""
+def error_json(error: Exception) -> dict[str, Any]:
+    """Return an error in the one form."""
     status = status_of(error)
     if status in _FIXED and not isinstance(error, LapwingError):
         code, message = _FIXED[status]
@@ -97,21 +100,21 @@ def error_json(error: Exception, *, place: str = "") -> dict[str, Any]:
         return {"error": {"code": error.code, "message": message}}
     always = {"code": error.code, "message": str(error)}
     fields = {name: value for name, value in fields_of(error).items() if name not in always}
-    return {"error": _without(place, {**always, **fields})}
+    return {"error": without_places({**always, **fields})}
 
 
-def _without(place: str, value: Any) -> Any:
-    """Return a value without the path of a folder in its texts."""
+def without_places(value: Any) -> Any:
+    """Return a value without folders in its texts: of a path, the name of the file stays."""
     if isinstance(value, str):
-        return value.replace(f"{place}/", "") if place else value
+        return _FOLDERS.sub("", value)
     if isinstance(value, list):
-        return [_without(place, part) for part in value]
-    return (
-        {name: _without(place, part) for name, part in value.items()} if isinstance(value, dict) else value
-    )
+        return [without_places(part) for part in value]
+    if isinstance(value, dict):
+        return {name: without_places(part) for name, part in value.items()}
+    return value
 
 
-def error_reply(error: Exception, *, place: str = "") -> Response:
+def error_reply(error: Exception) -> Response:
     """Return the reply to a request that failed."""
     status = status_of(error)
     headers = dict(getattr(error, "headers", None) or {})
@@ -122,5 +125,5 @@ def error_reply(error: Exception, *, place: str = "") -> Response:
     for kind, seconds in _RETRY_SECONDS.items():
         if isinstance(error, kind) or (status == 503 and kind is Unavailable):
             headers["Retry-After"] = seconds
-    content = json.dumps(error_json(error, place=place), ensure_ascii=False).encode()
+    content = json.dumps(error_json(error), ensure_ascii=False).encode()
     return Response(content, status, headers, JSON)

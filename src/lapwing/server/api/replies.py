@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -62,36 +62,39 @@ def plan_values(plan: SessionPlan) -> dict[str, Any]:
     return {**values, "cost": cost_json(plan.cost), "headline": plan.headline}
 
 
-def answer_json(answer: Answer) -> dict[str, Any]:
-    """Return the columns of an answer with their intervals, its price, and the sentences about it."""
-    found = answer.to_json()
+def answer_json(answer: Answer, *, tells_left: bool = True) -> dict[str, Any]:
+    """Return the columns of an answer with their intervals, its price, and the sentences about it.
+
+    `tells_left`: whether the reply says what is left of the budget now.
+    """
+    found, charge = answer.to_json(), answer.charge
     return {
         "columns": found["columns"],
         "rows": len(answer),
         "confidence": answer.confidence,
-        "cost": None if answer.cost is None else cost_json(answer.cost),
-        "left": None if answer.left is None else left_json(answer.left),
+        "cost": None if charge is None else cost_json(charge.cost),
+        "left": None if charge is None or not tells_left else left_json(charge.left),
         "is_replay": answer.is_replay,
         "is_fake": answer.is_fake,
         "combines": answer.of,
         "truncation": found["truncation"],
         "notes": found["notes"],
-        "footer": answer.footer(),
-        "earlier": [answer_json(one) for one in answer.earlier],
+        "footer": answer.footer(tells_left=tells_left),
+        "earlier": [answer_json(one, tells_left=tells_left) for one in answer.earlier],
         "receipt": found["receipt"],
     }
 
 
-def stored_answer_json(stored: StoredAnswer) -> dict[str, Any]:
-    """Return a stored answer with its id and its question."""
-    return {"id": stored.id, "data": stored.data, "sql": stored.sql, **answer_json(stored.answer)}
+def stored_answer_json(stored: StoredAnswer, *, tells_left: bool = True) -> dict[str, Any]:
+    """Return a stored answer with its id and its question. `tells_left` is that of `answer_json`."""
+    values = answer_json(stored.answer, tells_left=tells_left)
+    return {"id": stored.id, "data": stored.data, "sql": stored.sql, **values}
 
 
 def answer_bytes(stored: StoredAnswer, form: str) -> bytes:
     """Return a stored answer as JSON, CSV or an Arrow stream: the same bytes at any time."""
-    stored = replace(stored, answer=replace(stored.answer, left=None))
     if form == "json":
-        return json_bytes(stored_answer_json(stored))
+        return json_bytes(stored_answer_json(stored, tells_left=False))
     table = stored.answer.to_arrow()
     if form == "csv":
         text = io.StringIO(newline="")

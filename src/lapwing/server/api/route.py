@@ -137,7 +137,7 @@ class Endpoint:
             call = Call(services, person, request, body)
             reply = await to_thread.run_sync(partial(self._reply, call), limiter=self._limiter)
         except Exception as error:
-            reply = error_reply(error, place=str(services.settings.folder))
+            reply = error_reply(error)
             if reply.status_code == 500:  # a mistake of ours: the middleware tells its kind
                 await self._wait(services)
                 raise

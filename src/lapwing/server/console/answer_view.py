@@ -15,7 +15,6 @@ from pyarrow import csv
 
 from lapwing.answer_text import column_notes, number_text
 from lapwing.server.console.charts import Bar
-from lapwing.server.console.chooser import half_of
 from lapwing.server.console.parts import Axis, Fact, Gauge, Price, SparkBar, Whisker, spark
 from lapwing.server.console.words import (
     SPACE,
@@ -33,8 +32,9 @@ from lapwing.server.console.words import (
 )
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.estimates import AnswerColumn
-from lapwing.sql.pricing import accuracy
+from lapwing.sql.next_prices import sharpening
 from lapwing.sql.pricing.cost import BudgetLeft
+from lapwing.sql.releasing import SessionPlan
 
 MOST_ROWS = 200
 MOST_AXES = 2
@@ -276,7 +276,7 @@ def _hash(digits: str) -> str:
     return f"{digits[:8]} {digits[8:HASH_SHOWN]} …"
 
 
-SHARPER = (1, 2, 3, 4)
+SHARPER = (1, 2, 3, 4)  # times the paid price
 LEAST_GAIN = 0.9  # a width that is not a tenth smaller is no offer
 
 
@@ -287,36 +287,22 @@ class SharpenOffer:
     epsilon: Fraction
     now: float
     then: float
-    smaller: Fraction | None  # a lower price that would not
+    smaller: Fraction | None  # a lower price that would not narrow it by a tenth
+    is_fresh: bool
 
 
-def sharpen_offer(
-    session: Any, sql: str, paid: Fraction, confidence: str, room: Fraction
-) -> SharpenOffer | None:
+def sharpen_offer(plan: SessionPlan, paid: Fraction, room: Fraction) -> SharpenOffer | None:
     """Return the least multiple of the paid price that narrows an answer by a tenth; None if none fits.
 
-    The widths are the planned ones: of the release now, and of all releases combined then.
+    The widths are the planned ones: of all releases so far, and of those with one more.
     """
-    now = half_of(session.plan(sql, epsilon=paid, confidence=confidence))
-    if now is None:
-        return None
-    smaller = None
-    for times in SHARPER:
-        epsilon = paid * times
-        if epsilon > room:
-            return None
-        plan = session.plan(sql, epsilon=epsilon, confidence=confidence)
-        then = _with_another(plan) if plan.is_stored else half_of(plan)
-        if then is not None and then <= LEAST_GAIN * now:
-            return SharpenOffer(epsilon, now, then, smaller)
-        smaller = smaller or epsilon
+    prices = [paid * times for times in SHARPER if paid * times <= room]
+    for one in sharpening(plan, prices):
+        now, then = max(one.now.values()), max(one.then.values())
+        if then <= LEAST_GAIN * now:
+            smaller = next((price for price in prices if price < one.epsilon), None)
+            return SharpenOffer(one.epsilon, now, then, smaller, one.fresh)
     return None
-
-
-def _with_another(plan: Any) -> float | None:
-    """Return the width of a plan that was released before, with one more release at its price."""
-    spread = accuracy.spread(plan.question, plan.shares, plan.confidence, n=plan.n, before=plan.before)
-    return max((one.half for one in spread.values() if one.half is not None), default=None)
 
 
 def sharpen_view(offer: SharpenOffer, plan_id: str, room: Fraction, of: Fraction) -> Sharpen:

@@ -17,16 +17,18 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from lapwing.core.exact import short_up
+from lapwing.core.exact import short_down, short_up
 from lapwing.errors import LapwingError
+from lapwing.server.api.route import RECEIPT
 from lapwing.server.console import answer_view, asking, charts
-from lapwing.server.console.chooser import Chooser, chooser_of
+from lapwing.server.console.chooser import Chooser, chooser_of, error_words
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted, see_other
-from lapwing.server.console.parts import Fix
+from lapwing.server.console.parts import FREE_AGAIN, Fix, Price
 from lapwing.server.console.schema_view import SchemaView, examples_for, schema_view
 from lapwing.server.console.words import title_of
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.people.person import NotFound, Role
+from lapwing.sql.corrections import corrections
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _SVG = "image/svg+xml"
@@ -91,7 +93,7 @@ def _priced(desk: Desk, served: Any, posted: dict[str, str]) -> tuple[asking.Ask
         stored = desk.services.plans.make(desk.person, served.name, QuestionForm.read(form.question()))
         return _view_of(desk, served, view, stored, form), 200
     except LapwingError as error:
-        return asking.refused_view(view, error, form, left, _fixes(desk, served, form, error)), 422
+        return asking.refused_view(view, error, form, left, _fixes(desk, served, form)), 422
 
 
 def _view_of(
@@ -102,8 +104,29 @@ def _view_of(
     return asking.priced_view(view, stored.plan, stored.id, form, desk.left(served), is_stored=is_stored)
 
 
-def _fixes(desk: Desk, served: Any, form: asking.AskForm, error: LapwingError) -> tuple[Fix, ...]:
-    return ()
+def _fixes(desk: Desk, served: Any, form: asking.AskForm) -> tuple[Fix, ...]:
+    """Return what can be asked instead. Each was planned; to take one changes the text alone."""
+    try:
+        options = QuestionForm.read(form.question()).options
+    except LapwingError:
+        return ()
+    dataset, found = served.session(desk.person), []
+    for one in corrections(dataset.session, form.sql, **options):
+        changed = options if one.epsilon is None else {**options, "epsilon": one.epsilon, "within": None}
+        plan = dataset.plan(one.sql, **changed)
+        price = (
+            FREE_AGAIN
+            if dataset.session.has_answer(plan)
+            else Price.of(Fraction(plan.cost.epsilon), Fraction(plan.cost.delta))
+        )
+        title, detail = f"{one.why[:1].upper()}{one.why[1:]}", " ".join(filter(None, error_words(plan)))
+        if one.epsilon is not None and one.sql.split() == form.sql.split():
+            found.append(Fix(title, detail, "use_epsilon", short_down(one.epsilon), price=price))
+        else:
+            sql = asking.laid_out(one.sql, form.sql)
+            lines = asking.diff_lines(form.sql, sql)
+            found.append(Fix(title, detail, "use_sql", sql, lines, price))
+    return tuple(found)
 
 
 @router.get("/d/{data}/ask")
@@ -222,6 +245,7 @@ def release(desk: AtDesk, data: str, posted: Posted) -> Response:
         if form.sql != stored.form.sql.strip() or not _same_price(form, stored.form):
             return ask_changed(desk, served, posted)
     answer = desk.services.plans.release(desk.person, stored.id)
+    desk.request.scope[RECEIPT] = answer.receipt.position
     replay = "?again=1" if answer.is_replay else ""
     return desk.at_step(see_other(f"/answers/{answer.id}{replay}#answer"), "r")
 
@@ -289,14 +313,14 @@ def _sharpen(desk: Desk, served: Any, stored: Any) -> answer_view.Sharpen | None
     room, of, _ = asking.room_for(desk.left(served))
     paid = Fraction(str(stored.receipt.record["parameters"]["epsilon"]))
     confidence = str(stored.answer.confidence)
-    offer = answer_view.sharpen_offer(served.session(desk.person), stored.sql, paid, confidence, room)
+    plan = served.session(desk.person).plan(stored.sql, epsilon=paid, confidence=confidence)
+    offer = answer_view.sharpen_offer(plan, paid, room)
     if offer is None:
         return None
-    form = QuestionForm.read(
-        {"sql": stored.sql, "epsilon": short_up(offer.epsilon, 12), "confidence": confidence, "fresh": True}
-    )
-    plan = desk.services.plans.make(desk.person, served.name, form)
-    return answer_view.sharpen_view(offer, plan.id, room, of)
+    asked = {"sql": stored.sql, "epsilon": short_up(offer.epsilon, 12), "confidence": confidence}
+    form = QuestionForm.read({**asked, "fresh": offer.is_fresh})
+    made = desk.services.plans.make(desk.person, served.name, form)
+    return answer_view.sharpen_view(offer, made.id, room, of)
 
 
 def _receipt_page(desk: Desk, answer_id: str) -> Response:

@@ -8,9 +8,10 @@ Test     tests/server/console/test_asking.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import ndiff
+from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import Any
 
@@ -312,7 +313,22 @@ def _field_words(name: str) -> str:
 
 
 def diff_lines(before: str, after: str) -> tuple[DiffLine, ...]:
-    """Return the lines of two texts, with those that are gone and new."""
-    lines = ndiff(before.splitlines(), after.splitlines())
-    signs = {"- ": "-", "+ ": "+", "  ": ""}
-    return tuple(DiffLine(signs[line[:2]], line[2:]) for line in lines if line[:2] in signs)
+    """Return the lines of two texts: what is gone, then what is new in its place."""
+    old, new = before.splitlines(), after.splitlines()
+    found: list[DiffLine] = []
+    for kind, first, last, begin, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            found += [DiffLine("", line) for line in old[first:last]]
+        else:
+            found += [DiffLine("-", line) for line in old[first:last]]
+            found += [DiffLine("+", line) for line in new[begin:end]]
+    return tuple(found)
+
+
+_CLAUSES = re.compile(r"\s+(?=(?:FROM|WHERE|GROUP BY|HAVING|ORDER BY|LIMIT)\b)")
+
+
+def laid_out(sql: str, like: str) -> str:
+    """Return SQL of one line with a line for each clause, if that is how the person wrote it."""
+    is_plain = "\n" in like.strip() and not re.search(r"['\"(]\s*SELECT|'", sql)
+    return _CLAUSES.sub("\n", sql) if is_plain else sql

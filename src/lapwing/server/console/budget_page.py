@@ -130,7 +130,7 @@ def budget(desk: AtDesk, data: str) -> Response:
         people_words=QUOTAS_ADD_UP if sees_all and people else "",
         odds=(f"The whole budget of {data}, {total}, promises this:", *found.odds),
         fits=tuple(fits),
-        chart=f"/d/{data}/budget/chart" if served.curator.has_ledger and found.blocks else "",
+        chart=f"/d/{data}/budget/chart" if has_history(served) else "",
         chart_words="What counts as spent in the block where least is left. Many small answers together "
         "can cost less than their sum.",
         may_report=sees_all,
@@ -139,17 +139,22 @@ def budget(desk: AtDesk, data: str) -> Response:
     return desk.page("budget.html", "Budget", served, budget=view)
 
 
+def has_history(served: Any) -> bool:
+    """Return whether the account of a data set is open: a planned one has no history."""
+    if not served.curator.has_ledger:
+        return False
+    ledger = served.curator.ledger
+    root = ledger.account(account_label(served.curator.policy)).number
+    return any(one.root == root for one in ledger.accounts())
+
+
 @router.get("/d/{data}/budget/chart/{theme}.svg")
 def chart(desk: AtDesk, data: str, theme: str) -> Response:
     """Draw what counted as spent over time."""
     served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST, Role.OFFICER)
-    label = account_label(served.curator.policy)
-    if (
-        theme not in charts.LOOKS
-        or not served.curator.has_ledger
-        or not served.curator.ledger.blocks(label)
-    ):
+    if theme not in charts.LOOKS or not has_history(served):
         raise NotFound(theme)
+    label = account_label(served.curator.policy)
     history = BudgetHistory.of(served.curator.ledger, label)
     steps, cap, ends = spent_steps(history, datetime.now(UTC))
     picture = charts.spending_chart(

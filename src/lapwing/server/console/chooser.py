@@ -29,7 +29,7 @@ _ROUND = (10, 15, 20, 30, 50, 70)
 _LABELLED = (10, 20, 50)
 _HALF = Fraction(1, 2)
 _MOST_GUESS = Fraction(9999, 10000)
-_LEAST_TEXT = 0.16  # of the slider's width between two labels
+_LEAST_TEXT = 0.2  # of the slider's width between two labels
 
 
 def odds_after(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Fraction:

@@ -9,9 +9,11 @@ from starlette.responses import Response
 from lapwing.server.console import (
     ask_page,
     budget_page,
+    dashboard_page,
     data_page,
     door_page,
     home_page,
+    jobs_page,
     ledger_page,
     people_page,
     work_page,
@@ -22,7 +24,9 @@ from lapwing.server.console.rendering import Pages
 ROUTERS = (
     door_page.router,
     home_page.router,
+    jobs_page.router,
     ask_page.router,
+    dashboard_page.router,
     budget_page.router,
     ledger_page.router,
     data_page.router,

@@ -16,6 +16,7 @@ from lapwing.server.console.words import SPACE, counted, plain_number
 from lapwing.server.people.person import Role
 from lapwing.sql import policy_ledger
 from lapwing.sql.policy.policy import account_label
+from lapwing.sql.reading.generated_rows import example_rows
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 EXAMPLE_ROWS = 6
@@ -122,10 +123,11 @@ def data_page(desk: AtDesk, data: str) -> Response:
     """Show a data set: tables, facts, and generated rows."""
     served = desk.services.sets.require(desk.person, data)
     roles = desk.roles(data)
+    policy = served.curator.policy
     examples = [
-        rows_view(table.name, served.example_rows(table.name, EXAMPLE_ROWS))
-        for table in served.curator.policy.tables.values()
-        if not table.is_public and hasattr(served, "example_rows")
+        rows_view(table.name, example_rows(policy, table.name, EXAMPLE_ROWS))
+        for table in policy.tables.values()
+        if table.columns and not table.is_public
     ]
     keeps = Role.STEWARD in roles
     policy_file, account = f"{data}.toml", account_label(served.curator.policy)

@@ -27,7 +27,7 @@ from starlette.responses import RedirectResponse, Response
 from lapwing.errors import BadParameter, LapwingError
 from lapwing.ledger.accounts import Unit
 from lapwing.server.api.errors import status_of
-from lapwing.server.api.route import until_next
+from lapwing.server.api.route import ROUTE, until_next
 from lapwing.server.console.frame import (
     DataAtHand,
     DataLink,
@@ -320,6 +320,7 @@ class PageRoute(APIRoute):
         spends = self.path.endswith("/release")
 
         async def shown(request: Request) -> Response:
+            request.scope[ROUTE] = self.path
             try:
                 return await handle(request)
             except (NotSignedIn, NotFound, NotAllowed, LapwingError, HTTPException) as error:

@@ -17,6 +17,7 @@ from lapwing.ledger.request_log import FAILED, LoggedRequest
 from lapwing.server.console import answer_view, asking
 from lapwing.server.console.chooser import error_words, labelled_stops
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, end_guide, see_other, set_guide, unit_words
+from lapwing.server.console.jobs_page import JobView, job_views
 from lapwing.server.console.parts import FREE, Gauge, Price, SparkBar
 from lapwing.server.console.records_view import EntryView, price_words, request_view
 from lapwing.server.console.schema_view import examples_for
@@ -99,6 +100,7 @@ class HomeView:
     events: tuple[EntryView, ...]
     shows_events: bool
     events_href: str
+    jobs: tuple[JobView, ...]
 
 
 def data_card(desk: Desk, served: Any, summaries: int | None) -> DataCard:
@@ -286,6 +288,7 @@ def home(desk: AtDesk) -> Response:
         events=tuple(view for _, view in events[:NEWEST]),
         shows_events=bool(checked),
         events_href=f"/d/{checked[0].name}/ledger" if checked else "",
+        jobs=job_views(job for job in desk.services.jobs.all_of(desk.person) if not job.has_ended),
     )
     return desk.page("home.html", "Home", home=view)
 

@@ -25,6 +25,7 @@ from lapwing.reporting.audit_records import AuditRecord
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute
 from lapwing.server.console.parts import Fact, Outcome
 from lapwing.server.console.words import counted, day_text, moment, price_text
+from lapwing.server.jobs.job import MAY_START, JobKind
 from lapwing.server.people.person import EVERYWHERE, NotAllowed, Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -224,7 +225,9 @@ def _show(desk: Desk, which: str) -> Response:
         raise NotAllowed(which)
     about = PAGES[which]
     cards = _READ[which](desk.services.settings.folder)
-    return desk.page("work.html", about.title, about=about, cards=cards)
+    may_audit = [one.name for one in desk.visible() if desk.roles(one.name) & MAY_START[JobKind.AUDIT]]
+    audits = may_audit if which == "audits" else []
+    return desk.page("work.html", about.title, about=about, cards=cards, audits=audits)
 
 
 @router.get("/surveys")

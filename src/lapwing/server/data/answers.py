@@ -25,14 +25,14 @@ from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
 
-_ID = re.compile(r"(.+)\.([1-9][0-9]{0,14})")
+_ID = re.compile(r"(.+)\.([1-9][0-9]{0,14})(?:-([1-9][0-9]{0,3}))?")
 CONFIDENCE = Fraction(95, 100)
 MOST_KEPT, LARGEST_KEPT = 256, 1 << 16  # contents in memory, and the bytes of one
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """An answer with its id, "DATA.RECEIPT"."""
+    """An answer with its id: "DATA.RECEIPT", or "DATA.RECEIPT-PLACE" of one of a batch, from 1."""
 
     id: str
     data: str
@@ -42,11 +42,11 @@ class StoredAnswer:
     is_replay: bool
 
     @classmethod
-    def of(cls, data: str, sql: str, answer: Answer) -> StoredAnswer:
-        """Return an answer that was released, with its id."""
+    def of(cls, data: str, sql: str, answer: Answer, *, place: int = 0) -> StoredAnswer:
+        """Return an answer that was released, with its id. `place` is that in a batch, from 1; 0: alone."""
         receipt = answer.receipt
-        assert receipt is not None, "only dry runs have none"
-        return cls(f"{data}.{receipt.position}", data, answer, sql, receipt, answer.is_replay)
+        name = f"{data}.{receipt.position}" + (f"-{place}" if place else "")
+        return cls(name, data, answer, sql, receipt, answer.is_replay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Answers:
         if found is None:
             raise NotFound(answer_id)
         level = checked_confidence(confidence)
-        return self.at(person, found[1], int(found[2]), level)
+        return self.at(person, found[1], int(found[2]), level, place=int(found[3] or 0))
 
     def content(
         self,
@@ -139,16 +139,22 @@ class Answers:
                 self._kept.popitem(last=False)
 
     def at(
-        self, person: Person, data: str, receipt: int, confidence: Fraction = CONFIDENCE
+        self,
+        person: Person,
+        data: str,
+        receipt: int,
+        confidence: Fraction = CONFIDENCE,
+        *,
+        place: int = 0,
     ) -> StoredAnswer:
-        """Return the answer of a receipt. See `find`."""
+        """Return the answer of a receipt; `place` is that of a question in a batch, from 1. See `find`."""
         if not person.can(data, Role.ANALYST):  # as for an answer that never was
             raise NotFound(f"{data}.{receipt}")
         served = self._sets.require(person, data, Role.ANALYST)
-        found = served.session(person).session.stored(receipt, confidence)
-        if found is None:
+        stored = served.session(person).session.stored(receipt, confidence, place=max(place - 1, 0))
+        if stored is None:
             raise NotFound(f"{data}.{receipt}")
-        return StoredAnswer.of(data, *found)
+        return StoredAnswer.of(data, *stored, place=place)
 
     def all_of(self, person: Person, data: str, most: int = 50) -> list[AnswerSummary]:
         """Return the newest own answers of a person, newest first."""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from lapwing.ledger.request_status import status_at
 from lapwing.server.data.answers import StoredAnswer
 from lapwing.server.data.plan_file import PlanFile, PlanRow
 from lapwing.server.data.plans import booked
@@ -29,7 +30,11 @@ from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.data.waiting import PATIENCE, OneAtATime, waited_for
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.server.people.tokens import Tokens
+from lapwing.sql.answering.answers import Answer
+from lapwing.sql.answering.stored_answers import requests_in
 from lapwing.sql.batches import MOST_QUESTIONS, BatchPlan
+from lapwing.sql.question import meaning
+from lapwing.sql.releasing import SessionPlan
 
 BATCHES = "batches.sqlite"  # the file of their plans
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -157,9 +162,24 @@ class Batches:
         if not all(answer.is_replay for answer in answers):
             self.after_release(served)
         return [
-            StoredAnswer.of(row.data, question.sql, answer)
-            for question, answer in zip(stored.form.questions, answers, strict=True)
+            StoredAnswer.of(row.data, plan.request.sql, answer, place=_place(served, plan, answer))
+            for plan, answer in zip(stored.plan.plans, answers, strict=True)
         ]
+
+
+def _place(served: ServedData, plan: SessionPlan, answer: Answer) -> int:
+    """Return the place of a question among those that were charged together, from 1; 0: it was alone."""
+    assert answer.receipt is not None, "only dry runs have none"
+    status = status_at(served.curator.ledger, answer.receipt.position)
+    asked = [] if status is None else requests_in(status.answer)
+    if len(asked) <= 1:
+        return 0
+    curator, request = served.curator, plan.request
+    both = meaning.query_digests_by_ranks(curator.policy, plan.question, curator.public)
+    wanted = {
+        (form, request.rows, request.price) for _, form in both.values()
+    }  # whatever columns are called
+    return next(place for place, one in enumerate(asked, 1) if (one.form, one.rows, one.price) in wanted)
 
 
 def _planned(served: ServedData, person: Person, form: BatchForm) -> BatchPlan:

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.entry import digest_of
 from lapwing.ledger.publishing import export_statement, prove_entry
+from lapwing.ledger.readiness import newest_position
 from lapwing.ledger.request_log import LoggedRequest, LogLine, each_request, log_lines
 from lapwing.ledger.request_status import status_at
 from lapwing.ledger.verification import verify
@@ -163,15 +163,12 @@ class Records:
         if mine is None:
             why = "no ledger here has this id"
             return CheckedText("receipt", False, (why,))
-        rows = []
+        status = None
         if isinstance(position, int) and 0 < position < 1 << 60:
-            rows = mine.curator.ledger.store.rows("SELECT body FROM entries WHERE seq = ?", position)
-        if not rows or digest_of(bytes(rows[0][0])).hex() != record["hash"]:
-            why = "the ledger has no such entry at this position"
+            status = status_at(mine.curator.ledger, position)
+        if status is None or status.receipt.hash != record["hash"]:
+            why = "the ledger has no such charge at this position"
             return CheckedText("receipt", False, (why,), mine.name)
-        status = status_at(mine.curator.ledger, position)
-        if status is None:
-            return CheckedText("receipt", False, ("this entry is no charge",), mine.name, position)
         said = json.loads(status.receipt.to_json())
         wrong = [
             f"{name} differs from what the ledger has" for name in said if record.get(name) != said[name]
@@ -201,10 +198,7 @@ class Records:
 
 def _newest(served: ServedData) -> int:
     """Return the position of the newest entry: as long as it stays, no budget changes."""
-    if not served.curator.has_ledger:
-        return 0
-    [(last,)] = served.curator.ledger.store.rows("SELECT coalesce(max(seq), 0) FROM entries")
-    return int(last)
+    return newest_position(served.curator.ledger) if served.curator.has_ledger else 0
 
 
 def _record(text: bytes) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.errors import BadParameter, LapwingError
+from lapwing.server.api.errors import without_places
 from lapwing.server.jobs.job import JobKind, JobState
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
@@ -73,8 +74,7 @@ def run_job(settings: ServerSettings, job: str, watches: Connection) -> None:
         result = WORK[JobKind(kind)](settings.folder, person, json.loads(text), advance)
         outcome = JobState.DONE
     except LapwingError as error:
-        place = f"{settings.folder}/"
-        result = {"code": error.code, "message": str(error).replace(place, "")}
+        result = {"code": error.code, "message": without_places(str(error))}
         outcome = JobState.FAILED
     except Exception as error:  # its text may quote a row
         result = {"code": "server-failed", "message": f"the work failed ({type(error).__name__})"}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from lapwing.answer_text import ROWS_SHOWN, answer_text, table_of
 from lapwing.core.exact import float_up
-from lapwing.errors import MissingExtra
+from lapwing.errors import BadParameter, MissingExtra
 from lapwing.html_views import html_view
 from lapwing.ledger import Receipt
 from lapwing.sql.answering.estimates import AnswerColumn, AnswerRows
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerCharge:
+    """What was charged for an answer: the price, the ledger's receipt, and what is left of the budget."""
+
+    cost: Cost
+    receipt: Receipt
+    left: BudgetLeft
+
+
 @dataclass(frozen=True, repr=False)
 class Answer:
     """A released answer: a table of numbers with intervals, its price and its receipt.
@@ -42,13 +51,12 @@ class Answer:
 
     Args:
         rows: The columns, with the ends of their intervals.
-        cost: The price. None for joint answers: each member says its own.
         confidence: The probability with which each interval holds.
-        receipt: The ledger's receipt; None for a dry run.
+        charge: What was charged. None if nothing was: for a dry run, and for a joint answer, where each
+            member is charged on its own ledger.
         is_replay: Whether it was released before, and cost nothing now.
         is_fake: Whether it was made from generated rows.
         of: The number of releases of the same question that it is the narrowest result of.
-        left: What is left of the budget; None for a dry run.
         notes: Sentences about this answer.
         earlier: Earlier answers of the same question that could not be combined with it.
         truncation: Sentences on how many rows of a person it uses.
@@ -57,19 +65,40 @@ class Answer:
         >>> answer = dataset.ask("SELECT COUNT(*) AS n FROM visits", epsilon="0.1")
         >>> answer.columns[0].name, len(answer.columns[0].values)
         ('n', 1)
+        >>> answer.cost.epsilon
+        0.1
     """
 
     rows: AnswerRows
-    cost: Cost | None
     confidence: float
-    receipt: Receipt | None
+    charge: AnswerCharge | None = None
     is_replay: bool = False
     is_fake: bool = False
     of: int = 1
-    left: BudgetLeft | None = None
     notes: tuple[str, ...] = ()
     earlier: tuple[Answer, ...] = field(default=(), repr=False)
     truncation: tuple[str, ...] = ()
+
+    @property
+    def cost(self) -> Cost:
+        """The price. Raises `BadParameter` if nothing was charged: see `charge`."""
+        return self._charged().cost
+
+    @property
+    def receipt(self) -> Receipt:
+        """The ledger's receipt. Raises `BadParameter` if nothing was charged: see `charge`."""
+        return self._charged().receipt
+
+    @property
+    def left(self) -> BudgetLeft:
+        """What is left of the budget. Raises `BadParameter` if nothing was charged: see `charge`."""
+        return self._charged().left
+
+    def _charged(self) -> AnswerCharge:
+        if self.charge is None:
+            why = "it was made of generated rows" if self.is_fake else "each member has its own charge"
+            raise BadParameter("answer", f"has no cost, receipt or rest of a budget: {why}")
+        return self.charge
 
     @property
     def columns(self) -> list[AnswerColumn]:
@@ -138,6 +167,7 @@ class Answer:
             >>> sorted(answer.to_json())[:3]
             ['columns', 'combines', 'confidence']
         """
+        charge = self.charge
         return {
             "columns": [
                 {
@@ -151,14 +181,14 @@ class Answer:
                 for column in self.columns
             ],
             "confidence": self.confidence,
-            "cost": "" if self.cost is None else str(self.cost),
-            "left": "" if self.left is None else str(self.left),
+            "cost": "" if charge is None else str(charge.cost),
+            "left": "" if charge is None else str(charge.left),
             "replayed": self.is_replay,
             "fake": self.is_fake,
             "combines": self.of,
             "truncation": list(self.truncation),
             "notes": list(self.notes),
-            "receipt": None if self.receipt is None else json.loads(self.receipt.to_json()),
+            "receipt": None if charge is None else json.loads(charge.receipt.to_json()),
         }
 
     def to_priced_json(self) -> dict[str, Any]:
@@ -190,8 +220,11 @@ class Answer:
 
     __repr__ = __str__
 
-    def footer(self) -> list[str]:
+    def footer(self, *, tells_left: bool = True) -> list[str]:
         """Return the sentences below the table: confidence, price, truncation, notes and receipt.
+
+        Args:
+            tells_left: Whether to say what is left of the budget now.
 
         Returns:
             One text for each line.
@@ -203,9 +236,11 @@ class Answer:
         kinds += ["ranks"] if any(column.rank_error is not None for column in self.columns) else []
         sure = f"{' and '.join(kinds).capitalize()} hold with {self.confidence:.4g} confidence each"
         sure = sure if kinds else "No column has an interval"
-        price = "released before, nothing was charged" if self.is_replay else f"charged {self.cost}"
+        charge, price = self.charge, "nothing was charged"
         if self.is_fake:
             price = "made of generated rows: nothing was read or charged"
+        elif charge is not None:
+            price = "released before, nothing was charged" if self.is_replay else f"charged {charge.cost}"
         lines = [f"{sure}; {price}.", *self.truncation, *self.notes]
         if self.of > 1:
             wrong = combined_widths.most_wrong(self.confidence, self.of)
@@ -214,10 +249,9 @@ class Answer:
                 "chosen after answers, and all at this confidence, the intervals of one number so far are "
                 f"all right but with probability {wrong:.4g} at most."
             )
-        if self.left is not None:
-            lines.append(f"Budget left: {self.left}.")
-        if self.receipt is not None:
-            lines.append(f"Receipt: {self.receipt.position}, {self.receipt.hash[:16]}…")
+        if charge is not None:
+            lines += [f"Budget left: {charge.left}."] if tells_left else []
+            lines.append(f"Receipt: {charge.receipt.position}, {charge.receipt.hash[:16]}…")
         return lines
 
     def _repr_html_(self) -> str:

@@ -51,6 +51,13 @@ def batch_from_bytes(content: bytes) -> list[tuple[QueryRequest, list[NoisyGroup
     ]
 
 
+def requests_in(content: bytes) -> list[QueryRequest]:
+    """Return the request of a stored answer; of a batch, that of each question."""
+    stored = json.loads(content)
+    each = stored["batch"] if stored["format"] == BATCH_FORMAT else [stored]
+    return [QueryRequest.from_json(one["asked"]) for one in each]
+
+
 def _bytes(content: dict[str, Any]) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -21,12 +21,13 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 from lapwing.config.toml_text import BYTES_AT_MOST, FileMistakes, Key, quoted, toml_key, toml_value
 from lapwing.config.values import POSTGRES_SCHEMES, is_postgres
-from lapwing.core.exact import Number
+from lapwing.core.exact import WRITE_A_NUMBER, Number
 from lapwing.errors import BadParameter
 from lapwing.sql.policy.policy import CheckedPolicy
 from lapwing.sql.policy.policy_file import checked_policy, read_policy
@@ -39,6 +40,7 @@ DATASET = ("name", "protects", "population", "ids", "share_answers")
 SECTIONS = ("blocks", "ledger", "analysts", "engine", "parties")
 PLACES = ("url", "keys", "anchor", "registry")  # of a ledger
 MOMENT_AT_MOST = 40  # letters of a date with a time
+SHOWN = 12  # values or columns of a table in a notebook
 STEM_AT_MOST = 50  # of up to four bytes each
 _WHOLE = re.compile(r"[-+]?[0-9]{1,60}")
 _DECIMAL = re.compile(r"[-+]?([0-9]{1,60}\.?[0-9]{0,60}|\.[0-9]{1,60})([eE][-+]?[0-9]{1,9})?")
@@ -141,8 +143,11 @@ class Table:
     csv: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
-        given = [name for name in _WORDS if getattr(self, name) is not None]
-        return f"Table({', '.join([repr(self.name), *given])})"
+        source = self.source if not self.has_rows else f"<{type(self.source).__name__}>"
+        given = {name: value for name in _WORDS if (value := getattr(self, name)) is not None}
+        given.pop("source", None)
+        words = [f"{name}={_shown(value)}" for name, value in given.items()]
+        return f"Table({', '.join([repr(self.name), _shown_source(str(source)), *words])})"
 
     @property
     def has_rows(self) -> bool:
@@ -159,6 +164,27 @@ class Table:
 
 
 _WORDS = tuple(field.name for field in fields(Table) if field.name != "name")
+
+
+def _shown(value: Any) -> str:
+    """Return a declared value in short: the first of many, and how many there are."""
+    if isinstance(value, Mapping):
+        parts, ends = [f"{key!r}: {_shown(one)}" for key, one in islice(value.items(), SHOWN)], "{}"
+    elif isinstance(value, list | tuple):
+        parts, ends = [_shown(one) for one in value[:SHOWN]], "[]"
+    else:
+        return str(value) if isinstance(value, Decimal | Fraction | date) else repr(value)
+    more = [f"… {len(value):,} in all"] if len(value) > SHOWN else []
+    return f"{ends[0]}{', '.join([*parts, *more])}{ends[1]}"
+
+
+def _shown_source(source: str) -> str:
+    """Return where rows are, without what a URL may hold of passwords."""
+    scheme, mark, rest = source.partition("://")
+    if not mark:
+        return source if source.startswith("<") else repr(source)
+    place, hash_, table = rest.rpartition("@")[2].partition("#")
+    return repr(f"{scheme}://{place.partition('?')[0]}{hash_}{table}")
 
 
 def _column_words(column: Any) -> Any:
@@ -270,9 +296,13 @@ class Policy:
         dataset = (name, protects, population, ids, share_answers)
         sections = (blocks, where, analysts, engine, parties)
         mistakes = ArgumentMistakes("policy")
+        numbers = {word: _read_number(value) for word, value in zip(BUDGET, budget, strict=True)}
+        for word, value in numbers.items():
+            if isinstance(value, str):
+                mistakes.add(("budget", word), f"is not a number. {WRITE_A_NUMBER}")
         given = {
             "dataset": dict(zip(DATASET, dataset, strict=True)),
-            "budget": {word: _read_number(value) for word, value in zip(BUDGET, budget, strict=True)},
+            "budget": numbers,
             **dict(zip(SECTIONS, sections, strict=True)),
             "tables": {table.name: table.words() for table in _checked_tables(tables, mistakes)},
         }

@@ -23,6 +23,7 @@ from lapwing.sql.pricing import accuracy
 from lapwing.sql.pricing.cost import Cost
 from lapwing.sql.pricing.noise_shares import BudgetShares
 from lapwing.sql.pricing.request import QueryRequest
+from lapwing.sql.question.bind import NamedQuery
 from lapwing.sql.question.bound_query import BoundQuery
 
 CONFIDENCE_OF_THRESHOLD = Fraction(95, 100)
@@ -57,6 +58,8 @@ class Plan:
         blocks: The blocks that will be charged, or None if the policy has no blocks.
         bounds: Sentences on how many rows of a person are used, and on what is known about the others.
         data_digest: A digest of the policy and of the public rows that the plan was made for.
+        earlier_forms: What earlier versions made of the same question, with its text. Their stored answers
+            are given again; nothing else is done with them.
 
     Example:
         >>> plan = dataset.plan("SELECT AVG(stay) FROM visits", epsilon="0.5")
@@ -76,6 +79,7 @@ class Plan:
     blocks: tuple[str, ...] | None = None
     bounds: tuple[str, ...] = ()
     data_digest: str = ""
+    earlier_forms: tuple[NamedQuery, ...] = ()
 
     @property
     def cost(self) -> Cost:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +31,7 @@ from lapwing.sql.question.bound_query import (
 from lapwing.sql.question.expression import Apply, Constant, Expression, Op
 from lapwing.sql.question.from_clause import RelationBinder
 from lapwing.sql.question.grouping import grouping_sets, is_aggregate, output_at
-from lapwing.sql.question.parse import normal_form, parse
+from lapwing.sql.question.parse import normal_form, parse, parse_with_earlier
 from lapwing.sql.question.refusal import (
     MAX_WORK,
     Refused,
@@ -46,6 +47,7 @@ from lapwing.sql.question.scalar import ExpressionBinder, exact_number
 from lapwing.sql.question.scope import Catalog, Scope, output_name
 from lapwing.sql.question.typed_expressions import apply, as_number
 
+NamedQuery = tuple[str, BoundQuery]  # with its text in normal form, which stored answers name
 _CLAUSES = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "with_",
 )  # fmt: skip
@@ -70,13 +72,31 @@ def bind(question: Any, catalog: Catalog) -> BoundQuery:
     return bind_with_text(question, catalog)[1]
 
 
-def bind_with_text(question: Any, catalog: Catalog, *, where_first: bool = False) -> tuple[str, BoundQuery]:
+def bind_with_text(question: Any, catalog: Catalog, *, where_first: bool = False) -> NamedQuery:
     """Return the text of a question in its normal form, and the bound query. Nothing is read.
 
     With `where_first`, rows are chosen among those that WHERE keeps. Raises Refused if the query cannot be
     answered.
     """
-    tree = parse(question)
+    return _bound_tree(parse(question), catalog, where_first=where_first)
+
+
+def bind_with_earlier(
+    question: Any, catalog: Catalog, *, where_first: bool = False
+) -> tuple[NamedQuery, ...]:
+    """Return what `bind_with_text` does, and the query that earlier versions made of the same question.
+
+    Only stored answers are looked up by the earlier one. There is none if they refused the question.
+    """
+    tree, *earlier = parse_with_earlier(question)
+    found = [_bound_tree(tree, catalog, where_first=where_first)]
+    for one in earlier:
+        with suppress(Refused):
+            found.append(_bound_tree(one, catalog, where_first=where_first))
+    return tuple(found)
+
+
+def _bound_tree(tree: exp.Query, catalog: Catalog, *, where_first: bool) -> NamedQuery:
     if not isinstance(tree, exp.Select):
         instead = "Ask one query at a time, or unite rows in FROM"
         raise refused(tree, "UNION of several answers is not possible", instead)

@@ -10,7 +10,8 @@ Because  a sub-query that only filters and computes gives rows. What is computed
 Test     tests/sql/question/test_merged_queries.py
 
 Text that an analyst wrote is never merged: its meaning is stored as it was asked. Nor is such text within
-an expression of ibis, where a column has no table.
+an expression of ibis, where a column has no table. Earlier versions merged nothing: what they stored for an
+expression is looked up by the query as it is written (`bind_with_earlier`).
 """
 
 from __future__ import annotations

@@ -58,6 +58,20 @@ def parse(question: Any) -> exp.Query:
 
     Raises Refused if there is none, or if it is too large.
     """
+    return parse_with_earlier(question)[0]
+
+
+def parse_with_earlier(question: Any) -> tuple[exp.Query, ...]:
+    """Return the tree of `parse`, and the other one that earlier versions bound for this question.
+
+    They did not merge what ibis writes. Their answers are stored under the meaning of the tree as written.
+    """
+    tree = _as_written(question)
+    less = merged(tree) if _is_ibis(question) else tree
+    return (less,) if less == tree else (less, tree)
+
+
+def _as_written(question: Any) -> exp.Query:
     sql = sql_text(question)
     if not sql.strip():
         raise Refused("there is no query", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
@@ -71,7 +85,7 @@ def parse(question: Any) -> exp.Query:
     if not isinstance(tree, exp.Select | exp.SetOperation):
         raise Refused("only SELECT can be asked", "Write one SELECT")
     _require_flat(tree)
-    return merged(tree) if _is_ibis(question) else tree
+    return tree
 
 
 def words_of(sql: str) -> list[Token]:

@@ -26,15 +26,15 @@ class ShownColumn(Protocol):
         """The name."""
 
     @property
-    def values(self) -> Sequence[Any]:
-        """The values; None for a missing one."""
+    def values(self) -> Any:
+        """The values, a list or an array; None for a missing one."""
 
     @property
-    def low(self) -> Sequence[Any] | None:
+    def low(self) -> Any:
         """The lower ends."""
 
     @property
-    def high(self) -> Sequence[Any] | None:
+    def high(self) -> Any:
         """The upper ends."""
 
     @property

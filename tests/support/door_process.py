@@ -93,9 +93,9 @@ def start(folder: Path, *, port: int = 0, slot: str = "0.05", more: tuple[str, .
 
 
 @contextmanager
-def running(folder: Path, **options: str) -> Iterator[DoorProcess]:
+def running(folder: Path, *, more: tuple[str, ...] = ()) -> Iterator[DoorProcess]:
     """Run a server of a folder."""
-    door = start(folder, **options)  # type: ignore[arg-type]
+    door = start(folder, more=more)
     try:
         yield door
     finally:

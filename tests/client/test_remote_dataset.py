@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from fractions import Fraction
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,9 +15,9 @@ from lapwing.client.remote_dataset import RemoteDataset
 from lapwing.client.replied_errors import RequestRefused
 from lapwing.errors import BadParameter, OverBudget, TokenSpent
 from lapwing.server.people.person import Role
-from support.door_process import new_token
+from support.door_process import DoorProcess, new_token, start
 from support.raised import named
-from support.served import COUNT
+from support.served import COUNT, write_data
 
 
 def charges(visits: RemoteDataset) -> int:
@@ -98,6 +99,36 @@ def test_eight_clients_with_one_question_are_all_answered_for_one_charge(
     assert len(told) == 8
     assert all(one == told[0] for one in told)
     assert charges(visits) == before + 1
+
+
+def test_a_release_outlives_a_server_that_dies_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "state"))
+    write_data(tmp_path)
+    token = new_token(tmp_path, "ann", Role.ANALYST)
+    door = start(tmp_path)
+    port = int(door.address.rpartition(":")[2])
+    with lapwing.connect(door.address, token=token, patience=60.0) as visits:
+        plan = visits.plan(COUNT, epsilon="0.5")
+        paid = visits.plan(COUNT, epsilon="0.25")
+        first = paid.release()
+        door.kill()
+        later: list[DoorProcess] = []
+        again = threading.Timer(1.0, lambda: later.append(start(tmp_path, port=port)))
+        again.start()
+        try:
+            answer = plan.release()  # begins while there is no server
+            assert not answer.is_replay
+            assert paid.release().receipt == first.receipt  # paid before, and not again
+            assert charges(visits) == 2
+        finally:
+            again.join()
+            for one in (door, *later):
+                if one.process.poll() is None:
+                    one.stop()
+                assert one.process.stdout is not None
+                one.process.stdout.close()
 
 
 def test_a_dashboard_is_one_charge(visits: RemoteDataset) -> None:

@@ -71,7 +71,11 @@ class Services:
             people, answers = People.of(state, settings.open_id), Answers(sets)
             opened.callback(people.close)
             plans = Plans(sets, file, answers, people.tokens)
-            plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
+            notices = BudgetNotices(state, sender(settings.webhook, settings.command))
+            opened.callback(notices.close)
+            for data in sets:
+                notices.look(data)  # what a restart interrupted
+            plans.after_release = notices.look
             batch_file = PlanFile(settings.state_folder / BATCHES)
             opened.callback(batch_file.close)
             batches = Batches(sets, batch_file, people.tokens)

@@ -13,6 +13,7 @@ from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.data.surveys import Surveys
 from lapwing.server.data.work_files import WorkFiles
 from lapwing.server.jobs.job_queue import Jobs
 from lapwing.server.people.people import People
@@ -33,6 +34,7 @@ class Services:
         batches: The same of several questions with one price.
         answers: The stored answers.
         records: What was asked and charged.
+        surveys: Surveys in the served folder.
         works: Releases, models and audits in the served folder.
         jobs: Long work.
     """
@@ -45,6 +47,7 @@ class Services:
     batches: Batches
     answers: Answers
     records: Records
+    surveys: Surveys
     works: WorkFiles
     jobs: Jobs
     _closing: ExitStack = field(repr=False, compare=False)
@@ -91,6 +94,7 @@ class Services:
                 batches,
                 answers,
                 Records(sets),
+                Surveys(settings.folder, sets),
                 WorkFiles(settings.folder, sets),
                 jobs,
                 opened.pop_all(),

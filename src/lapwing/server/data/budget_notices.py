@@ -42,10 +42,9 @@ class BudgetNotices:
 
     def __init__(self, state: ServerState, send: Send | None) -> None:
         self._state, self._send = state, send
-        self._turn, self._wake = threading.Lock(), threading.Event()
+        self._turn, self._wake, self._closed = threading.Lock(), threading.Event(), threading.Event()
         self._due: dict[str, ServedData] = {}
         self._thread: threading.Thread | None = None
-        self._is_closed = False
 
     def look(self, data: ServedData) -> None:
         """Look at a budget soon, after a release or a restart: no reply waits for it."""
@@ -53,7 +52,7 @@ class BudgetNotices:
             return
         with self._turn:
             self._due[data.name] = data
-            if self._thread is None and not self._is_closed:
+            if self._thread is None and not self._closed.is_set():
                 self._thread = threading.Thread(target=self._work, daemon=True, name="lapwing notices")
                 self._thread.start()
         self._wake.set()
@@ -61,19 +60,20 @@ class BudgetNotices:
     def close(self) -> None:
         """Stop. What was not told yet is told after the next start."""
         with self._turn:
-            self._is_closed, thread = True, self._thread
+            self._closed.set()
+            thread = self._thread
         self._wake.set()
         if thread is not None:
             thread.join(_CLOSING)
 
     def _work(self) -> None:
-        while not self._is_closed:
+        while not self._closed.is_set():
             self._wake.wait(_AGAIN if self._due else None)
             self._wake.clear()
             with self._turn:
                 due, self._due = self._due, {}
             for data in due.values():
-                if self._is_closed:
+                if self._closed.is_set():
                     return
                 try:
                     self.tell(data)

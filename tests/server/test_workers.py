@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from lapwing.errors import BadParameter
+from lapwing.ledger import Ledger
 from lapwing.server.people.person import Role
 from lapwing.server.workers import ServedHow, serve_with_workers
 from support.postgres import fresh_url
@@ -23,10 +24,13 @@ from support.served_process import serving, until
 def test_workers_share_a_port_a_ledger_and_plans_and_a_killed_one_is_replaced(
     tmp_path: Path, ledger: str
 ) -> None:
-    table = (
-        "" if ledger == "SQLite" else f'[ledger]\nurl = "{fresh_url()}"\nkeys = "keys"\nanchor = "anchor"'
-    )
-    write_data(tmp_path, after=table)
+    if ledger == "SQLite":
+        write_data(tmp_path)
+    else:
+        url, keys, anchor = fresh_url(), tmp_path / "keys", str(tmp_path / "anchor")
+        Ledger.create(url, curator=tmp_path / "curator", keys=keys, anchor=anchor).close()
+        own = f'[ledger]\nurl = "{url}"\nkeys = "keys"\nanchor = "anchor"'
+        write_data(tmp_path, after=own)
     with serving(tmp_path, "--workers", "2") as server:
         until(lambda: len(server.children()) == 2)
         ann = server.client("ann", Role.ANALYST)

@@ -30,9 +30,8 @@ from lapwing.errors import (
     WorkEnded,
     fields_of,
 )
-from lapwing.server.people.open_id import IdentityNotBound
 from lapwing.server.people.passwords import TooManyRequests
-from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
+from lapwing.server.people.person import IdentityNotBound, NotAllowed, NotFound, NotSignedIn
 from lapwing.server.people.tokens import TokenSpent
 
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = "not-signed-in", "not-allowed", "not-found"

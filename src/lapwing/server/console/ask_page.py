@@ -18,7 +18,7 @@ from fastapi import APIRouter
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from lapwing.core.budget import text_up
-from lapwing.core.exact import short_down, short_up
+from lapwing.core.exact import short_up
 from lapwing.errors import LapwingError
 from lapwing.server.api.route import RECEIPT
 from lapwing.server.console import answer_view, asking, charts

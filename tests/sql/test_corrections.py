@@ -143,6 +143,24 @@ def test_an_offer_in_text_is_answered_as_it_is_written(opened: Open, least: str,
     dataset.plan("SELECT SUM(stay) FROM visits", epsilon=enough, noise=noise)
 
 
+def test_a_wrong_unit_or_bound_in_the_clause_is_not_offered_again(opened: Open) -> None:
+    dataset = opened()
+    for option in ("privacy_unit_column = ward", "max_rows_contributed = 1"):
+        both = "FROM (SELECT ward FROM visits UNION ALL SELECT wards FROM visits) AS t"
+        clause = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, {option})"
+        assert corrections(dataset.session, f"{clause} COUNT(*) {both}") == ()
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, privacy_unit_column = patient_id)"
+    [offer] = corrections(dataset.session, f"{clause} COUNT(*) FROM visit")
+    dataset.ask(offer.sql)
+
+
+def test_a_question_that_no_single_block_can_be_taken_of_is_offered_cheaper(opened: Open) -> None:
+    dataset = opened(more=COHORTS)
+    dataset.ask(COUNT, epsilon=8)
+    [offer] = corrections(dataset.session, "SELECT COUNT(*) FROM (SELECT stay FROM visits) AS t", epsilon=3)
+    assert offer.epsilon == 2
+
+
 def test_an_accuracy_that_does_not_fit_is_offered_at_a_price_that_does(opened: Open) -> None:
     dataset = opened()
     dataset.ask("SELECT SUM(stay) FROM visits", epsilon="9.9")

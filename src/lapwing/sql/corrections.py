@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -139,9 +140,10 @@ class _Search:
         if fitting is not None:
             found.append(self._offer(sql, (*steps, f"ε {text_up(fitting)} still fits the budget"), fitting))
         for other, words in _one_block(tree, plan):
-            if how_many_more(self._plan(_sql(other))):
-                found.append(self._offer(_sql(other), (*steps, words)))
-                break
+            with suppress(BadParameter):  # a sub-query may not show the column of blocks
+                if how_many_more(self._plan(_sql(other))):
+                    found.append(self._offer(_sql(other), (*steps, words)))
+                    break
         return found
 
     def _offer(self, sql: str, steps: tuple[str, ...], epsilon: Fraction | None = None) -> Correction:
@@ -153,7 +155,10 @@ class _Search:
         return Correction(priced, "; ".join(steps), None if is_written else epsilon)
 
     def _plan(self, sql: str, **changed: Any) -> SessionPlan:
-        return plan_in_words(self._session, sql, **{**self._options, **changed})
+        plan = plan_in_words(self._session, sql, **{**self._options, **changed})
+        if self._text is not None:
+            self._text.require_meant(self._session.curator.policy, plan.question)
+        return plan
 
     def _least(self, sql: str) -> Fraction | None:
         """Return the least ε that the policy sells for a question; None if this is not what is wrong."""

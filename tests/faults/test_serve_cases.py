@@ -34,9 +34,10 @@ from support.served import COUNT, write_data
 from support.served_process import ServedProcess, serving, until
 from support.server_people import GOOD
 
+SLOT = 0.2  # seconds
 SETTINGS = """
 [server]
-reply_slot = 0.05
+reply_slot = {slot}
 [limits]
 requests_per_minute = 1000000
 unknown_per_minute = 1000000
@@ -64,7 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, provider: LoopbackProvider)
     """A server with quotas, people with passwords, and a provider of identities."""
     folder = tmp_path_factory.mktemp("served")
     write_data(folder, after=QUOTAS)
-    (folder / "server.toml").write_text(SETTINGS.format(issuer=provider.address, client=CLIENT))
+    (folder / "server.toml").write_text(SETTINGS.format(slot=SLOT, issuer=provider.address, client=CLIENT))
     (folder / "secret").touch(0o600)
     (folder / "secret").write_text(SECRET)
     with serving(folder) as running:
@@ -292,6 +293,41 @@ def test_H5_only_post_spends_and_nothing_is_kept_on_the_way(
         assert "etag" not in reply.headers
         assert "age" not in reply.headers
     assert charges(server) == before
+
+
+# Time
+
+
+def test_replies_of_releases_leave_on_the_grid_whatever_they_say(
+    server: ServedProcess, ann: httpx.Client
+) -> None:
+    """Their moments are those of the server's clock, which is this machine's, and a little way."""
+    old, dear, browser = planned(ann), planned(ann, "3.99"), signed_in(server, "ann")
+    assert ann.post(old).status_code == 200
+    assert ann.post(planned(ann, "0.5")).status_code == 200
+    kinds: list[tuple[httpx.Client, str, Any, int]] = [
+        (ann, old, None, 200),
+        (ann, dear, None, 422),
+        (ann, f"/v1/plans/{'0' * 32}/release", None, 404),
+        (ann, "/v1/sql", {"data": "visits", "sql": PRICED}, 200),
+        (ann, "/v1/sql", {"data": "visits", "sql": "SELECT"}, 422),
+        (ann, "/v1/batches/0/release", None, 404),
+        (browser, "/d/visits/release", None, 200),
+        (browser, f"/d/visits/dashboard/{'0' * 32}/release", None, 404),
+    ]
+    new = [(ann, planned(ann), None, 200) for _ in range(8)]
+
+    def ask(number: int) -> float:
+        client, address, body, status = (kinds * 3 + new)[number]
+        time.sleep(0.05 * number)  # at any phase
+        reply = client.post(address, json=body)
+        assert reply.status_code == status, (address, reply.text)
+        return time.time() % SLOT
+
+    with ThreadPoolExecutor(32) as pool:
+        phases = sorted(pool.map(ask, range(32)))
+    # Moments at random would lie in this half of a slot with a chance below 1 : 500,000.
+    assert sum(phase < SLOT / 2 for phase in phases) >= 29, phases
 
 
 # Forged, replayed, stale

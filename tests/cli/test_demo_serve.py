@@ -138,7 +138,7 @@ def test_every_page_has_something_to_show_and_a_second_start_charges_nothing(tmp
             ("/d/visits/history", "cardiology"),
             ("/surveys", SURVEY),
             ("/releases", BUNDLE),
-            ("/models", "durations.toml"),
+            ("/models", "accepted"),
             ("/audits", "passed"),
             ("/people", "Olga"),
         ):

@@ -46,6 +46,7 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.web.replies import cookie_header
 
 GUIDE_COOKIE = "lapwing-guide"
+START = "/start"
 GUIDE_STEPS = (
     ("Look at the tables", "made from the policy", "t"),
     ("Price a question", "free", "p"),
@@ -111,7 +112,7 @@ class Desk:
 
     def _guide(self, data: str) -> Guide | None:
         done = self.request.cookies.get(GUIDE_COOKIE)
-        if done is None or not data:
+        if done is None or Role.ANALYST not in self.roles(data):
             return None
         places = {"t": f"/d/{data}", "p": f"/d/{data}/ask", "r": f"/d/{data}/ask", "v": f"/d/{data}/ledger"}
         steps, following = [], None
@@ -293,6 +294,7 @@ def reply_to(request: Request, error: Exception) -> Response:
         and "text/html" in request.headers.get("accept", "")
     ):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        wanted = "/" if request.url.path == START else wanted  # a used link leads nowhere, also later
         return see_other("/sign-in" if wanted == "/" else f"/sign-in?next={quote(wanted, safe='/')}")
     code = getattr(error, "code", "")
     if isinstance(error, LapwingError) and status in (409, 422):

@@ -22,11 +22,10 @@ from hmac import compare_digest
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from lapwing.errors import MissingExtra, Unavailable
+from lapwing.errors import MissingExtra, TooManyRequests, Unavailable
 from lapwing.server.people.accounts import Accounts
 from lapwing.server.people.credentials import new_secret
 from lapwing.server.people.links import Links
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.person import IdentityNotBound, NotSignedIn
 from lapwing.server.settings import SIGN_IN_SECONDS, OpenIdSettings
 from lapwing.web.connections import is_loopback

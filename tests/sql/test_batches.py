@@ -19,6 +19,7 @@ from lapwing.ledger.request_log import each_request
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.batches import MOST_QUESTIONS
+from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.pricing.combined_widths import half_widths
 from lapwing.sql.question.refusal import Refused
@@ -195,6 +196,40 @@ def test_all_blocks_that_any_question_reaches_pay_the_whole(opened: Open) -> Non
     assert [spent(dataset, block) for block in "0123"] == [0, 1, 1, 0]
     with pytest.raises(BadParameter, check=named("WHERE")):
         dataset.batch([COUNT, f"{SUM} WHERE cohort = 1 AND cohort = 2"], epsilon=1).release()
+
+
+def test_a_batch_is_charged_to_the_quota_as_well(opened: Open) -> None:
+    dataset = opened(more="[analysts]\nann = {epsilon = 1, delta = 1e-7}\n")
+    dataset.batch([COUNT, SUM], epsilon="0.75").release()
+    quota = dataset.left().quota
+    assert quota is not None
+    assert (quota.epsilon, dataset.left().epsilon) == (Fraction("0.25"), Fraction("9.25"))
+    with pytest.raises(OverBudget):
+        dataset.batch([MEDIAN, WARDS], epsilon="0.3").release()
+    assert charges(dataset) == 1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_batch_is_padded_if_any_question_reads_the_source(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, turned: bool
+) -> None:
+    """A question with `where_first` chooses rows anew, of all that a person has."""
+    dataset, padded, gate = opened(), [], Curator.gate
+
+    def watched(self: Curator, *args: Any) -> Gate:
+        padded.append(gate(self, *args).pads)
+        return gate(self, *args)
+
+    dataset.curator.pads = False
+    dataset.prepare()
+    monkeypatch.setattr(Curator, "gate", watched)
+    dataset.batch([COUNT, SUM], epsilon=1).release()
+    assert set(padded) == {False}
+    padded.clear()
+    anew = (f"{COUNT} WHERE stay > 2", {"where_first": True})
+    asked = [anew, MEDIAN] if turned else [MEDIAN, anew]
+    dataset.batch(asked, epsilon=1).release()
+    assert set(padded) == {True}
 
 
 def test_no_person_moves_a_batch_by_more_than_its_loss(opened: Open, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ class AuditReport:
 
     Example:
         >>> from lapwing.audit import StageBudget, cases, run_audit
-        >>> report = run_audit(cases()[:1], StageBudget(seconds=1, is_thorough=False))
+        >>> report = run_audit(cases()[:1], StageBudget(seconds=2, is_thorough=False))
         >>> report.passed, len(report.missed)
         (True, 0)
     """

@@ -22,11 +22,10 @@ from hmac import compare_digest
 from typing import Any, ClassVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from lapwing.errors import LapwingError, MissingExtra, Unavailable
+from lapwing.errors import LapwingError, MissingExtra, TooManyRequests, Unavailable
 from lapwing.server.people.accounts import Accounts
 from lapwing.server.people.credentials import new_secret
 from lapwing.server.people.links import Links
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.person import NotSignedIn
 from lapwing.server.settings import OpenIdSettings
 from lapwing.web.connections import is_loopback

@@ -146,7 +146,7 @@ def _try(fuzzed: _Fuzzed, operation: Any, mode: GenerationMode, most: int) -> No
 
 
 @pytest.mark.parametrize("most", [3, slow(60)])
-def test_no_request_fails_or_overspends(fuzzed: _Fuzzed, most: int) -> None:
+def test_H16_no_request_fails_or_overspends(fuzzed: _Fuzzed, most: int) -> None:
     for found in fuzzed.description.get_all_operations():
         operation: Any = found.ok()
         key = operation.method.upper(), operation.path

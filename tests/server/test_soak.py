@@ -11,13 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-import httpx
 import pytest
 
-from lapwing.server.people.people import People
 from lapwing.server.people.person import Role
-from lapwing.server.settings import STATE_FOLDER
-from lapwing.server.state import ServerState
 from support.served import write_data
 from support.served_process import ServedProcess, serving
 from support.server_people import GOOD
@@ -55,14 +51,9 @@ class _Visitors:
     """An analyst with a token, and a browser that signs in again and again."""
 
     def __init__(self, server: ServedProcess) -> None:
-        self.ann = server.client("ann", Role.ANALYST)
-        self.browser = httpx.Client(base_url=server.address, timeout=60)
-        self.browser.headers["sec-fetch-site"] = "same-origin"
-        server.clients.append(self.browser)
+        server.person("ann", Role.ANALYST, password=GOOD)
+        self.ann, self.browser = server.program("ann"), server.browser()
         self._numbers = count(1)
-        state = ServerState.open(server.folder / STATE_FOLDER)
-        People.of(state).accounts.set_password("ann", GOOD)
-        state.close()
 
     def round(self) -> int:
         """Send some of each request; return how many."""

@@ -101,11 +101,11 @@ def work_card(work: WorkFile) -> WorkCard:
     """Return a release, model or audit with its commands and files."""
     facts = tuple(Fact(*fact) for fact in work.facts)
     links = tuple((name, f"/v1/{work.kind}/{quote(work.id)}/files/{quote(name)}") for name in work.files)
-    outcome = None if work.state == "declared" else Outcome(work.state, _LOOKS.get(work.state, "soft"))
+    outcome = None if work.state == "declared" else Outcome(work.state, _LOOKS.get(work.state, "bad"))
     return WorkCard(work.title, work.file, work.words, facts, _commands(work), outcome, links)
 
 
-_LOOKS = {"released": "good", "accepted": "good", "passed": "good", "failed": "bad", "rejected": "bad"}
+_LOOKS = {"released": "good", "accepted": "good", "passed": "good"}
 
 
 def _commands(work: WorkFile) -> tuple[tuple[str, str], ...]:
@@ -113,7 +113,7 @@ def _commands(work: WorkFile) -> tuple[tuple[str, str], ...]:
         case WorkKind.RELEASES, "declared":
             return (
                 ("What it would cost and tell:", f"lapwing publish plan {work.file}"),
-                ("Release it:", f"lapwing publish run {work.file}"),
+                ("Release it:", f"lapwing publish run {work.file} --out {work.id}-bundle"),
             )
         case WorkKind.RELEASES, _:
             return (("Check every file and the signature:", f"lapwing verify {work.id}"),)

@@ -202,21 +202,23 @@ class WorkFiles:
             card = _json(place, LARGEST)
             charged, privacy = card["charged"], card["privacy"]
             data = self._of_ledger(ledger=charged["ledger"]) & {str(charged["stream"])}
+            epsilon, delta = (_up(str(privacy[f"run_{which}_at_most"])) for which in ("epsilon", "delta"))
             facts = (
-                ("By", str(charged["analyst"])),
+                ("Run", str(card["run"])),
+                ("Price at most", f"ε {epsilon}, δ {delta}"),
                 ("Attempts", str(len(card["attempts"]))),
-                ("ε of a block, at most", short_up(Fraction(str(privacy["run_epsilon_at_most"])), 6)),
             )
+            title = str(card["pipeline"])
             verdict, words = str(card["verdict"]), str(card["words"])
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
         files = tuple(sorted(file.name for file in place.parent.iterdir() if file.suffix in _TYPES))
-        name, folder = f"{card['pipeline']}, run {card['run']}", place.parent
+        folder = place.parent
         shown = f"{folder.parent.name}/{folder.name}/"
         return WorkFile(
             WorkKind.MODELS,
             f"{stem}.{folder.name}",
-            name,
+            title,
             shown,
             words,
             facts,

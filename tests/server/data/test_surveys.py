@@ -37,7 +37,7 @@ def test_owners_follow_their_survey_and_others_see_designs(door: Door, tmp_path:
     assert owner.get("/v1/surveys/tea").json()["progress"] == {"reports": 0, "is_closed": False}
     assert owner.get("/v1/surveys/tea/estimates").status_code == 422  # there is no report yet
     write_reports(tmp_path / "reports", made, made.simulate({"tea": np.repeat([0, 1], [300, 100])}))
-    collect_file(made, tmp_path / "reports", again=False, tell=str, progress=lambda *_: None)
+    collect_file(made, tmp_path / "reports", again=False, tell=lambda _: None, progress=lambda *_: None)
     [listed] = owner.get("/v1/surveys").json()["surveys"]
     assert (listed["id"], listed["epsilon"]) == ("tea", "2")
     assert listed["progress"] == {"reports": 400, "is_closed": False}

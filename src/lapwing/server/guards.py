@@ -218,20 +218,20 @@ class _Given:
 
     @classmethod
     def of(cls, scope: Scope) -> _Given:
-        found: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
-            found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        return cls(found)
+            values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        return cls(values)
 
     def all(self, name: str) -> list[str]:
         return self.headers.get(name, [])
 
     def one(self, name: str) -> str:
         """Return a header that may come once; "" if it is missing."""
-        found = self.headers.get(name, [])
-        if len(found) > 1:
+        values = self.headers.get(name, [])
+        if len(values) > 1:
             raise GuardRefusal(400, "bad-request", "a header came twice", "Send it once.")
-        return found[0].strip() if found else ""
+        return values[0].strip() if values else ""
 
 
 def _limit(per_minute: int) -> RateLimit:

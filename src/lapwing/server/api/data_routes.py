@@ -47,8 +47,8 @@ def list_data(call: Call) -> Response:
     return json_reply(
         {
             "data": [
-                {"name": one.name, "title": one.title, "roles": sorted(call.person.roles_for(one.name))}
-                for one in seen
+                {"name": data.name, "title": data.title, "roles": sorted(call.person.roles_for(data.name))}
+                for data in seen
             ]
         }
     )
@@ -84,13 +84,13 @@ def budget(call: Call) -> Response:
 def answers(call: Call) -> Response:
     """Return the person's newest stored answers."""
     listed = call.services.answers.all_of(call.person, call.part("name"), _last(call))
-    return json_reply({"answers": [summary_json(one) for one in listed]})
+    return json_reply({"answers": [summary_json(summary) for summary in listed]})
 
 
 def history(call: Call) -> Response:
     """Return the newest requests that the person may see."""
     lines = call.services.records.history(call.person, call.part("name"), _last(call))
-    return json_reply({"history": [history_json(one) for one in lines]})
+    return json_reply({"history": [history_json(request) for request in lines]})
 
 
 def entries(call: Call) -> Response:

@@ -182,7 +182,11 @@ def _place(served: ServedData, plan: SessionPlan, answer: Answer) -> int:
     wanted = {
         (form, request.rows, request.price) for _, form in both.values()
     }  # whatever columns are called
-    return next(place for place, one in enumerate(asked, 1) if (one.form, one.rows, one.price) in wanted)
+    return next(
+        place
+        for place, question in enumerate(asked, 1)
+        if (question.form, question.rows, question.price) in wanted
+    )
 
 
 def _planned(served: ServedData, person: Person, form: BatchForm) -> BatchPlan:

@@ -66,17 +66,18 @@ class Records:
         most = min(most, MOST_LINES)
         if not person.can(data, *_SEES_ALL):
             return [*own_requests(served.curator, person.name)[-most:][::-1]]
-        found: list[LoggedRequest] = []
+        requests: list[LoggedRequest] = []
         if served.curator.has_ledger:
             label = account_label(served.curator.policy)
             each_request(
-                served.curator.ledger, found.append, words_of=stored_question, last=most, account=label
+                served.curator.ledger, requests.append, words_of=stored_question, last=most, account=label
             )
         if not person.can(data, Role.STEWARD):
-            found = [
-                one if one.line.principal == person.name else replace(one, question=None) for one in found
+            requests = [
+                request if request.line.principal == person.name else replace(request, question=None)
+                for request in requests
             ]
-        return found[::-1]
+        return requests[::-1]
 
     def entries(self, person: Person, data: str, most: int = 50) -> list[LogLine]:
         """Return the newest entries of the ledger that are about a data set's account, newest first."""
@@ -92,8 +93,8 @@ class Records:
         served = self._charged(person, data, position)
         status = status_at(served.curator.ledger, position)
         assert status is not None, "it was found before"
-        found: dict[str, Any] = json.loads(status.receipt.to_json())
-        return found
+        record: dict[str, Any] = json.loads(status.receipt.to_json())
+        return record
 
     def proof(self, person: Person, data: str, position: int) -> dict[str, Any]:
         """Return a proof that a receipt is in the ledger. Whose receipts: as in `receipt`."""
@@ -144,18 +145,18 @@ class Records:
             path = Path(folder) / "text"
             path.write_bytes(text)
             try:
-                found = verify(str(path))
+                verified = verify(str(path))
             except BadParameter:
                 raise BadParameter("file", "is no receipt, no proof and no statement") from None
-        told, findings = found.to_json(), list(found.findings)
-        mine = self._of_ledger(found.ledger)
+        told, findings = verified.to_json(), list(verified.findings)
+        mine = self._of_ledger(verified.ledger)
         if mine is None:
             findings.append("no ledger here has this id: nothing says who signed it")
-        elif mine.curator.ledger.keys.signing.public.hex() != found.key:
+        elif mine.curator.ledger.keys.signing.public.hex() != verified.key:
             findings.append("it is signed with another key than that of the ledger here")
         position = int(told["entry"]["number"]) if told["entry"] else 0
         name = "" if mine is None else mine.name
-        return CheckedText(found.kind, not findings, tuple(findings), name, position, told)
+        return CheckedText(verified.kind, not findings, tuple(findings), name, position, told)
 
     def _checked_receipt(self, record: dict[str, Any]) -> CheckedText:
         mine = self._of_ledger(str(record["ledger"]))
@@ -203,12 +204,17 @@ def _newest(served: ServedData) -> int:
 
 def _record(text: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
-def history_line(one: LoggedRequest) -> dict[str, Any]:
+def history_line(request: LoggedRequest) -> dict[str, Any]:
     """Return a line of a history as plain values."""
-    return {**asdict(one.line), "state": one.state, "question": one.question, "price": one.price.words}
+    return {
+        **asdict(request.line),
+        "state": request.state,
+        "question": request.question,
+        "price": request.price.words,
+    }

@@ -60,14 +60,14 @@ class ServedData:
 
     def schema(self) -> dict[str, Any]:
         """Return tables, columns, bounds and units, as the policy declares them. All of it is public."""
-        found, policy = schema_json(self.curator.policy), self.curator.policy
+        declared, policy = schema_json(self.curator.policy), self.curator.policy
         exact = {
             "epsilon": policy.epsilon,
             "delta": policy.delta,
             "delta_per_query": policy.delta_per_query,
             "least_epsilon": policy.least_epsilon,
         }
-        return {**found, "budget": {name: price_text(value) for name, value in exact.items()}}
+        return {**declared, "budget": {name: price_text(value) for name, value in exact.items()}}
 
     def example_rows(self, table: str, rows: int) -> pa.Table:
         """Return generated rows of a table, from the policy alone, to write code for."""

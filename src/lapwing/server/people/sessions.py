@@ -54,16 +54,16 @@ class Sessions:
     def find(self, secret: str) -> FoundSession | None:
         """Return the session of a secret, or None if it has ended or never was."""
         now = int(time.time())
-        found = self._state.rows(
+        rows = self._state.rows(
             "SELECT id, name, shown_name, seen FROM sessions JOIN accounts USING (name) "
             "WHERE hash = ? AND seen > ? AND began > ? AND NOT is_disabled",
             hash_of(secret),
             now - IDLE_SECONDS,
             now - LIFE_SECONDS,
         )
-        if not found:
+        if not rows:
             return None
-        [(public_id, name, shown_name, seen)] = found
+        [(public_id, name, shown_name, seen)] = rows
         roles = roles_by_data(self._state.rows("SELECT data, role FROM roles WHERE name = ?", name))
         person = Person(name, roles, "session", public_id, None, shown_name)
         return FoundSession(person, now - seen >= NOTED_EVERY)

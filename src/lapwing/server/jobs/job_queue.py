@@ -94,8 +94,8 @@ class Jobs:
         if Tokens(self._state).known(person.credential_id).most_epsilon is not None:
             raise BadParameter(
                 "kind",
-                f"must not be {kind.value} with a token that has a most ε: a job books nothing. Sign in, or "
-                "send a token without a limit of its own",
+                f"must not be {kind.value} with a token that has a most ε: a job books nothing. Sign in, "
+                "or send a token without a limit of its own",
             )
 
     def _checked(self, served: ServedData, form: JobForm) -> dict[str, Any]:

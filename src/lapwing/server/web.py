@@ -315,7 +315,7 @@ def get_me(request: Request) -> JSONResponse:
     found: dict[str, Any] = {
         "name": person.name,
         "shown_name": person.shown_name,
-        "roles": {data: sorted(roles) for data, roles in sorted(person.roles.items())},
+        "roles": {data: sorted(roles) for data, roles in sorted(person.usable_roles.items())},
         "credential": person.credential,
         "data": None if person.scope is None else sorted(person.scope),
     }

@@ -93,9 +93,8 @@ def test_a_shared_ledger_names_no_data_of_others(tmp_path: Path) -> None:
     for name in ("town", "visits"):
         write_data(tmp_path, name=name, after=shared)
     town, rows = tmp_path / "town.toml", tmp_path / "visits.parquet"
-    duckdb.execute(  # other people
-        f"COPY (SELECT patient_id + 1000 AS patient_id, ward, stay FROM '{rows}') TO '{tmp_path}/town.parquet'"
-    )
+    others = f"SELECT patient_id + 1000 AS patient_id, ward, stay FROM '{rows}'"
+    duckdb.execute(f"COPY ({others}) TO '{tmp_path}/town.parquet'")
     town.write_text(town.read_text().replace("visits.parquet", "town.parquet"))
     mine = person("ann", Role.ANALYST, data="visits")
     theirs = person("ted", Role.OFFICER, Role.ANALYST, data="town")

@@ -28,6 +28,7 @@ PAGES = {  # of each package
     "lapwing.mechanisms": "reference/lapwing.mechanisms.md",
     "lapwing.losses": "reference/lapwing.losses.md",
     "lapwing.questions": "reference/lapwing.questions.md",
+    "lapwing.client": "reference/lapwing.client.md",
 }
 MODULES = {"lapwing.errors": "reference/errors.md"}  # each is shown as a whole
 LONGEST_EXAMPLE = 16  # lines with text

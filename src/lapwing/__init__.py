@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lapwing import mechanisms as mechanisms
     from lapwing import noise as noise
     from lapwing import questions as questions
+    from lapwing.client.connecting import connect as connect
     from lapwing.core.experiment_budget import Budget as Budget
     from lapwing.core.explanation import explain as explain
     from lapwing.errors import LapwingError as LapwingError
@@ -63,6 +64,7 @@ _HOMES = {
     "Table": "sql.policy.policy_in_code",
     "__version__": "",  # of the distribution: see `__getattr__`
     "between": "sql.policy.policy_in_code",
+    "connect": "client.connecting",
     "explain": "core.explanation",
     "losses": "",
     "mechanisms": "",

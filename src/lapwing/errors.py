@@ -23,6 +23,8 @@ LapwingError
 │   │   └── TimedOut   the engine was stopped at its time limit
 │   └── MissingRight   a server's role may not write where it should (lapwing.engines.engine)
 ├── SessionOver        an interactive mechanism has ended, or it or a budget was copied or revived
+├── TokenSpent         a charge would bring a token of a server above its most ε
+├── TooManyRequests    too many requests came to a server
 ├── MissingExtra       an optional dependency is not installed
 └── DoesNotFit, KeyTaken   internal to the ledger (lapwing.ledger.store)
 
@@ -289,6 +291,30 @@ class SessionOver(LapwingError):
     """An interactive mechanism has given its last answer, or it or a budget was copied or revived."""
 
     code = "session-over"
+
+
+class TokenSpent(LapwingError):
+    """A charge would bring a token above its most ε, and was not made.
+
+    `asked` and `left` are decimal texts or fractions, `what_now` is advice.
+    """
+
+    code = "token-spent"
+
+    def __init__(self, asked: Fraction, left: Fraction, most: Fraction) -> None:
+        self.asked, self.left = f"ε {float(asked):.6g}", f"ε {float(left):.6g} of {float(most):.6g}"
+        self.what_now = "Ask for less, or with another token, or sign in."
+        super().__init__(f"asked {self.asked}, but {self.left} is left for this token. {self.what_now}")
+
+
+class TooManyRequests(LapwingError):
+    """Too many requests came. `retry_after` says after how many seconds to try again."""
+
+    code = "too-many"
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"too many requests. Try again in {retry_after} s")
+        self.retry_after = retry_after
 
 
 class MissingExtra(LapwingError, ImportError):

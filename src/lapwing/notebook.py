@@ -14,6 +14,8 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from lapwing.client.address import is_address
+from lapwing.client.remote_dataset import RemoteDataset
 from lapwing.errors import LapwingError, MissingExtra
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.opening import open as open_policy
@@ -21,10 +23,12 @@ from lapwing.sql.opening import open as open_policy
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from lapwing.client.remote_answer import RemoteAnswer
+    from lapwing.client.remote_plan import RemotePlan
     from lapwing.sql.answering.answers import Answer
     from lapwing.sql.pricing.plan import Plan
 
-USAGE = "%%lapwing visits.toml --epsilon 0.5 [--release]"
+USAGE = "%%lapwing visits.toml --epsilon 0.5 [--release]"  # or https://HOST/NAME
 
 
 class CellArguments(argparse.ArgumentParser):
@@ -51,17 +55,18 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         shell: The shell of the notebook.
     """
 
-    def run(line: str, cell: str) -> Plan | Answer:
+    def run(line: str, cell: str) -> Plan | Answer | RemotePlan | RemoteAnswer:
         return run_cell(line, cell, shell.user_ns)
 
     shell.magics_manager.register_function(run, magic_kind="cell", magic_name="lapwing")
 
 
-def run_cell(line: str, cell: str, names: dict[str, Any]) -> Plan | Answer:
+def run_cell(line: str, cell: str, names: dict[str, Any]) -> Plan | Answer | RemotePlan | RemoteAnswer:
     """Plan the SQL of a cell, and release it if the line says so.
 
     Args:
-        line: The text after `%%lapwing`: a policy file or the name of a data set, and options.
+        line: The text after `%%lapwing`: a policy file, the address of a data set of a server, or the name
+            of a variable that holds a data set; and options.
         cell: The SQL.
         names: The names of the notebook. `--into` stores the result in them.
 
@@ -85,7 +90,7 @@ def run_cell(line: str, cell: str, names: dict[str, Any]) -> Plan | Answer:
                 cell.strip(), epsilon=given.epsilon, within=given.within, delta=given.delta,
                 confidence=given.confidence, rows=given.rows,
             )  # fmt: skip
-            result: Plan | Answer = plan
+            result: Plan | Answer | RemotePlan | RemoteAnswer = plan
             if given.release:
                 print(f"Costs {plan.cost}, or nothing if released before. Budget left: {dataset.left()}.")
                 result = plan.release()
@@ -99,13 +104,23 @@ def run_cell(line: str, cell: str, names: dict[str, Any]) -> Plan | Answer:
 
 
 @contextmanager
-def _opened(given: argparse.Namespace, names: dict[str, Any]) -> Iterator[Dataset]:
+def _opened(given: argparse.Namespace, names: dict[str, Any]) -> Iterator[Dataset | RemoteDataset]:
     """Lend the data set of that name, or one of the policy file, which is closed afterwards."""
     known = names.get(given.source)
+    if isinstance(known, RemoteDataset):
+        yield known
+        return
     if isinstance(known, Dataset):
         if given.analyst not in (None, known.analyst):
             raise _cell_error(f"{given.source} is asked by {known.analyst}. Leave out --analyst")
         yield known
+        return
+    if is_address(given.source):
+        if given.analyst is not None:
+            raise _cell_error("A server knows who asks by the token. Leave out --analyst")
+        from lapwing.client.connecting import connect  # noqa: PLC0415 (an extra)
+
+        yield connect(given.source)  # stays open: plans and answers of the cell ask the server
         return
     if not Path(given.source).exists():
         raise _cell_error(f"{given.source} is neither a policy file nor a data set. Write {USAGE}")

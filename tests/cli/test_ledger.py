@@ -146,6 +146,7 @@ BAD = [
     ["prove", "LEDGER", "2", "/nowhere/at/all"],
     ["export", "LEDGER", "LEDGER"],
     ["export", "LEDGER", "/nowhere/at/all"],
+    ["backup", "LEDGER", "LEDGER"],
     ["verify", "LEDGER", "--key", "abc"],
     ["verify", "NEW"],
     ["verify", "CURATOR"],
@@ -200,6 +201,8 @@ def test_what_is_asked_wrongly_changes_nothing(arguments: list[str], used: Home,
         ["log", "/"],
         ["log", "LEDGER", "--keys", "/nowhere/at/all"],
         ["export", "NEW", "NEW"],
+        ["backup", "NEW", "NEW"],
+        ["backup", "LEDGER", "/nowhere/at/all"],
         ["recover", "NEW", "--curator", "CURATOR"],
         ["raise", "LEDGER", "visits", "--epsilon", "1", "--delta", "0", "--curator", "/nowhere/at/all"],
         ["init", "/nowhere/at/all"],
@@ -414,3 +417,11 @@ def test_bars_are_for_terminals(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "long work" in captured.err
+
+
+def test_a_backup_says_what_it_has_and_can_be_checked(used: Home, shell: Shell, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    said = shell.good("ledger", "backup", *at(used), copy).out
+    assert said.startswith(f"{copy}: the ledger up to entry ")
+    assert "no backup gives a budget back" in said
+    shell.good("ledger", "verify", copy, "--keys", used.keys, "--anchor", used.anchor)

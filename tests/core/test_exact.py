@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from lapwing.core import noise
 from lapwing.core.exact import (
-    DecimalFraction,
     ball,
     exact,
     exp_of,
@@ -41,6 +40,7 @@ from lapwing.core.exact import (
     whole,
 )
 from lapwing.errors import BadParameter, BadValue
+from lapwing.prices import DecimalFraction
 from support import laws
 from support.cases import each
 from support.raised import named

@@ -14,11 +14,16 @@ import pytest
 from IPython.core.error import UsageError
 
 import lapwing
+from lapwing.client.remote_answer import RemoteAnswer
+from lapwing.client.remote_plan import RemotePlan
 from lapwing.examples.visits import write_visits
 from lapwing.notebook import run_cell
+from lapwing.server.people.person import Role
 from lapwing.sql.dataset import Dataset
 from support.cases import each
+from support.door_process import new_token, running
 from support.scripts import ROOT
+from support.served import write_data
 
 COUNT = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
@@ -128,3 +133,28 @@ def test_there_is_a_tutorial_with_stored_outputs_and_without_this_computer() -> 
         text = path.read_text(encoding="utf-8")
         assert "<script" not in text
         assert "/tmp/" not in text
+
+
+def test_a_cell_asks_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a policy file or data here; the token comes from the environment, as JupyterHub gives it."""
+    write_data(tmp_path)
+    monkeypatch.setenv("LAPWING_TOKEN", new_token(tmp_path, "ann", Role.ANALYST))
+    with running(tmp_path) as door:
+        line, names = f"{door.address}/visits --epsilon 0.5", dict[str, object]()
+        plan = run_cell(line, COUNT, names)
+        assert isinstance(plan, RemotePlan)
+        assert "<table>" in plan._repr_html_()
+        answer = run_cell(f"{line} --release --into answer", COUNT, names)
+        assert isinstance(answer, RemoteAnswer)
+        assert names["answer"] is answer
+        assert not answer.is_replay
+        assert plan.release().is_replay
+        with lapwing.connect(door.address) as visits:
+            again = run_cell("visits --epsilon 0.5 --release", COUNT, {"visits": visits})
+            assert isinstance(again, RemoteAnswer)
+            assert again.is_replay
+        with pytest.raises(UsageError, match="token"):
+            run_cell(f"{line} --analyst bob", COUNT, {})
+        monkeypatch.setenv("LAPWING_TOKEN", "lapwing_" + "x" * 40)
+        with pytest.raises(UsageError):
+            run_cell(line, COUNT, {})

@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lapwing.errors import TooManyRequests
 from lapwing.server.people.links import LinkKind
-from lapwing.server.people.passwords import TooManyRequests
 from support.cases import each
 from support.server_people import GOOD, Site, cheapen, opened_site, settings_in
 

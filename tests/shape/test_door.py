@@ -31,6 +31,7 @@ NAMES = [
     "Table",
     "__version__",
     "between",
+    "connect",
     "explain",
     "losses",
     "mechanisms",

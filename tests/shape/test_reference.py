@@ -27,9 +27,12 @@ from lapwing.examples.visits import write_visits
 from lapwing.learn import load_pipeline, write_outputs
 from lapwing.ledger import Ledger, Spending, Target, Unit
 from lapwing.parties import JointRequirements
+from lapwing.server.people.person import Role
 from lapwing.sql.reading.reader import Reader
+from support.door_process import new_token, running
 from support.published import copied_bundle
 from support.scripts import ROOT, load_script
+from support.served import COUNT, write_data
 
 LENGTHY = {
     "learn": ("card_text", "load_model", "log_to_mlflow", "model_card", "write_outputs"),  # after training
@@ -217,9 +220,22 @@ def _audit(stack: ExitStack) -> dict[str, Any]:
     return {}
 
 
+def _client(stack: ExitStack) -> dict[str, Any]:
+    """A server of one data set, a token for it, and what was asked there once."""
+    write_data(Path())
+    token = new_token(Path(), "ann", Role.ANALYST)
+    door = stack.enter_context(running(Path()))
+    visits = stack.enter_context(lapwing.connect(f"{door.address}/visits", token=token))
+    plan = visits.plan("SELECT AVG(stay) FROM visits", epsilon="0.5")
+    batch = visits.batch([COUNT, "SELECT AVG(stay) FROM visits"], epsilon=1)
+    answer = visits.ask("SELECT COUNT(*) AS n FROM visits", epsilon="0.1")
+    names = {"visits": visits, "plan": plan, "answer": answer, "batch": batch, "lapwing": lapwing}
+    return {**names, "url": f"{door.address}/visits", "token": token}
+
+
 WORLDS: dict[str, Callable[[ExitStack], dict[str, Any]]] = {
     "sql": _sql, "ledger": _ledger, "survey": _survey, "parties": _parties, "learn": _learn, "errors": _sql,
-    "questions": _sql, "publish": _publish, "audit": _audit,
+    "questions": _sql, "publish": _publish, "audit": _audit, "client": _client,
 }  # fmt: skip
 
 

@@ -16,14 +16,19 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from lapwing.errors import BadParameter, LapwingError
+from lapwing.errors import BadParameter, LapwingError, TooManyRequests
 from lapwing.server import web
 from lapwing.server.guards import Guards
 from lapwing.server.people import passwords
-from lapwing.server.people.open_id import IdentityNotBound
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.people import People
-from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, NotSignedIn, Role
+from lapwing.server.people.person import (
+    EVERYWHERE,
+    IdentityNotBound,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    Role,
+)
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
 from lapwing.web.replies import SecureReplies, cookie_name

@@ -9,7 +9,8 @@ from html import escape
 from lapwing.audit.audit_run import AuditReport, CaseResult
 from lapwing.audit.case import Stage, StageResult
 from lapwing.core.exact import short
-from lapwing.plots.html_page import bar, grid, note, page, section
+from lapwing.html_views import grid, note
+from lapwing.plots.html_page import bar, page, section
 
 MEASURES = {
     Stage.REPLAY: "inputs of all mechanisms on neighbouring data, against their declared sensitivity",

@@ -54,6 +54,13 @@ KnownKey = Annotated[
     str | None, Option("--key", help="The ledger's public key (64 hexadecimal digits), from elsewhere.")
 ]
 PolicyFile = Annotated[Path, Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
+Source = Annotated[
+    str,
+    Argument(
+        metavar="POLICY|URL",
+        help="The policy file, such as visits.toml; or a data set of a server, https://HOST/NAME.",
+    ),
+]
 Analyst = Annotated[
     str | None, Option("--as", envvar="LAPWING_ANALYST", help="Who asks; else your user name.")
 ]

@@ -250,6 +250,22 @@ def prove(
 
 
 @app.command()
+def backup(
+    where: console.Where,
+    copy: Annotated[Path, Argument(metavar="COPY", help="The new file.")],
+    files: console.LedgerFiles,
+) -> None:
+    """Copy a ledger in SQLite into a new file, also while other processes charge it."""
+    from lapwing.ledger.backup import back_up
+
+    with console.opened_ledger(files.of(where)) as ledger:
+        with console.working("copying the ledger"):
+            newest = back_up(ledger, copy)
+        print(f"{copy}: the ledger up to entry {newest:,}, checked. Keep it apart from the keys.")
+        print("Put back, it is refused if the ledger was charged since: no backup gives a budget back.")
+
+
+@app.command()
 def recover(where: console.Where, curator: CuratorFile, files: console.LedgerFiles) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
     from lapwing.ledger import recovery

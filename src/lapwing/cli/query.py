@@ -5,6 +5,7 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from lapwing.cli import console, ledger, sql_text
+from lapwing.cli import console, ledger, remote, sql_text
+from lapwing.client.address import is_address
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
+    from lapwing.answer_text import ShownAnswer
+    from lapwing.client.remote_answer import RemoteAnswer
     from lapwing.sql.answering.answers import Answer
     from lapwing.sql.cell_check import NoisyCheck
     from lapwing.sql.dataset import Dataset
@@ -76,7 +80,7 @@ def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None
 
 
 def plan(
-    policy: console.PolicyFile,
+    policy: console.Source,
     sql: sql_text.Sql = None,
     *,
     file: sql_text.SqlFile = None,
@@ -86,12 +90,16 @@ def plan(
 ) -> None:
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
     sql = sql_text.read_sql(sql, file)
-    with opened_dataset(policy, analyst) as dataset:
+    if is_address(policy):
+        with remote.connected(policy, **_own(analyst)) as served:
+            console.print_result(served.plan(sql, **asdict(question)), remote.show_plan, as_json=as_json)
+        return
+    with opened_dataset(Path(policy), analyst) as dataset:
         console.print_result(dataset.plan(sql, **asdict(question)), show_plan, as_json=as_json)
 
 
 def ask(
-    policy: console.PolicyFile,
+    policy: console.Source,
     sql: sql_text.Sql = None,
     *,
     file: sql_text.SqlFile = None,
@@ -116,7 +124,13 @@ def ask(
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
     console.check_plot(plot)
     sql = sql_text.read_sql(sql, file)
-    with opened_dataset(policy, analyst, threads) as dataset:
+    if is_address(policy):
+        with remote.connected(policy, **_own(analyst), threads=threads, two_stage=two_stage) as served:
+            asked = served.plan(sql, **asdict(question), sampling=sampling)
+            told = asked.dry_run() if dry_run else asked.release(fresh=fresh)
+            _show_answers(told, None, form, plot=plot)
+        return
+    with opened_dataset(Path(policy), analyst, threads) as dataset:
         if two_stage:
             if question.within is None or question.epsilon is not None:
                 raise BadParameter("two-stage", "needs --within alone: with --epsilon the price is known")
@@ -133,8 +147,17 @@ def ask(
         _show_answers(answer, first, form, plot=plot)
 
 
+def _own(analyst: str | None) -> dict[str, str | None]:
+    """Return the option --as, unless it came from its variable."""
+    return {"as": None if analyst == os.environ.get("LAPWING_ANALYST") else analyst}
+
+
 def _show_answers(
-    answer: Answer, first: Answer | None, form: console.OutputForm, *, plot: Path | None = None
+    answer: Answer | RemoteAnswer,
+    first: Answer | None,
+    form: console.OutputForm,
+    *,
+    plot: Path | None = None,
 ) -> None:
     """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
     if form.as_json:
@@ -147,12 +170,15 @@ def _show_answers(
             show_answer(first)
         show_answer(answer)
     if plot is not None:
-        console.write_plot(plot, answer.plot(), quiet=form.is_for_programs)
+        from lapwing.client.remote_answer import RemoteAnswer
+
+        figure = remote.picture_of(answer) if isinstance(answer, RemoteAnswer) else answer.plot()
+        console.write_plot(plot, figure, quiet=form.is_for_programs)
 
 
-def _write_answer(answer: Answer, first: Answer | None) -> None:
+def _write_answer(answer: Answer | RemoteAnswer, first: Answer | None) -> None:
     """Write an answer as CSV. The sentences about it, and a count that was bought first, go to stderr."""
-    from lapwing.sql.answering.answers import column_notes
+    from lapwing.answer_text import column_notes
 
     rows = answer.to_arrow()
     writer = console.CsvWriter(rows.column_names)
@@ -285,15 +311,15 @@ def show_plan(plan: SessionPlan) -> None:
             out.indented(statement if len(statement) <= _LONGEST_SQL else f"{statement[:_LONGEST_SQL]} …")
 
 
-def show_answer(answer: Answer) -> None:
+def show_answer(answer: ShownAnswer) -> None:
     """Show an answer: a table with intervals, the charge, the budget left, the receipt."""
     with console.page() as out:
         show_rows(out, answer)
 
 
-def show_rows(out: console.Page, answer: Answer) -> None:
+def show_rows(out: console.Page, answer: ShownAnswer) -> None:
     """Print the first rows of an answer, and its notes."""
-    from lapwing.sql.answering.answers import column_notes
+    from lapwing.answer_text import column_notes
 
     headings, cells = answer.table(ROWS_SHOWN)
     out.table(*headings, right=range(len(headings)), rows=cells)
@@ -376,7 +402,7 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
 
 
 def _show_noisy(policy: CheckedPolicy, made: list[NoisyCheck]) -> None:
-    from lapwing.sql.answering.answers import cell_text
+    from lapwing.answer_text import cell_text
 
     with console.page() as out:
         for check in made:

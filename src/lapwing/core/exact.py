@@ -23,6 +23,7 @@ from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
+from lapwing.prices import short as short  # noqa: PLC0414 (the short form of all numbers here)
 
 Number = int | float | str | Fraction | Decimal
 Real = Callable[[int], arb]
@@ -130,26 +131,6 @@ def set_fields(record: object, **checked: object) -> None:
     """
     for name, value in checked.items():
         object.__setattr__(record, name, value)
-
-
-class DecimalFraction(Fraction):
-    """A rational number that prints as a decimal number of up to twelve digits. It computes exactly.
-
-    Results of arithmetic are plain fractions.
-    """
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{float(self):.12g}"
-
-    __repr__ = __str__
-
-    def __format__(self, spec: str) -> str:
-        return format(float(self), spec) if spec else str(self)
-
-    def __reduce__(self) -> tuple[type[DecimalFraction], tuple[int, int]]:
-        return DecimalFraction, (self.numerator, self.denominator)
 
 
 def least_where(holds: Callable[[int], bool], low: int, high: int) -> int:
@@ -296,11 +277,6 @@ def float_down(value: Fraction) -> float:
     """Return the greatest float whose text is not above the value."""
     near = float(value)  # people read its text, so the text is compared
     return near if Fraction(repr(near)) <= value else math.nextafter(near, 0.0)
-
-
-def short(number: float) -> str:
-    """Return a number with three digits, and 1e-6 rather than 1e-06."""
-    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def short_up(value: Fraction, digits: int = 6) -> str:

@@ -317,6 +317,15 @@ class SqliteStore(Store):
                 if reader.in_transaction:
                     reader.execute("COMMIT")
 
+    def copy_to(self, target: Path) -> None:
+        """Copy one consistent snapshot into an empty file. Writers go on meanwhile."""
+        with (
+            self._translated(),
+            closing(self._connect()) as source,
+            closing(connect_sqlite(target, DURABLE, wait=WAIT_AT_MOST)) as copy,
+        ):
+            source.backup(copy)  # in one step: with several, each commit of others would begin it anew
+
     def copy_id(self) -> str:
         """Return the device and the inode of the file."""
         about = os.stat(self.where)

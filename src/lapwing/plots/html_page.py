@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 
 _STYLE = """
@@ -28,62 +28,10 @@ def page(title: str, sections: Iterable[str], *, more_style: str = "") -> bytes:
     ).encode()
 
 
-def fragment(*parts: str) -> str:
-    """Return a part of a page, for a notebook, which has a style of its own."""
-    return f'<div style="max-width: 60rem">{"".join(parts)}</div>'
-
-
-def strong(text: str) -> str:
-    """Return a paragraph that stands out."""
-    return f"<p><strong>{escape(text)}</strong></p>"
-
-
 def section(title: str, *parts: str, anchor: str = "", level: int = 2) -> str:
     """Return a heading and what follows it. Links can lead to its anchor."""
     name = f' id="{escape(anchor)}"' if anchor else ""
     return f"<h{level}{name}>{escape(title)}</h{level}>{''.join(parts)}"
-
-
-def note(text: str) -> str:
-    """Return a paragraph."""
-    return f'<p class="note">{escape(text)}</p>'
-
-
-def notes(lines: Iterable[str]) -> str:
-    """Return one paragraph of several lines."""
-    return f'<p class="note">{"<br>".join(map(escape, lines))}</p>'
-
-
-def grid(
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    bars: int | None = None,
-    wrapped: int | None = None,
-    texts: Iterable[int] = (),
-) -> str:
-    """Return a table of texts.
-
-    Args:
-        heads: The names of the columns.
-        rows: The texts of the cells.
-        bars: The column that holds bars: HTML that was made here. They are short beside wrapped texts.
-        wrapped: A column of long texts, which are broken into lines.
-        texts: More such columns. Bars keep their size beside them.
-    """
-    kinds = {bars: "bars few" if wrapped is not None else "bars", wrapped: "wrap"}
-    kinds |= dict.fromkeys(texts, "wrap")
-
-    def cell(place: int, text: str) -> str:
-        kind = f' class="{kinds[place]}"' if place in kinds else ""
-        return f"<td{kind}>{text if place == bars else escape(text)}</td>"
-
-    body = "".join(f"<tr>{''.join(cell(*item) for item in enumerate(row))}</tr>" for row in rows)
-    top = "".join(
-        f"<th{' class=wrap' * (kinds.get(place) == 'wrap')}>{escape(head)}</th>"
-        for place, head in enumerate(heads)
-    )
-    return f'<div class="wide"><table><tr>{top}</tr>{body}</table></div>'
 
 
 def bar(share: float, kind: str = "bar") -> str:

@@ -9,10 +9,11 @@ from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from lapwing.html_views import grid, note
 from lapwing.ledger import Ledger
 from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.ledger.request_log import OTHERS
-from lapwing.plots.html_page import grid, note, page, picture, section
+from lapwing.plots.html_page import page, picture, section
 from lapwing.reporting.officer_file import NOT_ANSWERED
 from lapwing.reporting.privacy_report import SOURCES, PrivacyReport, ReportTable
 

@@ -19,9 +19,8 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lapwing.errors import MissingExtra, Unavailable
+from lapwing.errors import MissingExtra, TooManyRequests, Unavailable
 from lapwing.server.people.limits import RateLimit
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.people import People
 from lapwing.server.people.person import Person
 from lapwing.server.settings import ServerSettings

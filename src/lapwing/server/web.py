@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from lapwing.core.exact import exact
-from lapwing.errors import BadParameter, MissingExtra
+from lapwing.errors import BadParameter, MissingExtra, TooManyRequests
 from lapwing.server.guards import ADDRESS, COOKIE, PERSON, SECRET_COOKIES
 from lapwing.server.people.accounts import typed_name
 from lapwing.server.people.links import DEVICE_SECONDS, LinkKind
@@ -26,6 +26,7 @@ from lapwing.server.people.managing import (
     account_json,
     managed_account,
     manages,
+    own_tokens,
     require_steward,
     roles_named,
     seen_account,
@@ -33,11 +34,9 @@ from lapwing.server.people.managing import (
     seen_tokens,
     token_json,
 )
-from lapwing.server.people.open_id import SIGN_IN_SECONDS, OpenIdClient
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.people import People
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Person, Role
-from lapwing.server.settings import ServerSettings
+from lapwing.server.settings import SIGN_IN_SECONDS, ServerSettings
 
 try:
     from fastapi import APIRouter
@@ -47,6 +46,9 @@ try:
 except ImportError:
     raise MissingExtra("server", "Serving data") from None
 from lapwing.web.replies import cookie_header, cookie_name  # needs the extra, too
+
+if TYPE_CHECKING:
+    from lapwing.server.people.open_id import OpenIdClient
 
 DEVICE_COOKIE = "lapwing-known"
 OPEN_ID_COOKIE = "lapwing-sign-in"
@@ -424,10 +426,7 @@ def delete_identity(request: Request, name: str, form: IdentityForm) -> JSONResp
 @router.get("/v1/tokens", tags=["tokens"])
 def get_tokens(request: Request) -> JSONResponse:
     """Return the person's own tokens, also those that have ended."""
-    person = person_of(request)
-    tokens = services_of(request).people.tokens.all_of(person.name)
-    if person.credential == "token":
-        tokens = [token for token in tokens if token.id == person.credential_id]
+    tokens = own_tokens(person_of(request), services_of(request).people)
     return JSONResponse({"tokens": [token_json(token) for token in tokens]})
 
 

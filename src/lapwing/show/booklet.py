@@ -10,7 +10,8 @@ from html import escape
 from pathlib import Path
 
 import lapwing
-from lapwing.plots.html_page import bar, contents, grid, note, page, picture, section
+from lapwing.html_views import grid, note
+from lapwing.plots.html_page import bar, contents, page, picture, section
 from lapwing.plots.style import svg_bytes
 from lapwing.show.topic import Chapter, NumberTable, Shown, Topic, argument_page, cell_text
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lapwing.client.address import is_loopback as is_loopback  # noqa: PLC0414 (servers ask it here)
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
@@ -100,13 +102,3 @@ def address_group(address: str) -> str:
         if parsed.version == 6 and parsed.ipv4_mapped is None:
             return str(ipaddress.ip_network((parsed, 64), strict=False))
     return address
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

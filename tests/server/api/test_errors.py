@@ -17,13 +17,13 @@ from lapwing.errors import (
     NoEntropy,
     OverBudget,
     Tampered,
+    TokenSpent,
+    TooManyRequests,
     Unavailable,
     WorkEnded,
 )
 from lapwing.server.api.errors import error_reply
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
-from lapwing.server.people.tokens import TokenSpent
 from lapwing.sql.question.refusal import Refused
 
 PLACE = "/srv/canary"

@@ -86,3 +86,9 @@ def test_the_guide_counts_four_steps_and_ends(console: ConsoleDoor) -> None:
     assert "done" in browser.get("/").text.partition("Look at the tables")[2][:80]
     browser.post("/guide/skip")
     assert "This takes two minutes" not in browser.get("/").text
+
+
+def test_a_form_that_no_page_sends_is_refused(console: ConsoleDoor) -> None:
+    browser, kind = console.browser("ann"), {"content-type": "application/x-www-form-urlencoded"}
+    for body in (b"sql=%ff%fe", b"sql=\xff", b"&".join(b"a=1" for _ in range(500))):
+        assert browser.post("/d/visits/ask", content=body, headers=kind).status_code == 422

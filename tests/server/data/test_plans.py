@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter, Held, OverBudget
+from lapwing.errors import BadParameter, Held, OverBudget, TokenSpent
 from lapwing.server.data.plan_file import MOST_OF_A_PERSON, NAME, PlanFile
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.people.person import NotAllowed, NotFound, Person, Role
-from lapwing.server.people.tokens import TokenSpent
 from lapwing.sql.reading.reader import Reader
 from support.served import ANN, BOB, STEWARD, STRANGER, Served, asked, person, served, write_data
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, TooManyRequests
 from lapwing.server.data.served_data import ServedDataSets
 from lapwing.server.jobs.job import Job, JobForm, JobKind, JobState
 from lapwing.server.jobs.job_process import lock_path, try_lock
 from lapwing.server.jobs.job_queue import MOST_BEGINS, MOST_WAITING, Jobs
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.people import People
 from lapwing.server.people.person import NotAllowed, NotFound, Role
 from lapwing.server.state import ServerState

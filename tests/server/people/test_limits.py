@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lapwing.errors import TooManyRequests
 from lapwing.server.people import limits
 from lapwing.server.people.limits import RateLimit, SignInLimits
-from lapwing.server.people.passwords import TooManyRequests
 
 
 class Clock:

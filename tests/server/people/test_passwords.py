@@ -9,9 +9,9 @@ import time
 import argon2
 import pytest
 
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, TooManyRequests
 from lapwing.server.people import passwords
-from lapwing.server.people.passwords import AT_ONCE, IN_LINE, Passwords, TooManyRequests
+from lapwing.server.people.passwords import AT_ONCE, IN_LINE, Passwords
 
 GOOD = "correct horse battery"
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter, KeyReused
+from lapwing.errors import BadParameter, KeyReused, TokenSpent
 from lapwing.server.people.people import People
 from lapwing.server.people.person import NotSignedIn
-from lapwing.server.people.tokens import TokenSpent
 from lapwing.server.state import ServerState
 
 TENTH = Fraction(1, 10)
@@ -114,7 +113,7 @@ WORKER = """
 import sys
 from fractions import Fraction
 from lapwing.server.people.people import People
-from lapwing.server.people.tokens import TokenSpent
+from lapwing.errors import TokenSpent
 from lapwing.server.state import ServerState
 
 state = ServerState.open(sys.argv[1])

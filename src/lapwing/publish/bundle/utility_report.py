@@ -11,7 +11,8 @@ from itertools import combinations
 import numpy as np
 
 from lapwing.core.gaussian import SummedGaussian
-from lapwing.plots.html_page import bar, grid, note, page, section
+from lapwing.html_views import grid, note
+from lapwing.plots.html_page import bar, page, section
 from lapwing.publish.census.census_release import BoundCensus, CensusTables, expected_errors
 from lapwing.publish.census.estimate_widths import CONFIDENCE, half_widths
 from lapwing.publish.measured.published_column import PublishedColumn

@@ -26,14 +26,13 @@ from lapwing.errors import (
     KeyReused,
     LapwingError,
     OverBudget,
+    TokenSpent,
+    TooManyRequests,
     Unavailable,
     WorkEnded,
     fields_of,
 )
-from lapwing.server.people.open_id import IdentityNotBound
-from lapwing.server.people.passwords import TooManyRequests
-from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
-from lapwing.server.people.tokens import TokenSpent
+from lapwing.server.people.person import IdentityNotBound, NotAllowed, NotFound, NotSignedIn
 
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = "not-signed-in", "not-allowed", "not-found"
 BAD_REQUEST, TOO_LARGE, TOO_MANY = "bad-request", "too-large", "too-many"

@@ -78,6 +78,7 @@ def answer_json(answer: Answer, *, tells_left: bool = True) -> dict[str, Any]:
         "is_fake": answer.is_fake,
         "combines": answer.of,
         "truncation": found["truncation"],
+        "notes": found["notes"],
         "footer": answer.footer(tells_left=tells_left),
         "earlier": [answer_json(one, tells_left=tells_left) for one in answer.earlier],
         "receipt": found["receipt"],

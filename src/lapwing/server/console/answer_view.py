@@ -13,6 +13,7 @@ from typing import Any
 
 from pyarrow import csv
 
+from lapwing.answer_text import column_notes, number_text
 from lapwing.server.console.charts import Bar
 from lapwing.server.console.parts import Axis, Fact, Gauge, Price, SparkBar, Whisker, spark
 from lapwing.server.console.words import (
@@ -29,7 +30,7 @@ from lapwing.server.console.words import (
     when_text,
     within_text,
 )
-from lapwing.sql.answering.answers import Answer, column_notes, number_text
+from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.estimates import AnswerColumn
 from lapwing.sql.next_prices import sharpening
 from lapwing.sql.pricing.cost import BudgetLeft

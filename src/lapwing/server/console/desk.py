@@ -15,11 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from fastapi import Depends
 from fastapi.routing import APIRoute
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -47,13 +46,14 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.web.replies import cookie_header
 
 GUIDE_COOKIE = "lapwing-guide"
+START = "/start"
 GUIDE_STEPS = (
     ("Look at the tables", "made from the policy", "t"),
     ("Price a question", "free", "p"),
     ("Release it", "it says its price", "r"),
     ("Verify its receipt", "free", "v"),
 )
-MOST_FIELD = 1 << 20  # bytes of a field or file of a form
+FORM_TYPE = "application/x-www-form-urlencoded"
 MOST_FIELDS = 60
 
 
@@ -112,7 +112,7 @@ class Desk:
 
     def _guide(self, data: str) -> Guide | None:
         done = self.request.cookies.get(GUIDE_COOKIE)
-        if done is None or not data:
+        if done is None or Role.ANALYST not in self.roles(data):
             return None
         places = {"t": f"/d/{data}", "p": f"/d/{data}/ask", "r": f"/d/{data}/ask", "v": f"/d/{data}/ledger"}
         steps, following = [], None
@@ -188,23 +188,20 @@ def desk_of(request: Request) -> Desk:
     return Desk(request, request.app.state.services, pages_of(request), person_of(request))
 
 
-async def posted_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form as texts. A file is read as text; the last field of a name counts."""
-    found = {}
-    async with request.form(max_fields=MOST_FIELDS, max_files=2, max_part_size=MOST_FIELD) as form:
-        for name, value in form.multi_items():
-            if isinstance(value, UploadFile):
-                content = await value.read(MOST_FIELD)
-                found[name] = content.decode("utf-8", "replace")
-            else:
-                found[name] = value
-    return found
-
-
 async def many_posted_of(request: Request) -> list[tuple[str, str]]:
-    """Return all fields of a form, in their order."""
-    async with request.form(max_fields=MOST_FIELDS, max_files=0, max_part_size=MOST_FIELD) as form:
-        return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+    """Return all fields of a form, in their order. The guards have limited its length and type."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        return []
+    try:
+        text = (await request.body()).decode("ascii")
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+    except ValueError:  # no ASCII, no UTF-8 inside, or too many fields
+        raise BadParameter("form", "is not one that these pages send") from None
+
+
+async def posted_of(request: Request) -> dict[str, str]:
+    """Return the fields of a form. The last field of a name counts."""
+    return dict(await many_posted_of(request))
 
 
 AtDesk = Annotated[Desk, Depends(desk_of)]
@@ -270,9 +267,20 @@ ERROR_VIEWS = {
 }
 
 
+SIGN_IN_PLACES = ("/start", "/password")  # they sign in by a link, which is good once
+LINK_ENDED = replace(
+    ERROR_VIEWS[401],
+    title="This link does not sign in",
+    words="A link that signs in, or sets a password, works once and for a limited time. Sign in with your "
+    "password, or ask a steward for a new link.",
+)
+
+
 def error_page(request: Request, status: int, *, more: str = "", code: str = "") -> Response:
     """Return the page of an error status."""
     view = ERROR_VIEWS.get(status, ERROR_VIEWS[500])
+    if status == 401 and request.url.path.startswith(SIGN_IN_PLACES):
+        view = LINK_ENDED
     return pages_of(request).reply("error.html", status, view=view, more=more, code=code)
 
 
@@ -282,9 +290,11 @@ def reply_to(request: Request, error: Exception) -> Response:
     if (
         isinstance(error, NotSignedIn)
         and request.method == "GET"
+        and not request.url.path.startswith(SIGN_IN_PLACES)
         and "text/html" in request.headers.get("accept", "")
     ):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        wanted = "/" if request.url.path == START else wanted  # a used link leads nowhere, also later
         return see_other("/sign-in" if wanted == "/" else f"/sign-in?next={quote(wanted, safe='/')}")
     code = getattr(error, "code", "")
     if isinstance(error, LapwingError) and status in (409, 422):

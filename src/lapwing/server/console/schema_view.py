@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lapwing.answer_text import number_text
 from lapwing.server.console.words import counted
-from lapwing.sql.answering.answers import number_text
 
 VALUES_SHOWN = 6
 

@@ -22,11 +22,10 @@ from contextlib import suppress
 from typing import Any
 
 from lapwing.core.noise import random_bytes
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, TooManyRequests
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.jobs.job import MAY_START, SPENDING, Job, JobForm, JobKind, JobState
 from lapwing.server.jobs.job_process import checked_file, lock_path, run_job, slot_now, try_lock
-from lapwing.server.people.passwords import TooManyRequests
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.server.people.tokens import Tokens
 from lapwing.server.settings import ServerSettings

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Hashable
 
-from lapwing.server.people.passwords import TooManyRequests
+from lapwing.errors import TooManyRequests
 
 MOST_KEYS = 1 << 16
 

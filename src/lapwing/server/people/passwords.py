@@ -12,10 +12,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 from lapwing.core.noise import random_bytes
-from lapwing.errors import BadParameter, LapwingError, MissingExtra
+from lapwing.errors import BadParameter, MissingExtra, TooManyRequests
 
 try:
     from argon2 import PasswordHasher, Type
@@ -34,16 +33,6 @@ _HASHER = PasswordHasher(
 _NOBODY = (
     "$argon2id$v=19$m=65536,t=3,p=4$bm9ib2R5J3Mgc2FsdCEhIQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 )
-
-
-class TooManyRequests(LapwingError):
-    """Too many requests came. `retry_after` says after how many seconds to try again."""
-
-    code: ClassVar[str] = "too-many"
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"too many requests. Try again in {retry_after} s")
-        self.retry_after = retry_after
 
 
 class Passwords:

@@ -19,11 +19,11 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 from lapwing.config.values import checked_label
 from lapwing.core.exact import positive
-from lapwing.errors import BadParameter, KeyReused, LapwingError
+from lapwing.errors import BadParameter, KeyReused, TokenSpent
 from lapwing.server.people.accounts import roles_by_data
 from lapwing.server.people.credentials import hash_of, new_id, new_secret
 from lapwing.server.people.person import NotFound, NotSignedIn, Person
@@ -33,20 +33,6 @@ PREFIX = "lapwing_"  # so that programs which look for lost secrets recognise it
 LONGEST_LIFE = timedelta(days=366)
 MOST_TOKENS = 100  # of one account
 _COLUMNS = "id, name, label, data, most_epsilon, booked, made, expires, is_revoked"
-
-
-class TokenSpent(LapwingError):
-    """A charge would bring a token above its most ε, and was not made.
-
-    `asked` and `left` are decimal texts or fractions, `what_now` is advice.
-    """
-
-    code: ClassVar[str] = "token-spent"
-
-    def __init__(self, asked: Fraction, left: Fraction, most: Fraction) -> None:
-        self.asked, self.left = f"ε {_shown(asked)}", f"ε {_shown(left)} of {_shown(most)}"
-        self.what_now = "Ask for less, or with another token, or sign in."
-        super().__init__(f"asked {self.asked}, but {self.left} is left for this token. {self.what_now}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +246,3 @@ def _token(row: tuple[Any, ...]) -> Token:
         datetime.fromtimestamp(expires, UTC),
         bool(is_revoked),
     )
-
-
-def _shown(epsilon: Fraction) -> str:
-    return f"{float(epsilon):.6g}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
@@ -20,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lapwing.answer_text import ROWS_SHOWN, answer_text, table_of
 from lapwing.core.exact import float_up
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.html_views import html_view
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     from matplotlib.figure import Figure
-
-
-_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +201,7 @@ class Answer:
         price = paid and {name: float_up(Fraction(paid[name])) for name in ("epsilon", "delta")}
         return {**described, "price": price}
 
-    def table(self, most: int | None = _SHOWN) -> tuple[list[str], list[list[str]]]:
+    def table(self, most: int | None = ROWS_SHOWN) -> tuple[list[str], list[list[str]]]:
         """Return headings and cells as text, such as "1,234 (1,178 to 1,290)".
 
         Args:
@@ -216,19 +213,10 @@ class Answer:
         Example:
             >>> headings, cells = answer.table()
         """
-        shown = len(self) if most is None else min(most, len(self))
-        headings = [column.name for column in self.columns]
-        cells = [[cell_text(column, row) for column in self.columns] for row in range(shown)]
-        return headings, cells
+        return table_of(self.columns, len(self), most)
 
     def __str__(self) -> str:
-        headings, cells = self.table()
-        widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-        lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-                 for row in [headings, *cells]]  # fmt: skip
-        if len(self) > len(cells):
-            lines.append(f"… {len(self) - len(cells):,} more rows")
-        return "\n".join([*lines, *column_notes(self.columns), *self.footer()])
+        return answer_text(self)
 
     __repr__ = __str__
 
@@ -302,47 +290,6 @@ def _import_frames(library: str) -> Any:
         return import_module(library)
     except ImportError:
         raise MissingExtra("frames", library) from None
-
-
-def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:
-    """Return the notes of the columns. A quantile has an error in ranks instead of an interval."""
-    return [
-        f"{column.name}: {'no interval of values; ' if _is_by_rank(column) else ''}{column.note}"
-        for column in columns
-        if column.note
-    ]
-
-
-def _is_by_rank(column: AnswerColumn) -> bool:
-    return column.rank_error is not None and column.low is None
-
-
-def cell_text(column: AnswerColumn, row: int) -> str:
-    """Return one value as text, with its interval."""
-    value = column.values[row]
-    if value is None:
-        return "·"
-    if column.low is None or column.high is None:
-        return number_text(value) if isinstance(value, float) else str(value)  # 2026 may be a year
-    low, high = column.low[row], column.high[row]
-    if low is None or high is None:
-        return number_text(value)
-    return f"{number_text(value)} ({number_text(low)} to {number_text(high)})"
-
-
-def number_text(value: Any) -> str:
-    """Return a number as text, with thousands separated and few digits."""
-    if isinstance(value, bool | np.bool_ | str | date):
-        return str(value)
-    if isinstance(value, int | np.integer):
-        return f"{int(value):,}"
-    if isinstance(value, float | np.floating):
-        size = abs(float(value))
-        if size == np.inf:
-            return "∞" if value > 0 else "-∞"
-        digits = 0 if size >= 1000 or not size else 1 if size >= 100 else 2 if size >= 1 else 4
-        return f"{float(value):,.{digits}f}"
-    return str(value)
 
 
 def _array(values: Any) -> pa.Array:

@@ -1,17 +1,17 @@
 """Data sets, plans and answers as HTML for notebooks: tables and sentences, without scripts.
 
 Claim    the HTML has no private value and no markup from texts: only what printing shows, escaped.
-Because  it is made of the policy, of plans and of released answers, by `lapwing.plots.html_page`, which
-         escapes every text.
+Because  it is made of the policy, of plans and of released answers, by `lapwing.html_views`, which escapes
+         every text.
 Test     tests/sql/answering/test_html_view.py
 """
 
 from __future__ import annotations
 
+from lapwing.answer_text import answer_html, number_text
 from lapwing.core.exact import short
-from lapwing.html_views import html_view
-from lapwing.plots.html_page import fragment, grid, note, notes, strong
-from lapwing.sql.answering.answers import Answer, column_notes, number_text
+from lapwing.html_views import fragment, grid, html_view, note, notes, strong
+from lapwing.sql.answering.answers import Answer
 from lapwing.sql.policy.kinds import SECONDS, Choice, Kind, Moment, Numeric, Truth
 from lapwing.sql.policy.policy import CheckedPolicy, CheckedTable
 from lapwing.sql.pricing.plan import Plan, describe_spread
@@ -53,13 +53,7 @@ def plan_html(plan: Plan) -> str:
     )
 
 
-@html_view.register
-def answer_html(answer: Answer) -> str:
-    """Return the table of an answer with intervals, and the sentences below it."""
-    headings, cells = answer.table()
-    more = [f"… {len(answer) - len(cells):,} more rows"] if len(answer) > len(cells) else []
-    lines = [*more, *column_notes(answer.columns), *answer.footer()]
-    return fragment(grid(headings, cells), notes(lines))
+html_view.register(Answer, answer_html)
 
 
 def _table_rows(table: CheckedTable) -> list[list[str]]:

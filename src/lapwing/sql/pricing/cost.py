@@ -1,70 +1,7 @@
-"""Prices, and what is left of budgets: values with numbers. Their texts are for people."""
+"""Prices of questions: the public values of `lapwing.prices`, which clients of a server have, too."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+from lapwing.prices import BudgetLeft, Cost
 
-from lapwing.core.exact import DecimalFraction, short
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The price of a release.
-
-    Args:
-        epsilon: Its ε. It is exact, and prints as a decimal number.
-        delta: Its δ. 0 if nothing needs it.
-
-    Example:
-        >>> plan.cost.epsilon
-        0.5
-        >>> print(plan.cost)
-        ε 0.5
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", DecimalFraction(self.epsilon))
-        object.__setattr__(self, "delta", DecimalFraction(self.delta))
-
-    def __str__(self) -> str:
-        delta = f", δ {short(float(self.delta))}" if self.delta else ""
-        return f"ε {float(self.epsilon):.6g}{delta}"
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetLeft:
-    """The rest of a budget for life, in the block where it is least.
-
-    Args:
-        epsilon: The largest ε that one more answer without δ may cost. Several answers may cost more
-            together: see the guide on ledgers.
-        of: The ε of the budget.
-        delta: The largest δ that one more answer may have, if its ε fits.
-        quota: What is left of the analyst's quota; None if the analyst has none.
-
-    Example:
-        >>> left = dataset.left()
-        >>> left.epsilon
-        2.5
-        >>> print(left)
-        ε 2.5 of 3
-    """
-
-    epsilon: Fraction
-    of: Fraction
-    delta: Fraction
-    quota: BudgetLeft | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon", "of", "delta"):
-            object.__setattr__(self, name, DecimalFraction(getattr(self, name)))
-
-    def __str__(self) -> str:
-        data = f"ε {float(self.epsilon):.6g} of {float(self.of):g}"
-        if self.quota is None:
-            return data
-        return f"{self.quota} of the analyst's quota, {data} of the data's budget"
+__all__ = ["BudgetLeft", "Cost"]

@@ -74,12 +74,6 @@ def test_a_header_that_matters_comes_once(site: Site) -> None:
         assert _raw(site, "POST", headers, b"{}")[0] == 400, name
 
 
-def test_an_address_has_a_longest_length(site: Site) -> None:
-    assert bare(site).get("/" + "9" * 4095).status_code == 404
-    for path in ("/" + "9" * 4096, "/who?" + "9" * 4096):
-        assert bare(site).get(path).status_code == 414
-
-
 def test_a_body_has_one_length(site: Site) -> None:
     headers = [("host", "localhost"), ("sec-fetch-site", "same-origin"), *JSON.items()]
     for length in ("2", "0"):

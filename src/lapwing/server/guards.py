@@ -43,7 +43,6 @@ BODY_SECONDS = 20.0  # until the whole body must be there
 UNKNOWN_BODY_BYTES = 4096  # of a request without a person: a form to sign in
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::[0-9]{1,5})?")
 TYPES = frozenset({"application/json", "application/x-www-form-urlencoded"})
-LONGEST_ADDRESS = 4096  # bytes of an address with its options; Python refuses numbers of 4301 digits
 BURST_SECONDS = 10  # how many seconds' worth of requests may come at once
 
 
@@ -80,7 +79,6 @@ class Guards:
         try:
             given = _Given.of(scope)
             self._check_host(given)
-            _check_length(scope)
             person = await self._identify(scope, given)
             self._limit(scope, given, person)
             if scope["method"] not in READING:
@@ -210,13 +208,6 @@ class Guards:
             raise GuardRefusal(
                 408, "too-slow", f"a body must arrive within {BODY_SECONDS:g} s", "Send it again."
             ) from None
-
-
-def _check_length(scope: Scope) -> None:
-    if len(scope["path"]) + len(scope.get("query_string", b"")) > LONGEST_ADDRESS:
-        raise GuardRefusal(
-            414, "too-large", f"an address has at most {LONGEST_ADDRESS} bytes", "Send less."
-        )
 
 
 class _Gone(Exception):

@@ -20,6 +20,7 @@ from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.batches import MOST_QUESTIONS
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.pricing.combined_widths import half_widths
 from lapwing.sql.question.refusal import Refused
 from lapwing.sql.reading.reader import Reader
 from sql.conftest import write_visits
@@ -330,6 +331,32 @@ def test_each_answer_of_a_batch_is_found_by_its_receipt_and_place(opened: Open) 
     assert alone.receipt is not None
     assert dataset.session.stored(alone.receipt.position, level) is not None
     assert dataset.session.stored(alone.receipt.position, level, place=1) is None
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_prices_of_one_question_in_a_batch_are_combined_as_if_asked_in_turn(
+    opened: Open, noise: str
+) -> None:
+    """So all means that are ever shown are of one sequence of releases: their misses add up to 2η."""
+    dataset = opened()
+    dataset.ask(COUNT, epsilon="0.3", noise=noise)
+    prices = ["0.31", "0.9", "0.32"]
+    batch = dataset.batch(
+        [*((COUNT, {"epsilon": one, "noise": noise}) for one in prices), (SUM, {"epsilon": 1})]
+    )
+    answers = batch.release()
+    assert [answer.of for answer in answers] == [2, 3, 4, 1]
+    known = list(batch.plans[0].before)
+    for place, (plan, answer) in enumerate(zip(batch.plans, answers[:3], strict=False)):
+        known.append(plan.shares)
+        [column] = answer.columns
+        assert column.high is not None
+        half = column.high[0] - column.values[0]
+        assert half == pytest.approx(half_widths(known, plan.confidence)["n"])
+        assert half <= half_widths([*plan.before, plan.shares], plan.confidence)["n"] * (1 + 1e-12)
+        found = dataset.session.stored(answer.receipt.position, plan.confidence, place=place)
+        assert found is not None
+        assert (found[1].to_json()["columns"], found[1].of) == (answer.to_json()["columns"], answer.of)
 
 
 def test_a_batch_of_an_earlier_version_is_only_repeated(opened: Open, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from lapwing.server.people.managing import (
     account_json,
     managed_account,
     manages,
+    own_tokens,
     require_steward,
     roles_named,
     seen_account,
@@ -414,10 +415,7 @@ def delete_identity(request: Request, name: str, form: IdentityForm) -> JSONResp
 @router.get("/v1/tokens", tags=["tokens"])
 def get_tokens(request: Request) -> JSONResponse:
     """Return the person's own tokens, also those that have ended."""
-    person = person_of(request)
-    tokens = services_of(request).people.tokens.all_of(person.name)
-    if person.credential == "token":
-        tokens = [token for token in tokens if token.id == person.credential_id]
+    tokens = own_tokens(person_of(request), services_of(request).people)
     return JSONResponse({"tokens": [token_json(token) for token in tokens]})
 
 

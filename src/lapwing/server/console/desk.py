@@ -267,9 +267,20 @@ ERROR_VIEWS = {
 }
 
 
+SIGN_IN_PLACES = ("/start", "/password")  # they sign in by a link, which is good once
+LINK_ENDED = replace(
+    ERROR_VIEWS[401],
+    title="This link does not sign in",
+    words="A link that signs in, or sets a password, works once and for a limited time. Sign in with your "
+    "password, or ask a steward for a new link.",
+)
+
+
 def error_page(request: Request, status: int, *, more: str = "", code: str = "") -> Response:
     """Return the page of an error status."""
     view = ERROR_VIEWS.get(status, ERROR_VIEWS[500])
+    if status == 401 and request.url.path.startswith(SIGN_IN_PLACES):
+        view = LINK_ENDED
     return pages_of(request).reply("error.html", status, view=view, more=more, code=code)
 
 
@@ -279,6 +290,7 @@ def reply_to(request: Request, error: Exception) -> Response:
     if (
         isinstance(error, NotSignedIn)
         and request.method == "GET"
+        and not request.url.path.startswith(SIGN_IN_PLACES)
         and "text/html" in request.headers.get("accept", "")
     ):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")

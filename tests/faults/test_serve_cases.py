@@ -1,4 +1,4 @@
-"""Cases H1 to H5, and forged, cross-site, replayed, stale and slow requests, against a server process.
+"""Cases H1 to H5 and H8 to H15: HTTP requests against a server process.
 
 One `lapwing serve` serves the whole file, over TCP, as programs and browsers are served.
 Cases H7 and X6: tests/server/api/test_route_neighbours.py. Case X7: tests/faults/test_serve_logs.py.
@@ -257,7 +257,7 @@ def test_H4_a_stolen_token_spends_its_own_limit_or_the_quota_and_no_more(
     assert thief.get("/v1/data").status_code == 401
 
 
-def test_a_token_spends_at_most_its_epsilon_however_many_ask_at_once(server: ServedProcess) -> None:
+def test_H12_a_token_spends_at_most_its_epsilon_however_many_ask_at_once(server: ServedProcess) -> None:
     client, before = server.program("rich", most_epsilon="0.25"), charges(server)
     addresses = [planned(client, f"0.1000{number}") for number in range(1, 9)]
     with ThreadPoolExecutor(8) as pool:
@@ -298,7 +298,7 @@ def test_H5_only_post_spends_and_nothing_is_kept_on_the_way(
 # Time
 
 
-def test_replies_of_releases_leave_on_the_grid_whatever_they_say(
+def test_H15_replies_of_releases_leave_on_the_grid_whatever_they_say(
     server: ServedProcess, ann: httpx.Client
 ) -> None:
     """Their moments are those of the server's clock, which is this machine's, and a little way."""
@@ -339,7 +339,7 @@ FORGED = (
 )  # fmt: skip
 
 
-def test_forged_sessions_and_tokens_are_nobodys(server: ServedProcess, ann: httpx.Client) -> None:
+def test_H8_forged_sessions_and_tokens_are_nobodys(server: ServedProcess, ann: httpx.Client) -> None:
     before, address = charges(server), planned(ann)
     own = signed_in(server, "ann").cookies["lapwing"]
     stranger = told(server.stranger().get("/v1/data"))
@@ -360,7 +360,7 @@ def test_forged_sessions_and_tokens_are_nobodys(server: ServedProcess, ann: http
     assert charges(server) == before
 
 
-def test_a_sign_in_that_is_replayed_signs_nobody_in(
+def test_H10_a_sign_in_that_is_replayed_signs_nobody_in(
     server: ServedProcess, provider: LoopbackProvider
 ) -> None:
     browser = signed_in(server, "ann")
@@ -391,7 +391,7 @@ def test_a_sign_in_that_is_replayed_signs_nobody_in(
 
 
 @each(("column", "seconds"), (("seen", IDLE_SECONDS), ("began", LIFE_SECONDS)))
-def test_a_stale_session_is_over(server: ServedProcess, column: str, seconds: int) -> None:
+def test_H11_a_stale_session_is_over(server: ServedProcess, column: str, seconds: int) -> None:
     browser, address = signed_in(server, "bob"), planned(server.program("bob"))
     before = charges(server)
     age(server, "bob", column, seconds - 60)
@@ -411,7 +411,7 @@ def _seen(server: ServedProcess) -> float:
         return float(seen)
 
 
-def test_a_start_link_signs_in_one_browser_once(server: ServedProcess) -> None:
+def test_H13_a_start_link_signs_in_one_browser_once(server: ServedProcess) -> None:
     link = server.people.links.make_start("ann", server.settings)
     assert server.stranger().get("/start", params={"key": f"{link}x"}).status_code == 401
     fetched = server.stranger().get("/start", params={"key": link}, headers={"sec-purpose": "prefetch"})
@@ -480,7 +480,7 @@ LOAD = """([kind, address]) => new Promise(done => {
 })"""
 
 
-def test_a_page_of_another_origin_changes_and_reads_nothing(
+def test_H9_a_page_of_another_origin_changes_and_reads_nothing(
     server: ServedProcess, ann: httpx.Client, elsewhere: int
 ) -> None:
     """A page on another port gets the cookie from the browser (it is "same-site"), and changes nothing."""
@@ -553,7 +553,7 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(
 
 
 @pytest.mark.slow  # 20 seconds of waiting
-def test_slow_senders_are_closed_and_keep_nobody_out(server: ServedProcess, ann: httpx.Client) -> None:
+def test_H14_slow_senders_are_closed_and_keep_nobody_out(server: ServedProcess, ann: httpx.Client) -> None:
     secret = ann.headers["authorization"]
     head = "GET /v1/data HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + "x" * 4000
     body = (

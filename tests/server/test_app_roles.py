@@ -253,7 +253,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
 def _without_row(app: FastAPI) -> set[tuple[str, str]]:
     """Return the routes of an application that are in no table."""
     opened = {("GET", path) for path in (*OPEN_ROUTES, "/metrics")}  # see test_metrics.py
-    table = {(route.method, route.path) for route in ROUTES}
+    table = {(route.method, route.path.replace(":int", "")) for route in ROUTES}
     assert len(table) == len(ROUTES)
     assert not table & ROWS.keys()
     routes = _rows(app.router.routes)

@@ -37,6 +37,7 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.releasing import SessionPlan
 
 MOST_ROWS = 200
+WIDE_COLUMNS = 5
 MOST_AXES = 2
 HASH_SHOWN = 16
 
@@ -67,6 +68,11 @@ class AnswerTable:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     more: str
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the table needs the whole width of a page."""
+        return len(self.headings) > WIDE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

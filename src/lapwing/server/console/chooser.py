@@ -125,6 +125,11 @@ def half_of(plan: Plan) -> float | None:
     return _widest(plan.spread)
 
 
+def half_alone(plan: Plan) -> float | None:
+    """Return the largest half-width of a plan's columns, without any earlier release."""
+    return _widest(accuracy.spread(plan.question, plan.shares, plan.confidence, n=plan.n))
+
+
 def _widest(spread: dict[str, accuracy.Spread]) -> float | None:
     return max((one.half for one in spread.values() if one.half is not None), default=None)
 

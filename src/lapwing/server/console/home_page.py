@@ -258,6 +258,8 @@ def home(desk: AtDesk) -> Response:
         line for _, served, one in answers[:LAST_ANSWERS] for line in answer_lines(desk, served, [one], now)
     ]
     fits, words = [], "You have no data set to ask."
+    newest = answers[0][1] if answers else None
+    asked.sort(key=lambda served: served is not newest)  # the data set that was asked last comes first
     for served in asked[:1]:
         with suppress(LapwingError):
             fits = fit_lines(desk, served)

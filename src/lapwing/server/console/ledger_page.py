@@ -102,7 +102,7 @@ def history(desk: AtDesk, data: str, all: str = "") -> Response:  # noqa: A002 (
         served,
         lines=lines,
         lead=lead,
-        who=sees_all,
+        shows_who=sees_all,
         has_more=len(found) == most and not all,
         here=f"/d/{data}/history",
     )

@@ -195,7 +195,15 @@ function following(place) {
   }, 3000);
 }
 
+// A table that fits is no stop of the Tab key
+
+function stops() {
+  for (const one of all(".scroll")) one.tabIndex = one.scrollWidth > one.clientWidth + 1 ? 0 : -1;
+}
+addEventListener("resize", stops);
+
 show(document);
+stops();
 if (byId("ask")) asking(byId("ask"));
 for (const place of all("[data-follow]")) following(place);
 if (location.hash) document.querySelector(`#${CSS.escape(location.hash.slice(1))}[tabindex]`)?.focus();

@@ -17,7 +17,14 @@ from typing import Any
 
 from lapwing.core.exact import short_down
 from lapwing.errors import BadParameter, LapwingError, OverBudget
-from lapwing.server.console.chooser import Chooser, chooser_of, epsilon_for_odds, error_at, error_words, half_alone
+from lapwing.server.console.chooser import (
+    Chooser,
+    chooser_of,
+    epsilon_for_odds,
+    error_at,
+    error_words,
+    half_alone,
+)
 from lapwing.server.console.parts import FREE, DiffLine, Fix, Gauge, Price, Refusal
 from lapwing.server.console.schema_view import SchemaView
 from lapwing.server.console.words import counted, left_text, plain_number, price_text, title_of, within_text

@@ -20,7 +20,7 @@ def _spending(days: int) -> Spending:
     times = [NOW - timedelta(days=days), NOW - timedelta(days=days / 2)]
     payments = (Payment(times[0], 0, Fraction(1, 2)), Payment(times[1], 1, Fraction(1, 4)))
     counted = ((times[0], 0.5), (times[1], 0.7))
-    return Spending(("<mira>", "jonas"), payments, 0, counted, Fraction(3))
+    return Spending(("<mira>", "jonas"), (), payments, 0, counted, Fraction(3))
 
 
 def _texts(picture: bytes) -> list[str]:

@@ -38,9 +38,10 @@ def test_sums_are_those_of_the_ledger_and_an_analyst_sees_own_ones(visits: Serve
 
 def test_those_who_paid_least_are_one_series() -> None:
     requests = [_request(k, f"p{k}", k + 1, f"{k + 1}/10") for k in range(MOST_PEOPLE + 2)]
-    people, payments, others = payments_of([*requests, _request(99, "p0", 30, None)], None)
+    people, everybody, payments, others = payments_of([*requests, _request(99, "p0", 30, None)], None)
     assert people == ("p5", "p4", "p3", "3 others")
     assert others == 1
+    assert everybody[-1] == ("p0", Fraction(1, 10))
     assert sum(one.epsilon for one in payments if one.person == 3) == Fraction(1 + 2 + 3, 10)
     assert payments[0].time == datetime(2026, 5, 1, 8, tzinfo=UTC)
     assert payments_of(requests, "p2")[0] == ("p2",)

@@ -127,6 +127,7 @@ def table_of(answer: Answer) -> AnswerTable:
     shown = min(len(answer), MOST_ROWS)
     sure = per_cent(Fraction(str(answer.confidence)))
     numbers = _numbers(answer)
+    drawn_on = numbers if len(numbers) <= MOST_AXES else numbers[:1]
     for column in answer.columns:
         values = list(column.values[:shown])
         if column.low is None or column.high is None:
@@ -139,12 +140,14 @@ def table_of(answer: Answer) -> AnswerTable:
         headings += [Heading(column.name, "value"), Heading(f"{sure} interval", "between")]
         columns.append([Cell(_shown(value), "value") for value in values])
         texts = [_between(low, high) for low, high in zip(lows, highs, strict=True)]
-        if not any(column is one for one in numbers[:MOST_AXES]):
+        if not any(column is one for one in drawn_on):
             columns.append([Cell(text, "between") for text in texts])
             continue
         axis = Axis.around([float(end) for end in [*lows, *highs] if _is_finite(end)])
         drawn = [_whisker(axis, *row) for row in zip(values, lows, highs, strict=True)]
-        headings.append(Heading(column.name, "axis", number_text(axis.low), number_text(axis.high)))
+        headings.append(
+            Heading(column.name, "axis", *(_shown(end).replace("-", "−") for end in (axis.low, axis.high)))
+        )
         columns.append([Cell(text, "between", one) for text, one in zip(texts, drawn, strict=True)])
         columns.append([Cell("", "axis", one) for one in drawn])
     more = f"… {len(answer) - shown:,} more rows: take the CSV." if len(answer) > shown else ""

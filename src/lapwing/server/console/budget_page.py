@@ -11,21 +11,34 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from lapwing.core.exact import grouped, short, short_up
+from lapwing.errors import LapwingError
 from lapwing.ledger.request_log import OTHERS
 from lapwing.server.console import charts
 from lapwing.server.console.asking import room_for
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute
 from lapwing.server.console.home_page import FitLine, fit_lines
+from lapwing.server.console.lasting_view import LastingView, lasting_view, quota_lines
 from lapwing.server.console.parts import Gauge, share_text
+from lapwing.server.console.schema_view import examples_for
 from lapwing.server.console.spending_chart import spending_chart
 from lapwing.server.console.words import SPACE, counted, left_text, plain_number, price_text
+from lapwing.server.data.budget_view import BudgetView
 from lapwing.server.data.forecast import Forecast
+from lapwing.server.data.lasting import TypicalCount, pace_of, proposed_quotas
 from lapwing.server.data.spending import Spending
 from lapwing.server.people.person import NotFound, Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 MOST_BLOCKS, MOST_MONTHS = 40, 24
 MOST_FORECASTS = 8  # a forecast reads a history
+QUOTAS_STAY = (
+    "Quotas are for life, too: those that the ledger has cannot be lowered. Agree on the price of a "
+    "question with your analysts; only your key can raise a quota."
+)
+QUOTAS_ARE_NEW = (
+    "Write these lines into the policy. They divide what is left as it was spent so far; whoever has no "
+    "line then cannot ask. Quotas are for life and bound the whole, not a month."
+)
 QUOTAS_ADD_UP = "Quotas may add up to more than the budget: whoever asks first, spends first."
 
 
@@ -87,7 +100,8 @@ class BudgetPageView:
     chart_words: str
     chart_title: str
     table: SpendingTable
-    may_report: bool
+    report: str
+    last: LastingView | None
     commands: tuple[tuple[str, str], ...]
 
 
@@ -160,10 +174,30 @@ def budget(desk: AtDesk, data: str) -> Response:
         chart_words=spending_words(spending, found.forecast, sees_all=sees_all),
         chart_title="spending by person" if sees_all else "your spending",
         table=spending_table(spending),
-        may_report=sees_all,
+        report=f"/v1/data/{data}/report" if sees_all and spending.counted else "",
+        last=_last(desk, served, found, spending) if Role.STEWARD in roles else None,
         commands=(("A report that you can sign:", f"lapwing report {policy_file}"),) if sees_all else (),
     )
     return desk.page("budget.html", "Budget", served, budget=view)
+
+
+def _last(desk: Desk, served: Any, found: BudgetView, spending: Spending) -> LastingView | None:
+    """Return the chooser "Make it last" for what its form says; None without a forecast."""
+    now, policy = datetime.now(UTC), served.curator.policy
+    pace = pace_of(found.least.epsilon, found.forecast, spending, now)
+    examples = examples_for(served.schema())
+    if pace is None or not examples:
+        return None
+    try:
+        count = TypicalCount(served.curator, examples[0])
+    except LapwingError:  # such as: a public table cannot be read now
+        return None
+    lines, words = "", QUOTAS_STAY
+    if not policy.quotas:
+        lines, words = quota_lines(proposed_quotas(pace, spending), policy.delta), QUOTAS_ARE_NEW
+    return lasting_view(
+        pace, count, desk.request.query_params, now.date(), quotas=lines, quotas_words=words
+    )
 
 
 @router.get("/d/{data}/budget/chart/{theme}.svg")
@@ -199,14 +233,14 @@ def spending_words(spending: Spending, forecast: Forecast | None, *, sees_all: b
     whose = "Areas are prices" if sees_all else "Areas are your prices"
     words = [
         f"{whose}, and add up to {price_text(sum(spending.totals, Fraction(0)))}. The black line is what "
-        f"counts of all answers where least is left, ε{SPACE}{grouped(spending.spent, 4)}: many small answers "
-        "together can cost less than their sum."
+        f"counts of all answers where least is left, ε{SPACE}{grouped(spending.spent, 4)}: many small "
+        "answers together can cost less than their sum."
     ]
     if spending.others:
         words.append(f"{counted(spending.others, 'charge')} of another form are in the line alone.")
     if forecast is not None and forecast.days is not None:
         words.append(
-            f"The dashed line goes on at the pace of the last {forecast.measured_days} days; the bar on the "
-            "upper line is the range of its end."
+            f"The dashed line goes on at the pace of the last {forecast.measured_days} days; the bar on "
+            "the upper line is the range of its end."
         )
     return " ".join(words)

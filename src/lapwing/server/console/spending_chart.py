@@ -1,4 +1,4 @@
-"""The chart of spending: prices by person, stacked; what counts of them; and the forecast with its error bar."""
+"""The chart of spending: prices by person, what counts of them, and the forecast with its error bar."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from html import escape
 from lapwing.core.exact import grouped, short_up
 from lapwing.server.console.charts import NARROW, SANS, Look, Theme, line, shortened, words
 from lapwing.server.console.parts import Axis
+from lapwing.server.console.words import MONTHS
 from lapwing.server.data.forecast import Forecast
 from lapwing.server.data.spending import Spending
 
 WIDTH = 920.0
 FUTURE = 0.6  # of the length of the past: room for a forecast, and for the labels
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAY = timedelta(days=1)
 _STRIPES = "stripes"
 
@@ -46,7 +46,7 @@ class _Frame:
 
 def month_words(day: datetime) -> str:
     """Return a month such as "Feb 2027": a forecast has no days."""
-    return f"{_MONTHS[day.month - 1]} {day.year}"
+    return f"{MONTHS[day.month - 1]} {day.year}"
 
 
 def spending_chart(
@@ -85,9 +85,8 @@ def spending_chart(
         *_areas(frame, spending, theme),
     ]
     if spending.counted:
-        lines.append(
-            f'<path d="{_steps(frame, list(spending.counted))}" fill="none" stroke="{theme.ink}" stroke-width="1.8"/>'
-        )
+        path = _steps(frame, list(spending.counted))
+        lines.append(f'<path d="{path}" fill="none" stroke="{theme.ink}" stroke-width="1.8"/>')
         lines += _future(frame, spending.spent, cap, forecast, theme)
         anchor = "end" if frame.x(now) > frame.left + 130 else "start"
         at = frame.y(max(stacked, spending.spent)) - 8
@@ -121,7 +120,7 @@ def _grid(frame: _Frame, cap: float, theme: Theme) -> Iterator[str]:
     before = -math.inf
     while month <= frame.end:
         if month >= frame.begin and (month.year * 12 + month.month - 1) % step == 0:
-            named = f"{_MONTHS[month.month - 1]}{f' {month:%y}' if month.month <= step else ''}"
+            named = f"{MONTHS[month.month - 1]}{f' {month:%y}' if month.month <= step else ''}"
             if (at := frame.x(month)) - before > 36:
                 yield words(at, frame.bottom + 20, named, theme.soft, "middle", 13)
                 before = at
@@ -164,7 +163,7 @@ def _areas(frame: _Frame, spending: Spending, theme: Theme) -> Iterator[str]:
 def _future(
     frame: _Frame, spent: float, cap: float, forecast: Forecast | None, theme: Theme
 ) -> Iterator[str]:
-    """Yield the forecast: a dashed line to the day when the budget is used up, and the range of that day."""
+    """Yield a dashed line to the day when the budget is used up, and the range of that day."""
     if forecast is None or forecast.days is None or spent >= cap:
         return
     start = frame.x(frame.now), frame.y(spent)
@@ -198,7 +197,8 @@ def _future(
     if middle[1] <= top + 0.1:
         yield f'<circle cx="{middle[0]:.1f}" cy="{top:.1f}" r="4.5" fill="{theme.ink}"/>'
     named = f"used up about {month_words(frame.now + timedelta(days=min(forecast.days, 36_500)))}"
-    yield words(frame.right, 14.0, named, theme.ink, "end", 13)
+    at = min(middle[0], frame.right - 84)
+    yield words(at, top - 12 if at - 84 > frame.left + 150 else 14.0, named, theme.ink, "middle", 13)
 
 
 def _haloed(x: float, y: float, text: str, theme: Theme, anchor: str) -> str:
@@ -216,7 +216,8 @@ def _labels(frame: _Frame, spending: Spending, theme: Theme, *, is_wide: bool) -
             middle = frame.y(float(below + total / 2))
             at = min(middle, before - 20)
             x = frame.x(frame.now) + 30
-            yield f'<path d="M{x - 28:.1f} {middle:.1f}h6L{x - 8:.1f} {at:.1f}h4" fill="none" stroke="{theme.edge}"/>'
+            path = f"M{x - 28:.1f} {middle:.1f}h6L{x - 8:.1f} {at:.1f}h4"
+            yield f'<path d="{path}" fill="none" stroke="{theme.edge}"/>'
         else:
             x, at = frame.left, frame.bottom + 44 + 22 * place
         below, before = below + total, at

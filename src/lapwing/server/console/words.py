@@ -21,7 +21,7 @@ _KEYWORDS = (
 )
 KEYWORDS = frozenset(_KEYWORDS.split())
 _WORD = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\"|[A-Za-z_][A-Za-z_0-9]*)")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def price_text(epsilon: Fraction, delta: Fraction = Fraction(0)) -> str:
@@ -70,7 +70,7 @@ def moment(text: str) -> datetime:
 
 def day_text(day: date) -> str:
     """Return a day such as "17 Nov 2026"."""
-    return f"{day.day}{SPACE}{_MONTHS[day.month - 1]}{SPACE}{day.year}"
+    return f"{day.day}{SPACE}{MONTHS[day.month - 1]}{SPACE}{day.year}"
 
 
 def time_text(time: datetime) -> str:

@@ -24,8 +24,8 @@ from lapwing.ledger.request_status import status_at
 from lapwing.ledger.verification import verify
 from lapwing.server.data.answers import own_requests
 from lapwing.server.data.budget_view import BudgetView, budget_view
-from lapwing.server.data.spending import Spending, spending_of
 from lapwing.server.data.served_data import ServedData, ServedDataSets
+from lapwing.server.data.spending import Spending, spending_of
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label

@@ -48,6 +48,7 @@ class Spending:
 
     Args:
         people: Who paid: whoever paid most comes first. The last can stand for several.
+        everybody: The sum of each of them, without anybody left out.
         payments: All prices that are an ε, in the order of time.
         others: How many requests have a price of another form. It is in what counts alone.
         counted: What counted as spent where least is left now, from each moment on.
@@ -55,6 +56,7 @@ class Spending:
     """
 
     people: tuple[str, ...] = ()
+    everybody: tuple[tuple[str, Fraction], ...] = ()
     payments: tuple[Payment, ...] = ()
     others: int = 0
     counted: tuple[tuple[datetime, float], ...] = ()
@@ -116,8 +118,8 @@ def _is_open(curator: Curator, label: str) -> bool:
 
 def payments_of(
     requests: Iterable[LoggedRequest], people: str | None
-) -> tuple[tuple[str, ...], tuple[Payment, ...], int]:
-    """Return who paid, all prices that are an ε, and how many requests have another price."""
+) -> tuple[tuple[str, ...], tuple[tuple[str, Fraction], ...], tuple[Payment, ...], int]:
+    """Return who paid, how much each of them, all prices that are an ε, and how many others there are."""
     shown = [one for one in requests if people is None or one.line.principal == people]
     priced = [one for one in shown if one.price.epsilon is not None]
     sums: dict[str, Fraction] = {}
@@ -132,7 +134,8 @@ def payments_of(
         for one in priced
     ]
     series = (*kept, *([f"{rest} others"] if rest else []))
-    return series, tuple(sorted(payments, key=lambda one: one.time)), len(shown) - len(priced)
+    everybody = tuple((name, sums[name]) for name in names)
+    return series, everybody, tuple(sorted(payments, key=lambda one: one.time)), len(shown) - len(priced)
 
 
 def counted_steps(history: BudgetHistory) -> tuple[tuple[tuple[datetime, float], ...], Fraction]:

@@ -115,6 +115,12 @@ def data_card(desk: Desk, served: Any, summaries: int | None) -> DataCard:
     else:
         words = f"{tables}. You released nothing yet."
     is_steward = Role.STEWARD in desk.roles(served.name)
+    if Role.OFFICER in desk.roles(served.name):
+        mark = desk.services.signatures.find(desk.person, served.name)
+        new = counted(mark.new, "entry", "entries") if mark.new else "Nothing"
+        words += (
+            f" {new} new since your last signature." if mark.time is not None else " Not signed by you yet."
+        )
     return DataCard(
         name=served.name,
         href=f"/d/{served.name}",

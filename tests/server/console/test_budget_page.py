@@ -34,3 +34,11 @@ def test_blocks_are_filled_with_what_is_left() -> None:
     [one, others] = block_columns(blocks)
     assert (one.height, one.top, one.amount) == ("25.00%", "75.00%", "1")
     assert others.name == "others"  # the last
+
+
+def test_a_report_is_a_link_for_those_who_see_all(console: ConsoleDoor) -> None:
+    with console.ann() as client:
+        console.release(client, epsilon="0.05")
+    link = "/v1/data/visits/report"
+    assert link in console.browser("olga").get("/d/visits/budget").text
+    assert link not in console.browser("ann").get("/d/visits/budget").text

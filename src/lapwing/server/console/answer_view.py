@@ -50,6 +50,7 @@ class Heading:
     kind: str  # "key", "value", "between" or "axis"
     low: str = ""
     high: str = ""
+    about: str = ""  # the column that an interval is of, for whoever hears the heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,10 @@ def table_of(answer: Answer) -> AnswerTable:
             columns.append([Cell("·" if value is None else _plain(value), kind) for value in values])
             continue
         lows, highs = list(column.low[:shown]), list(column.high[:shown])
-        headings += [Heading(column.name, "value"), Heading(f"{sure} interval", "between")]
+        headings += [
+            Heading(column.name, "value"),
+            Heading(f"{sure} interval", "between", about=column.name),
+        ]
         columns.append([Cell(_shown(value), "value") for value in values])
         texts = [_between(low, high) for low, high in zip(lows, highs, strict=True)]
         if not any(column is one for one in drawn_on):

@@ -24,6 +24,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/lapwing demo
+	@echo 'The same in a browser: $(BIN)/lapwing demo --serve'
 
 lint: $(READY)
 	$(BIN)/ruff check .

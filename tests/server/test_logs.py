@@ -15,7 +15,7 @@ from lapwing.server.logs import LineLog, slot_text
 from lapwing.server.people.person import Role
 from support.served import Door, write_data
 
-CANARIES = ("canary", "lapwing_", "127.0.0.1", "SELECT", "visits.", "0.37")
+CANARIES = ("canary", "CANARY", "lapwing_", "127.0.0.1", "SELECT", "visits.", "0.37")
 
 
 def test_a_line_has_six_things_and_no_canary(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter, OverBudget
+from lapwing.errors import BadParameter, Held, OverBudget
 from lapwing.sql.corrections import MOST_OFFERED, corrections
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.question.refusal import Refused
+from lapwing.sql.reading.reader import Reader
+from support.raised import named
 
 Open = Callable[..., Dataset]
 COUNT = "SELECT COUNT(*) FROM visits"
@@ -125,6 +128,59 @@ def test_the_clause_stays_with_its_options(opened: Open) -> None:
     dataset.ask(offer.sql)
     with pytest.raises(BadParameter, match="in one place"):
         corrections(dataset.session, f"{priced} * FROM visits", epsilon=1)
+
+
+@pytest.mark.parametrize("least", ["0.333333333333", "0.1234567890123", "0.05"])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_an_offer_in_text_is_answered_as_it_is_written(opened: Open, least: str, noise: str) -> None:
+    """A least price with many digits is written rounded up, here and in the error."""
+    dataset = opened(more=f"least_epsilon = {least}\n")
+    sql = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 0.001, noise = {noise}) COUNT(*) FROM visits"
+    [offer] = corrections(dataset.session, sql)
+    assert not dataset.ask(offer.sql, epsilon=offer.epsilon).is_replay
+    with pytest.raises(BadParameter, check=named("epsilon")) as refused:
+        dataset.plan("SELECT SUM(stay) FROM visits", epsilon="0.001", noise=noise)
+    [enough] = re.findall(r"Ask with ε (\S+) or more", str(refused.value))
+    dataset.plan("SELECT SUM(stay) FROM visits", epsilon=enough, noise=noise)
+
+
+def test_a_wrong_unit_or_bound_in_the_clause_is_not_offered_again(opened: Open) -> None:
+    dataset = opened()
+    for option in ("privacy_unit_column = ward", "max_rows_contributed = 1"):
+        both = "FROM (SELECT ward FROM visits UNION ALL SELECT wards FROM visits) AS t"
+        clause = f"SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, {option})"
+        assert corrections(dataset.session, f"{clause} COUNT(*) {both}") == ()
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, privacy_unit_column = patient_id)"
+    [offer] = corrections(dataset.session, f"{clause} COUNT(*) FROM visit")
+    dataset.ask(offer.sql)
+
+
+def test_a_question_that_no_single_block_can_be_taken_of_is_offered_cheaper(opened: Open) -> None:
+    dataset = opened(more=COHORTS)
+    dataset.ask(COUNT, epsilon=8)
+    [offer] = corrections(dataset.session, "SELECT COUNT(*) FROM (SELECT stay FROM visits) AS t", epsilon=3)
+    assert offer.epsilon == 2
+
+
+def test_what_is_held_is_not_offered(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = opened()
+    [offer] = corrections(dataset.session, "SELECT * FROM visits", epsilon="0.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Reader, "exact", lambda *_: 1 / 0)
+        with pytest.raises(Held) as held:
+            dataset.ask(offer.sql, epsilon="0.1")
+    assert corrections(dataset.session, "SELECT * FROM visits", epsilon="0.1") == ()
+    dataset.clear_hold(held.value.position)
+    assert corrections(dataset.session, "SELECT * FROM visits", epsilon="0.1") == (offer,)
+
+
+def test_an_accuracy_that_does_not_fit_is_offered_at_a_price_that_does(opened: Open) -> None:
+    dataset = opened()
+    dataset.ask("SELECT SUM(stay) FROM visits", epsilon="9.9")
+    clause = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(within = 5, confidence = 0.9)"
+    [offer] = corrections(dataset.session, f"{clause} COUNT(*) FROM visits")
+    assert offer.sql == f"{clause.replace('within = 5', 'epsilon = 0.1')} COUNT(*) FROM visits"
+    dataset.ask(offer.sql, epsilon=offer.epsilon)
 
 
 def test_corrections_read_nothing(opened: Open, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def _tell_next() -> None:
     with console.page() as out:
         out.heading("Next")
         out.points(
+            "`lapwing demo --serve` fills a folder with all this, and opens the web console on it.",
             "`lapwing show` explains the ideas behind all this, one by one, with pictures.",
             "`lapwing report POLICY` writes the report that a privacy officer can file.",
             "`lapwing init FILE.csv` starts with data of your own.",

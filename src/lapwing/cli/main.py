@@ -13,10 +13,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Exit, Option
+from typer import Argument, Exit, Option
 from typer.core import TyperGroup
 
 from lapwing.cli import (
@@ -33,16 +34,17 @@ from lapwing.cli import (
     survey,
 )
 from lapwing.cli.attack import attack
-from lapwing.cli.console import Commands, print_findings, print_json, tell
+from lapwing.cli.console import Commands, os_errors_told, print_findings, print_json, tell
 from lapwing.cli.explain import explain
 from lapwing.cli.schema import schema
-from lapwing.cli.serve import serve
+from lapwing.cli.serve import PORT, serve
 from lapwing.cli.show import OWN_NUMBERS, show
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered, fields_of
 
 USAGE, STOPPED = "usage", "stopped"
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
+DEMO_FOLDER = "lapwing-demo"
 PROGRAM = "lapwing"  # also if it is run as a module: completion needs one name
 NOT_WHAT_IT_WAS = "this is not what it was:"
 WHAT_NOW = 'See docs/guides/ledger.md, section "The anchor does not match: what now".'
@@ -88,8 +90,26 @@ def lapwing(
     """Differential privacy for every trust model, on one lifetime ledger."""
 
 
-def demo() -> None:
+def demo(
+    folder: Annotated[
+        Path | None,
+        Argument(metavar="[DIR]", help=f"With --serve: the folder that is filled; else {DEMO_FOLDER}."),
+    ] = None,
+    *,
+    serve: Annotated[
+        bool, Option("--serve", help="Fill a folder with examples, and open the web console on it.")
+    ] = False,
+    port: Annotated[int, Option(min=0, max=65535, help="With --serve: the port; 0 for a free one.")] = PORT,
+) -> None:
     """Show private SQL, a survey, a joint count, models, releases and mechanisms, with lifetime budgets."""
+    if serve:
+        from lapwing.cli.demo_serve import serve_demo
+
+        with os_errors_told():
+            serve_demo(folder or Path(DEMO_FOLDER), port=port)
+        return
+    if folder is not None:
+        raise BadParameter("folder", "is for --serve: without it, the demo keeps nothing")
     from lapwing.cli.demo import show_demo
 
     show_demo()

@@ -299,6 +299,11 @@ def pure_text(epsilon: Fraction) -> str:
     return _decimal_text(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
 
 
+def text_up(epsilon: Fraction) -> str:
+    """Return an ε in digits, rounded up to one ledger unit: whoever asks with it asks for no less."""
+    return _decimal_text(round_up(epsilon, EPSILON_UNIT), EPSILON_UNIT)
+
+
 def _asked_text(charge: Charge) -> str:
     """Return in words what a charge asks for: its ε, or ρ if it is priced by Rényi orders alone."""
     if charge.costs[EPSILON] < NEVER:

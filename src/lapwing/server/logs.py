@@ -2,7 +2,7 @@
 
 Claim    no line has SQL, a value, a token, an address of a client, or a moment finer than the slot.
 Because  a line is made of these six things alone: the route is the pattern of the address, not the address,
-         and the time is that of the slot's beginning.
+         a method that is not known is "OTHER", and the time is that of the slot's beginning.
 Test     tests/server/test_logs.py
 """
 
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lapwing.errors import Unavailable
 from lapwing.server.api.route import RECEIPT, ROUTE
 from lapwing.server.guards import PERSON
-from lapwing.server.metrics import Counts
+from lapwing.server.metrics import Counts, known_method
 from lapwing.server.people.person import Person
 
 UNKNOWN = "(unknown)"  # the route of an address that there is not
@@ -86,13 +86,13 @@ class RequestLog:
 
     def _note(self, scope: Scope, status: int) -> None:
         person, route = scope.get(PERSON), route_of(scope)
-        receipt = scope.get(RECEIPT)
-        self._counts.add(scope["method"], route, status, has_receipt=receipt is not None)
+        method, receipt = known_method(scope["method"]), scope.get(RECEIPT)
+        self._counts.add(method, route, status, has_receipt=receipt is not None)
         self._write(
             {
                 "time": slot_text(self._slot, time.time()),
                 "person": person.name if isinstance(person, Person) else None,
-                "method": scope["method"] if len(scope["method"]) < 8 else UNKNOWN,
+                "method": method,
                 "route": route,
                 "status": status,
                 "receipt": receipt,

@@ -23,9 +23,15 @@ from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.people.person import NotAllowed, Role
 from lapwing.server.web import person_of
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
 KEPT_SECONDS = 2.0  # so that nobody keeps the ledgers busy with questions about them
 _JSON = "application/json"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def known_method(method: str) -> str:
+    """Return the method of a request, or "OTHER": a client may send any word as a method."""
+    return method if method in METHODS else "OTHER"
 
 
 class Counts:
@@ -39,8 +45,7 @@ class Counts:
     def add(self, method: str, route: str, status: int, *, has_receipt: bool) -> None:
         """Count one request."""
         with self._lock:
-            known = method if method in ("GET", "HEAD", "POST", "PUT", "DELETE") else "OTHER"
-            self._requests[known, route, status] += 1
+            self._requests[method, route, status] += 1
             self._releases += has_receipt
 
     def text(self) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from lapwing.config.values import shortened_list
@@ -33,9 +34,10 @@ from lapwing.sql import policy_ledger
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
 from lapwing.sql.answering.stored_answers import batch_from_bytes, batch_to_bytes
+from lapwing.sql.earlier_answers import EarlierAnswer
 from lapwing.sql.planning import plan_in_words
 from lapwing.sql.pricing.cost import Cost
-from lapwing.sql.pricing.plan import costs_enough, too_little
+from lapwing.sql.pricing.plan import Plan, costs_enough, too_little
 from lapwing.sql.pricing.request import batch_key
 from lapwing.sql.question import meaning
 from lapwing.sql.question.relation import needs_new_ranks
@@ -259,20 +261,29 @@ def _release(batch: BatchPlan, version: int | None) -> list[Answer]:
             answer = asked.answer
             if answer is None:
                 assert new is not None
-                numbers = new.numbers[_identity(session, plan)]
+                what = _identity(session, plan)
                 # One that stands there twice has column names of its own.
-                answer = session.new_answer(plan, asked, numbers, new.release, is_fast=new.is_fast)
+                answer = session.new_answer(
+                    plan, new.known(what, asked), new.answers[what].noisy, new.release, is_fast=new.is_fast
+                )
             answers.append(answer)
         return answers
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A batch that was charged: the noisy numbers of each question."""
+    """A batch that was charged: the answer to each question, in the order in which they are stored."""
 
     release: Release
-    numbers: dict[_Identity, list[NoisyGrouping]]
+    answers: dict[_Identity, EarlierAnswer]
     is_fast: bool
+
+    def known(self, what: _Identity, asked: FoundAnswers) -> FoundAnswers:
+        """Return what is known of a question, with the answers of its shape that stand before it here."""
+        before = takewhile(lambda other: other != what, self.answers)
+        alike = [self.answers[other] for other in before]
+        alike = [one for one in alike if one.request.shape == asked.request.shape]
+        return asked._replace(earlier=[*asked.earlier, *alike])
 
 
 def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data: DataSet) -> _Done:
@@ -299,7 +310,7 @@ def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data:
         return exact
 
     def finish(exact: list[list[ExactGrouping]]) -> bytes:
-        noisy.extend(add_noise(plan.shares, one) for (plan, _), one in zip(wanted, exact, strict=True))
+        noisy.extend(add_noise_to_each([plan for plan, _ in wanted], exact))
         return batch_to_bytes([(asked.request, one) for (_, asked), one in zip(wanted, noisy, strict=True)])
 
     done = _released(
@@ -317,7 +328,18 @@ def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data:
     )
     session.require_few_failures(done.receipt.position)  # others may have failed meanwhile
     numbers = [one for _, one in batch_from_bytes(done.answer)] if done.is_replay else noisy
-    return _Done(done, dict(zip(asked_by, numbers, strict=True)), is_fast)
+    answers = {
+        what: EarlierAnswer(asked.request, one, done.receipt)
+        for (what, (_, asked)), one in zip(asked_by.items(), numbers, strict=True)
+    }
+    return _Done(done, answers, is_fast)
+
+
+def add_noise_to_each(
+    plans: Iterable[Plan], exact: Iterable[list[ExactGrouping]]
+) -> list[list[NoisyGrouping]]:
+    """Return the noisy numbers of each question of a batch. The auditor replays this function."""
+    return [add_noise(plan.shares, numbers) for plan, numbers in zip(plans, exact, strict=True)]
 
 
 def _released(session: ReleaseSession, charged_read: Any, read: Any, finish: Any) -> Release:

@@ -1,12 +1,13 @@
 """Corrected questions: what can be asked instead of a question that is refused, or that does not fit.
 
-Claim    each correction can be planned, fits the budgets as they are now, and is free to look at.
+Claim    each correction can be planned, fits the budgets as they are now, is not held, and is free to see.
 Because  every rewritten text is planned, and its charge compared with the accounts, before it is offered.
          Rules only suggest: none of them is trusted.
 Test     tests/sql/test_corrections.py
 
-Claim    corrections depend on the text, the policy, the ledger's sums and released values alone.
-Because  they are made by planning, which reads nothing else.
+Claim    corrections depend on the text, the policy, released values, the ledger's sums, and on which of the
+         analyst's questions are held: whoever asks them is told that as well.
+Because  they are made by planning and looking up, which read nothing else.
 Test     tests/sql/test_corrections.py
 """
 
@@ -14,13 +15,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from sqlglot import exp
 
-from lapwing.core.exact import float_up, round_down
+from lapwing.core.budget import EPSILON_UNIT, text_up
+from lapwing.core.exact import round_down, round_up
 from lapwing.errors import BadParameter
 from lapwing.sql.next_prices import how_many_more
 from lapwing.sql.planning import least_shares, plan_in_words
@@ -48,7 +51,7 @@ class Correction:
     Args:
         sql: The SQL, with its OPTIONS if the question had some.
         why: What was changed, in words.
-        epsilon: The price in ε to ask with; None: as before.
+        epsilon: The price in ε to ask with; None: as before, or as the OPTIONS say.
 
     Example:
         >>> corrections(dataset.session, "SELECT * FROM visits LIMIT 5", epsilon="0.1")[0].sql
@@ -130,26 +133,35 @@ class _Search:
             least = self._least(sql) if error.name == "epsilon" else None
             if least is None:
                 return []
-            return [self._offer(sql, (*steps, f"ε {_shown(least)} is the least that is sold"), least)]
+            return [self._offer(sql, (*steps, f"ε {text_up(least)} is the least that is sold"), least)]
+        if self._session.is_held(plan):
+            return []
         if plan.is_stored or how_many_more(plan):
             return [self._offer(sql, steps)]
         found = []
         fitting = self._fitting(sql, plan)
         if fitting is not None:
-            found.append(self._offer(sql, (*steps, f"ε {_shown(fitting)} still fits the budget"), fitting))
+            found.append(self._offer(sql, (*steps, f"ε {text_up(fitting)} still fits the budget"), fitting))
         for other, words in _one_block(tree, plan):
-            if how_many_more(self._plan(_sql(other))):
-                found.append(self._offer(_sql(other), (*steps, words)))
-                break
+            with suppress(BadParameter):  # a sub-query may not show the column of blocks
+                if how_many_more(self._plan(_sql(other))):
+                    found.append(self._offer(_sql(other), (*steps, words)))
+                    break
         return found
 
     def _offer(self, sql: str, steps: tuple[str, ...], epsilon: Fraction | None = None) -> Correction:
-        changed = {} if epsilon is None else {"epsilon": _shown(epsilon)}
-        priced = sql if self._text is None else self._text.priced(sql, **changed)
-        return Correction(priced, "; ".join(steps), epsilon)
+        if self._text is None:
+            return Correction(sql, "; ".join(steps), epsilon)
+        changed = {} if epsilon is None else {"epsilon": text_up(epsilon)}
+        is_written = not self._text.options.keys().isdisjoint(("epsilon", "within"))
+        priced = self._text.priced(sql, **changed)
+        return Correction(priced, "; ".join(steps), None if is_written else epsilon)
 
     def _plan(self, sql: str, **changed: Any) -> SessionPlan:
-        return plan_in_words(self._session, sql, **{**self._options, **changed})
+        plan = plan_in_words(self._session, sql, **{**self._options, **changed})
+        if self._text is not None:
+            self._text.require_meant(self._session.curator.policy, plan.question)
+        return plan
 
     def _least(self, sql: str) -> Fraction | None:
         """Return the least ε that the policy sells for a question; None if this is not what is wrong."""
@@ -161,7 +173,8 @@ class _Search:
         (_, bound), *_ = curator.bind(sql, options.get("rows"), where_first=where_first)
         if not curator.policy.least_epsilon:
             return None
-        least = least_shares(bound, curator.policy, delta, options.get("noise", "auto")).epsilon
+        epsilon = least_shares(bound, curator.policy, delta, options.get("noise", "auto")).epsilon
+        least = Fraction(round_up(epsilon, EPSILON_UNIT), EPSILON_UNIT)  # as it is written
         try:
             plan = self._plan(sql, epsilon=least)
         except BadParameter:
@@ -186,10 +199,6 @@ class _Search:
         except BadParameter:
             return None
         return bool(plan.is_stored or how_many_more(plan))
-
-
-def _shown(epsilon: Fraction) -> str:
-    return f"{float_up(epsilon):.10g}"
 
 
 def _sql(tree: exp.Query) -> str:

@@ -168,15 +168,12 @@ class ReleaseSession:
             except BadParameter:
                 return None
             for request in look.requests_about(question, asked, of_version):
-                known = [one for one in look.find(request)[0] if one.receipt.position <= position]
-                readable = readable_answers(question, known)
-                same = [
-                    one
-                    for one in readable
-                    if one[1].receipt.position == position and one[1].request.price == asked.price
-                ]
-                if same:
-                    shares, last = same[-1]
+                readable = readable_answers(question, look.find(request)[0])
+                wanted = position, asked.price  # a batch may have several prices of one question
+                places = [(one.receipt.position, one.request.price) for _, one in readable]
+                if wanted in places:
+                    readable = readable[: places.index(wanted) + 1]
+                    shares, last = readable[-1]
                     bounds = self.bounds(question, confidence, look)
                     plan = Plan(last.request, question, shares, confidence, bounds=bounds)
                     answer = self._answer(plan, last.noisy, last.receipt, is_replay=True)
@@ -319,6 +316,19 @@ class ReleaseSession:
         except (InProgress, Held):
             return False
         return any(stored.request.price == request.price for stored in earlier)
+
+    def is_held(self, plan: Plan) -> bool:
+        """Return whether a question waits for the curator, or all of this analyst do. Costs nothing."""
+        look = self.look()
+        if look.current_data is None:
+            return False
+        try:
+            look.find(look.requests_about(plan.question, plan.request, look.current_data)[0])
+        except InProgress:
+            return False
+        except Held:
+            return True
+        return False
 
     def left(self) -> BudgetLeft:
         """Return what is left of the budget, and of the analyst's quota if there is one."""

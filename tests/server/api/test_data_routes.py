@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lapwing.server.people.person import Role
+from support.cases import each
 from support.served import COUNT, Door
 
 
@@ -93,3 +94,17 @@ def test_the_description_names_every_route_with_its_roles(door: Door) -> None:
     names = [one["operationId"] for path in told["paths"].values() for one in path.values()]
     assert len(names) == len(set(names))
     assert told["components"]["schemas"]["PlanForm"]["examples"]
+
+
+@each("number", ("0", "999999", str(2**63), str(2**70), "9" * 5000, "-1", "1.0", "١", "x", "%31%00"))
+def test_a_receipt_that_no_ledger_can_have_is_not_found(number: str, door: Door) -> None:
+    steward = door.client("sue", *Role)
+    door.release(steward)
+    for method, place in (("GET", "receipts/{}"), ("GET", "proofs/{}"), ("POST", "holds/{}/clear")):
+        reply = steward.request(method, f"/v1/data/visits/{place.format(number)}")
+        known = reply.json()["error"]["code"] if reply.status_code != 200 else ""
+        assert (reply.status_code, known) in ((404, "not-found"), (422, "bad-parameter")), (
+            place,
+            reply.text,
+        )
+        assert reply.status_code == 404 or "holds" in place

@@ -83,3 +83,13 @@ def test_a_token_is_shown_once_and_can_be_revoked(console: ConsoleDoor) -> None:
     for wrong in ({"most_epsilon": "-1"}, {"ends": "soon"}, {"label": ""}):
         fields = {"label": "b", "most_epsilon": "0.1", "ends": ends, **wrong}
         assert browser.post("/tokens", data=fields).status_code == 422
+
+
+def test_a_token_shows_itself_alone(console: ConsoleDoor) -> None:
+    browser, program = console.browser("bob"), console.client("bob", Role.ANALYST)
+    ends = (datetime.now(UTC) + timedelta(days=9)).date().isoformat()
+    assert browser.post("/tokens", data={"label": "another one", "ends": ends}).status_code == 200
+    assert "another one" in browser.get("/tokens").text
+    page = program.get("/tokens").text
+    assert "a program" in page
+    assert "another one" not in page

@@ -12,7 +12,7 @@ from lapwing.errors import BadParameter, OverBudget
 from lapwing.server.data.batches import BATCHES, Batches, BatchForm
 from lapwing.server.data.plan_file import PlanFile
 from lapwing.server.people.person import NotAllowed, NotFound
-from support.served import ANN, BOB, COUNT, STEWARD, Served
+from support.served import ANN, BOB, COUNT, STEWARD, Served, served, write_data
 
 TOTAL = "SELECT COUNT(*) AS n FROM visits"
 
@@ -49,6 +49,22 @@ def test_a_batch_is_one_charge(visits: Served, batches: Batches) -> None:
     visits.sets.require(ANN, "visits").curator.prepare(again=True)
     assert batches.release(ANN, made.id)[0].receipt == released[0][0].receipt  # of its version
     assert visits.charges() == 1
+
+
+def test_a_policy_that_was_edited_charges_nothing_under_an_old_batch(tmp_path: Path) -> None:
+    policy = write_data(tmp_path)
+    questions = [{"sql": TOTAL, "epsilon": "1"}]
+    file = PlanFile(tmp_path / BATCHES)
+    with served(tmp_path) as found:
+        made = Batches(found.sets, file, found.people.tokens).make(
+            ANN, BatchForm.read({"data": "visits", "questions": questions})
+        )
+    policy.write_text(policy.read_text().replace("high = 10", "high = 100"))
+    with served(tmp_path) as found:  # after a restart
+        with pytest.raises(BadParameter, match="Plan the question again"):
+            Batches(found.sets, file, found.people.tokens).release(ANN, made.id)
+        assert found.charges() == 0
+    file.close()
 
 
 def test_the_same_question_under_two_names_has_one_answer(visits: Served, batches: Batches) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from lapwing.errors import BadParameter, Held, OverBudget, TokenSpent
 from lapwing.server.data.plan_file import MOST_OF_A_PERSON, NAME, PlanFile
+from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.people.person import NotAllowed, NotFound, Person, Role
 from support.served import ANN, BOB, STEWARD, STRANGER, Served, asked, person, served, write_data
 
@@ -74,6 +75,41 @@ def test_new_data_are_not_charged_under_an_old_plan(visits: Served, tmp_path: Pa
     with pytest.raises(BadParameter, match="version 1"):
         visits.plans.release(ANN, waiting.id)
     assert visits.charges() == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sql", "price"),
+    [
+        ("high = 10", "high = 100", "SELECT SUM(stay) AS s FROM visits", {"within": "100"}),
+        ("rows_per_unit = 2", "rows_per_unit = 3", "SELECT COUNT(*) AS n FROM visits", {"epsilon": "0.5"}),
+    ],
+)
+def test_a_policy_that_was_edited_charges_nothing_under_an_old_plan(
+    tmp_path: Path, before: str, after: str, sql: str, price: dict[str, str]
+) -> None:
+    policy, question = write_data(tmp_path), QuestionForm.read({"sql": sql, **price})
+    with served(tmp_path) as found:
+        made = found.plans.make(ANN, "visits", question)
+    policy.write_text(policy.read_text().replace(before, after))
+    with served(tmp_path) as found:  # after a restart
+        for act in (found.plans.find, found.plans.release, found.plans.dry_run):
+            with pytest.raises(BadParameter, match="Plan the question again"):
+                act(ANN, made.id)
+        assert found.charges() == 0
+        again = found.plans.make(ANN, "visits", question)
+        assert not found.plans.release(ANN, again.id).is_replay
+
+
+def test_a_file_of_plans_without_promises_can_be_read(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    with served(tmp_path) as found:
+        made = found.plans.make(ANN, "visits", asked())
+    file = PlanFile(tmp_path / ".lapwing-server" / NAME)
+    with file._transaction() as run:
+        run("ALTER TABLE plans DROP COLUMN promise")
+    file.close()
+    with served(tmp_path) as found:
+        assert not found.plans.release(ANN, made.id).is_replay
 
 
 def test_a_plan_is_its_owners_alone(visits: Served) -> None:

@@ -80,6 +80,11 @@ def test_texts_names_and_comments_are_no_clause(sql: str) -> None:
         (priced("where_first = 1"), "value of where_first"),
         (priced("noise = 1"), "value of noise"),
         (priced("privacy_unit_column = 'a'"), "value of privacy_unit_column"),
+        (priced("epsilon = 1 5"), "value of epsilon"),
+        (priced("epsilon = 1 -- of 10\n 5"), "value of epsilon"),
+        (priced("epsilon = 0. 5"), "value of epsilon"),
+        (priced("privacy_unit_column = visits patient_id"), "value of privacy_unit_column"),
+        (priced("privacy_unit_column = visits."), "value of privacy_unit_column"),
         (priced("epsilon = (1)"), "cannot be read"),
         (priced("epsilon 1"), "cannot be read"),
         (priced("epsilon = 1,"), "cannot be read"),
@@ -118,10 +123,11 @@ def test_options_of_bigquery_without_a_meaning_say_what_to_write() -> None:
 
 
 def test_refusals_point_at_the_text_as_it_was_written(opened: Open) -> None:
-    sql = "SELECT WITH DIFFERENTIAL_PRIVACY\n OPTIONS(epsilon = 1)\n  hidden FROM visits"
-    with pytest.raises(Refused) as refused:
-        opened().plan(sql)
-    assert refused.value.place == (3, 3)
+    for end in ("\n", "\r\n", "\r"):
+        sql = f"SELECT WITH DIFFERENTIAL_PRIVACY{end} OPTIONS(epsilon = 1){end}  hidden FROM visits"
+        with pytest.raises(Refused) as refused:
+            opened().plan(sql)
+        assert refused.value.place == (3, 3)
 
 
 def test_the_plain_select_is_the_question(opened: Open) -> None:

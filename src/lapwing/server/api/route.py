@@ -32,11 +32,12 @@ from lapwing.server.api.errors import error_reply
 from lapwing.server.api.replies import JSON, json_bytes
 from lapwing.server.data.question_form import CheckedForm
 from lapwing.server.data.served_data import ServedData
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.server.services import Services
 from lapwing.server.web import person_of
 
 ROUTE, RECEIPT = "lapwing.route", "lapwing.receipt"  # in the scope, for the log
+LONGEST_NUMBER = 18  # digits: every ledger can look such a number up
 AT_ONCE = 32  # releases of one process; others wait, and do not keep plans and reads waiting
 ANALYST = frozenset({Role.ANALYST})
 STEWARD = frozenset({Role.STEWARD})
@@ -64,8 +65,11 @@ class Call:
         return self.services.sets.require(self.person, self.part("name"))
 
     def number(self, name: str) -> int:
-        """Return a whole number that is a part of the address."""
-        return int(self.request.path_params[name])
+        """Return a whole number that is a part of the address. Raises NotFound for one that is none."""
+        text = self.part(name)
+        if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+            raise NotFound(text)
+        return int(text)
 
     def option(self, name: str, default: str) -> str:
         """Return an option of the address."""
@@ -88,7 +92,7 @@ class ApiRoute:
 
     Args:
         method: GET or POST.
-        path: The address, with parts in braces. `{name}` is a data set.
+        path: The address, with parts in braces. `{name}` is a data set, and `:int` marks a number.
         roles: Who may ask: people with one of these roles for the data set.
         respond: Returns the reply.
         summary: What it does, in a sentence.
@@ -114,8 +118,8 @@ class ApiRoute:
 
     @property
     def route(self) -> Route:
-        """The route of the web application."""
-        return Route(self.path, Endpoint(self), methods=[self.method])
+        """The route of the web application. Numbers are read by `Call.number`, which has a limit."""
+        return Route(self.path.replace(":int", ""), Endpoint(self), methods=[self.method])
 
 
 class Endpoint:

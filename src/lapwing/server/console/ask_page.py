@@ -17,7 +17,8 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from lapwing.core.exact import short_down, short_up
+from lapwing.core.budget import text_up
+from lapwing.core.exact import short_up
 from lapwing.errors import LapwingError
 from lapwing.server.api.route import RECEIPT
 from lapwing.server.console import answer_view, asking, charts
@@ -121,7 +122,7 @@ def _fixes(desk: Desk, served: Any, form: asking.AskForm) -> tuple[Fix, ...]:
         )
         title, detail = f"{one.why[:1].upper()}{one.why[1:]}", " ".join(filter(None, error_words(plan)))
         if one.epsilon is not None and one.sql.split() == form.sql.split():
-            found.append(Fix(title, detail, "use_epsilon", short_down(one.epsilon), price=price))
+            found.append(Fix(title, detail, "use_epsilon", text_up(one.epsilon), price=price))
         else:
             sql = asking.laid_out(one.sql, form.sql)
             lines = asking.diff_lines(form.sql, sql)

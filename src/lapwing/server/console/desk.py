@@ -46,6 +46,7 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.web.replies import cookie_header
 
 GUIDE_COOKIE = "lapwing-guide"
+START = "/start"
 GUIDE_STEPS = (
     ("Look at the tables", "made from the policy", "t"),
     ("Price a question", "free", "p"),
@@ -118,7 +119,7 @@ class Desk:
 
     def _guide(self, data: str) -> Guide | None:
         done = self.request.cookies.get(GUIDE_COOKIE)
-        if done is None or not data:
+        if done is None or Role.ANALYST not in self.roles(data):
             return None
         places = {"t": f"/d/{data}", "p": f"/d/{data}/ask", "r": f"/d/{data}/ask", "v": f"/d/{data}/ledger"}
         steps, following = [], None
@@ -273,9 +274,20 @@ ERROR_VIEWS = {
 }
 
 
+SIGN_IN_PLACES = ("/start", "/password")  # they sign in by a link, which is good once
+LINK_ENDED = replace(
+    ERROR_VIEWS[401],
+    title="This link does not sign in",
+    words="A link that signs in, or sets a password, works once and for a limited time. Sign in with your "
+    "password, or ask a steward for a new link.",
+)
+
+
 def error_page(request: Request, status: int, *, more: str = "", code: str = "") -> Response:
     """Return the page of an error status."""
     view = ERROR_VIEWS.get(status, ERROR_VIEWS[500])
+    if status == 401 and request.url.path.startswith(SIGN_IN_PLACES):
+        view = LINK_ENDED
     return pages_of(request).reply("error.html", status, view=view, more=more, code=code)
 
 
@@ -285,9 +297,11 @@ def reply_to(request: Request, error: Exception) -> Response:
     if (
         isinstance(error, NotSignedIn)
         and request.method == "GET"
+        and not request.url.path.startswith(SIGN_IN_PLACES)
         and "text/html" in request.headers.get("accept", "")
     ):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        wanted = "/" if request.url.path == START else wanted  # a used link leads nowhere, also later
         return see_other("/sign-in" if wanted == "/" else f"/sign-in?next={quote(wanted, safe='/')}")
     code = getattr(error, "code", "")
     if isinstance(error, LapwingError) and status in (409, 422):

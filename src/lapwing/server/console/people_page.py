@@ -273,7 +273,7 @@ def _tokens_page(
     status: int = 200,
 ) -> Response:
     now = datetime.now(UTC)
-    found = desk.services.people.tokens.all_of(desk.person.name)
+    found = managing.own_tokens(desk.person, desk.services.people)
     left = ""
     for served in desk.visible():
         if Role.ANALYST in desk.roles(served.name):

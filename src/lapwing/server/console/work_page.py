@@ -134,7 +134,7 @@ def releases_in(folder: Path) -> list[WorkCard]:
         )
         commands = (
             ("What it would cost and tell:", f"lapwing publish plan {path.name}"),
-            ("Release it:", f"lapwing publish run {path.name}"),
+            ("Release it:", f"lapwing publish run {path.name} --out {path.stem}-bundle"),
         )
         cards.append(
             WorkCard(str(release.get("name", path.stem)), path.name, "declared", tuple(facts), commands)
@@ -178,7 +178,30 @@ def models_in(folder: Path) -> list[WorkCard]:
         cards.append(
             WorkCard(str(pipeline.get("name", path.stem)), path.name, "declared", tuple(facts), commands)
         )
+        cards += _runs_of(path)
     return cards
+
+
+def _runs_of(path: Path) -> Iterator[WorkCard]:
+    """Yield a card for each run of a pipeline that ended, from the card that training wrote."""
+    for place in sorted(path.parent.glob(f"{path.stem}.runs/run-*/card.json"))[:MOST_FILES]:
+        try:
+            card = json.loads(place.read_bytes()) if place.stat().st_size <= LARGEST else {}
+            verdict, privacy = str(card["verdict"]), card["privacy"]
+            facts = (
+                Fact("Run", str(card["run"])),
+                Fact("Price at most", price_text(_exact(privacy, "epsilon"), _exact(privacy, "delta"))),
+                Fact("Attempts", str(len(card["attempts"]))),
+            )
+            title, words = str(card["pipeline"]), str(card["words"])
+        except (OSError, ValueError, LookupError, TypeError):
+            continue
+        outcome = Outcome(verdict) if verdict == "accepted" else Outcome(verdict, "bad")
+        yield WorkCard(title, f"{place.parent.parent.name}/{place.parent.name}/", words, facts, (), outcome)
+
+
+def _exact(privacy: dict[str, float], which: str) -> Fraction:
+    return Fraction(str(privacy[f"run_{which}_at_most"]))
 
 
 def audits_in(folder: Path) -> list[WorkCard]:

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 
 from lapwing.ledger.request_status import status_at
 from lapwing.server.data.answers import StoredAnswer
-from lapwing.server.data.plan_file import PlanFile, PlanRow
+from lapwing.server.data.plan_file import PlanFile, PlanRow, promise_of, require_promise
 from lapwing.server.data.plans import booked
 from lapwing.server.data.question_form import (
     LARGEST_COUNT,
@@ -114,6 +114,7 @@ class Batches:
             form=form.model_dump_json(exclude_defaults=True),
             since=0,
             version=0 if known is None else known.version,
+            promise=promise_of(plan.plans, plan.cost),
         )
         return StoredBatch(row.id, served.name, form, plan)
 
@@ -122,6 +123,7 @@ class Batches:
 
         Raises:
             NotFound: If there is none, or another person made it.
+            BadParameter: If the policy changed since the batch was planned.
         """
         return self._stored(person, self._row(person, batch_id))
 
@@ -135,7 +137,9 @@ class Batches:
     def _stored(self, person: Person, row: PlanRow) -> StoredBatch:
         served = self._sets.require(person, row.data, Role.ANALYST)
         form = BatchForm.read(row.form.encode())
-        return StoredBatch(row.id, row.data, form, _planned(served, person, form))
+        plan = _planned(served, person, form)
+        require_promise(row, plan.plans, None)  # the price is less once answers are stored
+        return StoredBatch(row.id, row.data, form, plan)
 
     def release(self, person: Person, batch_id: str, *, patience: float = PATIENCE) -> list[StoredAnswer]:
         """Release a batch: charge it once, and return its answers as often as they are asked for.

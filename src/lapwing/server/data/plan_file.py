@@ -7,15 +7,20 @@ recognises the question.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from lapwing.core.noise import random_bytes
+from lapwing.errors import BadParameter
+from lapwing.sql.pricing.cost import Cost
+from lapwing.sql.pricing.plan import Plan
 from lapwing.storage.private_file import touch_private_file
 from lapwing.storage.sqlite import RunStatement, connect_sqlite, sqlite_errors, sqlite_transaction
 
@@ -27,11 +32,11 @@ _WAIT = 10.0  # seconds for another worker that writes
 _TABLE = """
 CREATE TABLE IF NOT EXISTS plans (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, data TEXT NOT NULL, form TEXT NOT NULL, made REAL NOT NULL,
-    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL
+    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL, promise TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID
 """
 _BY_PERSON = "CREATE INDEX IF NOT EXISTS plans_of_a_person ON plans (person, made)"
-_COLUMNS = "id, person, data, form, made, since, version, receipt"
+_COLUMNS = "id, person, data, form, made, since, version, receipt, promise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,30 @@ class PlanRow:
     since: int  # the ledger's newest entry when the plan was made
     version: int  # of the data that the plan is about
     receipt: int  # of its release
+    promise: str = ""  # what its owner was shown: the policy and the price
+
+
+def promise_of(plans: Sequence[Plan], cost: Cost) -> str:
+    """Return what the owner of a plan is shown, to be stored with it: under which policy, at what price."""
+    return json.dumps([[plan.data_digest for plan in plans], str(cost.epsilon), str(cost.delta)])
+
+
+def require_promise(row: PlanRow, plans: Sequence[Plan], cost: Cost | None) -> None:
+    """Refuse a plan that was planned again, and is not what its owner was shown.
+
+    `cost` is the price now; None where the engine itself charges for nothing more than was planned.
+
+    Raises BadParameter if the policy or its public rows have changed, or the price is higher.
+    """
+    if not row.promise:
+        return
+    digests, epsilon, delta = json.loads(row.promise)
+    is_dearer = cost is not None and (cost.epsilon > Fraction(epsilon) or cost.delta > Fraction(delta))
+    if is_dearer or digests != [plan.data_digest for plan in plans]:
+        raise BadParameter(
+            "plan",
+            "was made before the policy or the price changed. Plan the question again. Nothing was charged",
+        )
 
 
 class PlanFile:
@@ -66,14 +95,18 @@ class PlanFile:
         with self._transaction() as run:
             run(_TABLE)
             run(_BY_PERSON)
+            if "promise" not in {column[1] for column in run("PRAGMA table_info(plans)").fetchall()}:
+                run("ALTER TABLE plans ADD COLUMN promise TEXT NOT NULL DEFAULT ''")  # an older file
 
-    def add(self, *, person: str, data: str, form: str, since: int, version: int) -> PlanRow:
+    def add(
+        self, *, person: str, data: str, form: str, since: int, version: int, promise: str = ""
+    ) -> PlanRow:
         """Store a new plan under a random name of 128 bits."""
-        row = PlanRow(random_bytes(16).hex(), person, data, form, time.time(), since, version, 0)
+        row = PlanRow(random_bytes(16).hex(), person, data, form, time.time(), since, version, 0, promise)
         with self._transaction() as run:
             run(
-                f"INSERT INTO plans ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names of ours)
-                (row.id, person, data, form, row.made, since, version, 0),
+                f"INSERT INTO plans ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 (names of ours)
+                (row.id, person, data, form, row.made, since, version, 0, promise),
             )
             if self._count % _LOOK_EVERY == 0:
                 self._forget_old(run, person)

@@ -8,6 +8,11 @@ Because  the release is looked up by the receipt that the plan's row has; else b
          waits for the stored answer.
 Test     tests/server/data/test_plans.py, tests/server/data/test_plans_at_once.py
 
+Claim    nobody is charged more than the plan said, or under another policy, also after a restart.
+Because  a plan's row keeps its price, and a digest of the policy. A plan that is planned again is compared
+         with them before anything is charged.
+Test     tests/server/data/test_plans.py, tests/server/data/test_batches.py
+
 Claim    a token spends at most its ε.
 Because  the price is booked on the token before the charge, under the plan's name. An attempt lets go of
          its booking only if its charge was refused, and a booking ends when all attempts have let go.
@@ -26,7 +31,7 @@ from fractions import Fraction
 
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.server.data.answers import Answers, StoredAnswer
-from lapwing.server.data.plan_file import PlanFile, PlanRow
+from lapwing.server.data.plan_file import PlanFile, PlanRow, promise_of, require_promise
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.data.waiting import PATIENCE, OneAtATime, waited_for
@@ -84,6 +89,7 @@ class Plans:
             form=question.model_dump_json(exclude_defaults=True),
             since=plan.session.position if question.fresh else 0,
             version=0 if known is None else known.version,
+            promise=promise_of([plan], plan.cost),
         )
         return self._keep(StoredPlan(row.id, row.person, row.data, question, plan, row.made))
 
@@ -93,6 +99,7 @@ class Plans:
         Raises:
             NotFound: If there is none, or another person made it.
             NotAllowed: If the person is no analyst of the data any more.
+            BadParameter: If the policy or the price changed since the plan was made.
         """
         return self._planned(person, self._row(person, plan_id))
 
@@ -112,6 +119,7 @@ class Plans:
         served = self._sets.require(person, row.data, Role.ANALYST)
         form = QuestionForm.read(row.form.encode())
         plan = served.session(person).plan(form.sql, **form.options)  # another worker made it
+        require_promise(row, [plan], plan.cost)
         return self._keep(StoredPlan(row.id, row.person, row.data, form, plan, row.made))
 
     def _keep(self, stored: StoredPlan) -> StoredPlan:

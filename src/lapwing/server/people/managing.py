@@ -97,6 +97,13 @@ def seen_tokens(person: Person, people: People, account: ServerAccount) -> list[
     ]
 
 
+def own_tokens(person: Person, people: People) -> list[Token]:
+    """Return the tokens of the own account, newest first. Whoever comes with a token sees it alone."""
+    tokens = people.tokens.all_of(person.name)
+    is_token = person.credential == "token"
+    return [token for token in tokens if not is_token or token.id == person.credential_id]
+
+
 def account_json(person: Person, account: ServerAccount) -> dict[str, Any]:
     """Return an account as a person may see it: with the roles for data sets that the person reads."""
     mine = account.name == person.name

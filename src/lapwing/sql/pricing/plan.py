@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from lapwing.config.values import shortened_list
-from lapwing.core.budget import Terms
+from lapwing.core.budget import Terms, text_up
 from lapwing.core.exact import float_up, grouped, short
 from lapwing.core.losses import LaplaceNoise, Loss
 from lapwing.errors import BadParameter
@@ -233,8 +233,8 @@ def too_little(shares: BudgetShares, policy: CheckedPolicy, enough: Fraction | N
 
 def not_enough(epsilon: Fraction, policy: CheckedPolicy, enough: Fraction | None = None) -> BadParameter:
     """Return the error of a release that costs less than the policy's least. `enough` is an ε for it."""
-    least = f"{float_up(policy.least_epsilon):.10g}"
-    now = "more" if enough is None else f"ε {float_up(enough):.10g} or more"
+    least = text_up(policy.least_epsilon)
+    now = "more" if enough is None else f"ε {text_up(enough)} or more"
     why = ""
     if epsilon >= policy.least_epsilon:
         why = "; Gaussian noise and several aggregates cost less than their ε"

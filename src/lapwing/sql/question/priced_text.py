@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -71,8 +72,13 @@ class PricedText:
         return {**given, **self.options}
 
     def priced(self, sql: str, **changed: Any) -> str:
-        """Return other SQL with the options of this clause; as it is, if there was none."""
-        options = {**self.options, **{name: changed[name] for name in changed if name in self.options}}
+        """Return other SQL with the options of this clause; as it is, if there was none.
+
+        `changed` are other values of these options. A changed ε also takes the place of `within`.
+        """
+        other = {"within": "epsilon"} if "epsilon" in changed else {}
+        options = {other.get(name, name): value for name, value in self.options.items()}
+        options |= {name: changed[name] for name in changed if name in options}
         if self.unit_column is not None:
             options[UNIT_COLUMN] = self.unit_column
         if not options:
@@ -133,7 +139,7 @@ def priced_text(question: Any) -> PricedText | None:
             )
     options, end = _options(words, found[0] + 3)
     start, stop = words[found[0] + 1].start, words[end - 1].end + 1
-    blank = "".join(letter if letter == "\n" else " " for letter in sql[start:stop])
+    blank = "".join(letter if letter in "\r\n" else " " for letter in sql[start:stop])
     plain = f"{sql[:start]}{blank}{sql[stop:]}"
     most, unit = options.pop(MOST_ROWS, None), options.pop(UNIT_COLUMN, None)
     if most is not None:
@@ -196,10 +202,12 @@ def _require_known(name: str, place: SqlPosition | None) -> None:
 def _value(name: str, words: Sequence[Token], place: SqlPosition | None) -> Any:
     kinds = [word.token_type for word in words]
     text = "".join(word.text for word in words)
+    is_joined = all(word.end + 1 == after.start for word, after in pairwise(words))  # `1 5` is not 15
     if len(text) > _LONGEST_VALUE:
         raise Refused(f"the value of {name} is too long", "Write a shorter one", place)
     is_text = kinds == [TokenType.STRING]
-    if name in NUMBERS and ((kinds and all(kind in _NUMBER_PARTS for kind in kinds)) or is_text):
+    is_number = is_joined and bool(kinds) and all(kind in _NUMBER_PARTS for kind in kinds)
+    if name in NUMBERS and (is_number or is_text):
         return text
     if name in (*WHOLE_NUMBERS, MOST_ROWS) and kinds == [TokenType.NUMBER] and text.isdecimal():
         return int(text)
@@ -207,7 +215,8 @@ def _value(name: str, words: Sequence[Token], place: SqlPosition | None) -> Any:
         return kinds == [TokenType.TRUE]
     if name == "noise" and (is_text or kinds == [TokenType.VAR]):
         return text.lower()
-    if name == UNIT_COLUMN and kinds and all(kind in (*_NAMES, TokenType.DOT) for kind in kinds):
+    is_name = all((kind in _NAMES, kind is TokenType.DOT)[place % 2] for place, kind in enumerate(kinds))
+    if name == UNIT_COLUMN and is_name and len(kinds) % 2:
         return words[-1].text
     wanted = {
         **dict.fromkeys(NUMBERS, "a number, such as 0.5"),

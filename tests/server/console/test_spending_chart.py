@@ -11,16 +11,16 @@ import pytest
 from lapwing.server.console.charts import LOOKS
 from lapwing.server.console.spending_chart import spending_chart
 from lapwing.server.data.forecast import Forecast
-from lapwing.server.data.spending import Payment, Spending
+from lapwing.server.data.spending import PastSpending, Payment
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
 
-def _spending(days: int) -> Spending:
+def _spending(days: int) -> PastSpending:
     times = [NOW - timedelta(days=days), NOW - timedelta(days=days / 2)]
     payments = (Payment(times[0], 0, Fraction(1, 2)), Payment(times[1], 1, Fraction(1, 4)))
     counted = ((times[0], 0.5), (times[1], 0.7))
-    return Spending(("<mira>", "jonas"), (), payments, 0, counted, Fraction(3))
+    return PastSpending(("<mira>", "jonas"), (), payments, 0, counted, Fraction(3))
 
 
 def _texts(picture: bytes) -> list[str]:
@@ -43,4 +43,4 @@ def test_the_range_of_the_forecast_is_drawn_where_it_ends() -> None:
         spending_chart(_spending(200), Forecast(90.0, 60.0, 110.0, 90), NOW, LOOKS["light"], title="t")
     )
     assert "used up about Feb 2027" in texts
-    assert _texts(spending_chart(Spending(cap=Fraction(1)), None, NOW, LOOKS["light"], title="t"))
+    assert _texts(spending_chart(PastSpending(cap=Fraction(1)), None, NOW, LOOKS["light"], title="t"))

@@ -10,7 +10,7 @@ import pytest
 from lapwing.errors import BadParameter
 from lapwing.server.data.forecast import Forecast
 from lapwing.server.data.lasting import MONTH, Pace, TypicalCount, lasting, pace_of, proposed_quotas
-from lapwing.server.data.spending import Payment, Spending
+from lapwing.server.data.spending import PastSpending, Payment
 from support.served import COUNT, STEWARD, Served
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
@@ -58,7 +58,7 @@ def test_what_is_no_plan_is_refused_by_its_field(count: TypicalCount, leads: str
 
 def test_the_pace_is_that_of_the_forecast() -> None:
     paid = tuple(Payment(NOW - timedelta(days=days), 0, Fraction(1, 5)) for days in (100, 80, 40, 1))
-    spending = Spending(("ann", "bob"), (("ann", Fraction(3, 5)), ("bob", Fraction(1, 5))), paid)
+    spending = PastSpending(("ann", "bob"), (("ann", Fraction(3, 5)), ("bob", Fraction(1, 5))), paid)
     found = pace_of(Fraction(1), Forecast(60.0, 50.0, None, 90), spending, NOW)
     assert found is not None
     assert found.questions == 3 * MONTH / 90
@@ -67,4 +67,4 @@ def test_the_pace_is_that_of_the_forecast() -> None:
     assert pace_of(Fraction(1), None, spending, NOW) is None
     assert pace_of(Fraction(1), Forecast(None, 0.0, None, 90), spending, NOW) is None
     assert pace_of(Fraction(0), Forecast(60.0, 50.0, None, 90), spending, NOW) is None
-    assert pace_of(Fraction(1), Forecast(60.0, 50.0, None, 90), Spending(), NOW) is None
+    assert pace_of(Fraction(1), Forecast(60.0, 50.0, None, 90), PastSpending(), NOW) is None

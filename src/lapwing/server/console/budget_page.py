@@ -25,7 +25,7 @@ from lapwing.server.console.words import SPACE, counted, left_text, plain_number
 from lapwing.server.data.budget_view import BudgetView
 from lapwing.server.data.forecast import Forecast
 from lapwing.server.data.lasting import TypicalCount, pace_of, proposed_quotas
-from lapwing.server.data.spending import Spending
+from lapwing.server.data.spending import PastSpending
 from lapwing.server.people.person import NotFound, Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -181,7 +181,7 @@ def budget(desk: AtDesk, data: str) -> Response:
     return desk.page("budget.html", "Budget", served, budget=view)
 
 
-def _last(desk: Desk, served: Any, found: BudgetView, spending: Spending) -> LastingView | None:
+def _last(desk: Desk, served: Any, found: BudgetView, spending: PastSpending) -> LastingView | None:
     """Return the chooser "Make it last" for what its form says; None without a forecast."""
     now, policy = datetime.now(UTC), served.curator.policy
     pace = pace_of(found.least.epsilon, found.forecast, spending, now)
@@ -213,7 +213,7 @@ def chart(desk: AtDesk, data: str, theme: str) -> Response:
     return Response(picture, media_type="image/svg+xml")
 
 
-def spending_table(spending: Spending) -> SpendingTable:
+def spending_table(spending: PastSpending) -> SpendingTable:
     """Return the numbers of the picture: the newest months first, then the sums."""
     rows = [
         SpendingRow(
@@ -228,7 +228,7 @@ def spending_table(spending: Spending) -> SpendingTable:
     return SpendingTable(spending.people, (*rows[:MOST_MONTHS], total))
 
 
-def spending_words(spending: Spending, forecast: Forecast | None, *, sees_all: bool) -> str:
+def spending_words(spending: PastSpending, forecast: Forecast | None, *, sees_all: bool) -> str:
     """Return what the picture shows, in sentences."""
     whose = "Areas are prices" if sees_all else "Areas are your prices"
     words = [

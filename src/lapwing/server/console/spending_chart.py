@@ -15,7 +15,7 @@ from lapwing.server.console.charts import NARROW, SANS, Look, Theme, line, short
 from lapwing.server.console.parts import Axis
 from lapwing.server.console.words import MONTHS
 from lapwing.server.data.forecast import Forecast
-from lapwing.server.data.spending import Spending
+from lapwing.server.data.spending import PastSpending
 
 WIDTH = 920.0
 FUTURE = 0.6  # of the length of the past: room for a forecast, and for the labels
@@ -50,7 +50,7 @@ def month_words(day: datetime) -> str:
 
 
 def spending_chart(
-    spending: Spending, forecast: Forecast | None, now: datetime, look: Look, *, title: str
+    spending: PastSpending, forecast: Forecast | None, now: datetime, look: Look, *, title: str
 ) -> bytes:
     """Return the picture of an account's spending.
 
@@ -147,7 +147,7 @@ def _look(place: int, theme: Theme) -> str:
     )[place % 4]
 
 
-def _areas(frame: _Frame, spending: Spending, theme: Theme) -> Iterator[str]:
+def _areas(frame: _Frame, spending: PastSpending, theme: Theme) -> Iterator[str]:
     """Yield an area for each person, the upper ones first: each covers what is below it."""
     sums = [Fraction(0)] * len(spending.people)
     tops: list[list[tuple[datetime, float]]] = [[(frame.begin, 0.0)] for _ in spending.people]
@@ -207,7 +207,7 @@ def _haloed(x: float, y: float, text: str, theme: Theme, anchor: str) -> str:
     return found.replace("<text ", f'<text stroke="{theme.card}" stroke-width="4" paint-order="stroke" ', 1)
 
 
-def _labels(frame: _Frame, spending: Spending, theme: Theme, *, is_wide: bool) -> Iterator[str]:
+def _labels(frame: _Frame, spending: PastSpending, theme: Theme, *, is_wide: bool) -> Iterator[str]:
     """Yield the names of the series: beside their areas, or below the picture where it is narrow."""
     below, before = Fraction(0), frame.bottom + 14
     for place, (name, total) in enumerate(zip(spending.people, spending.totals, strict=True)):

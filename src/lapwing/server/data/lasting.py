@@ -18,7 +18,7 @@ from fractions import Fraction
 from lapwing.core.exact import short_down
 from lapwing.errors import BadParameter
 from lapwing.server.data.forecast import Forecast
-from lapwing.server.data.spending import Spending
+from lapwing.server.data.spending import PastSpending
 from lapwing.sql.curator import Curator
 from lapwing.sql.pricing import accuracy
 from lapwing.sql.pricing.noise_shares import divide_budget
@@ -57,7 +57,9 @@ class Lasting:
     within: float | None
 
 
-def pace_of(left: Fraction, forecast: Forecast | None, spending: Spending, now: datetime) -> Pace | None:
+def pace_of(
+    left: Fraction, forecast: Forecast | None, spending: PastSpending, now: datetime
+) -> Pace | None:
     """Return the pace of the days of a forecast; None if there is none, or if nothing was asked in them."""
     if forecast is None or not forecast.days or left <= 0:
         return None
@@ -133,7 +135,7 @@ def last_month(today: date, months: Fraction) -> date:
     return ((today + timedelta(days=int(months * MONTH))).replace(day=1) - timedelta(days=1)).replace(day=1)
 
 
-def proposed_quotas(pace: Pace, spending: Spending) -> tuple[tuple[str, Fraction], ...]:
+def proposed_quotas(pace: Pace, spending: PastSpending) -> tuple[tuple[str, Fraction], ...]:
     """Return a quota for each person who paid: what is left, divided as it was so far, rounded down."""
     whole = sum((epsilon for _, epsilon in spending.everybody), Fraction(0))
     quotas = [(name, pace.left * epsilon / whole) for name, epsilon in spending.everybody]

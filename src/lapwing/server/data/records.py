@@ -25,7 +25,7 @@ from lapwing.ledger.verification import verify
 from lapwing.server.data.answers import own_requests
 from lapwing.server.data.budget_view import BudgetView, budget_view
 from lapwing.server.data.served_data import ServedData, ServedDataSets
-from lapwing.server.data.spending import Spending, spending_of
+from lapwing.server.data.spending import PastSpending, spending_of
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
@@ -58,7 +58,7 @@ class Records:
     def __init__(self, sets: ServedDataSets) -> None:
         self._sets = sets
         self._views: dict[tuple[str, str | None], tuple[int, BudgetView]] = {}
-        self._spendings: dict[tuple[str, str | None], tuple[int, Spending]] = {}
+        self._spendings: dict[tuple[str, str | None], tuple[int, PastSpending]] = {}
         self._viewing = threading.Lock()
 
     def history(self, person: Person, data: str, most: int = 50) -> list[LoggedRequest]:
@@ -121,7 +121,7 @@ class Records:
             return budget_view(served.curator, people=people, with_forecast=False)
         return self._kept(self._views, served, people, lambda: budget_view(served.curator, people=people))
 
-    def spending(self, person: Person, data: str) -> Spending:
+    def spending(self, person: Person, data: str) -> PastSpending:
         """Return what was paid over time: by all people for stewards and officers, else the own prices."""
         served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
         people = None if person.can(data, *_SEES_ALL) else person.name

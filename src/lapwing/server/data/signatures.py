@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from lapwing.errors import BadParameter
-from lapwing.ledger import Ledger
-from lapwing.ledger.readiness import newest_position
+from lapwing.ledger.readiness import entry_hash, newest_position
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.people.person import Person, Role
 from lapwing.server.state import ServerState
@@ -88,11 +87,3 @@ class Signatures:
 
     def _require(self, person: Person, data: str) -> ServedData:
         return self._sets.require(person, data, Role.OFFICER)
-
-
-def entry_hash(ledger: Ledger, entry: int) -> str | None:
-    """Return the hash of an entry, in hexadecimal digits; None if the ledger has no such entry."""
-    if not 0 < entry < 1 << 60:
-        return None
-    rows = ledger.store.rows("SELECT digest FROM entries WHERE seq = ?", entry)
-    return bytes(rows[0][0]).hex() if rows else None

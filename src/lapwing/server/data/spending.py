@@ -26,7 +26,7 @@ MOST_PEOPLE = 4  # of whom each has a series of its own; the rest are one togeth
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """The price of one request. `person` is the place of who paid it in `Spending.people`."""
+    """The price of one request. `person` is the place of who paid it in `PastSpending.people`."""
 
     time: datetime
     person: int
@@ -43,7 +43,7 @@ class MonthSpending:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class PastSpending:
     """What was paid from one account.
 
     Args:
@@ -93,7 +93,7 @@ class Spending:
         return before[-1] if before else 0.0
 
 
-def spending_of(curator: Curator, *, people: str | None) -> Spending:
+def spending_of(curator: Curator, *, people: str | None) -> PastSpending:
     """Return what was paid from a policy's account.
 
     Args:
@@ -103,11 +103,11 @@ def spending_of(curator: Curator, *, people: str | None) -> Spending:
     policy = curator.policy
     label = account_label(policy)
     if not curator.has_ledger or not _is_open(curator, label):
-        return Spending(cap=policy.epsilon)
+        return PastSpending(cap=policy.epsilon)
     requests: list[LoggedRequest] = []
     each_request(curator.ledger, requests.append, words_of=lambda _: None, account=label)
     counted, cap = counted_steps(BudgetHistory.of(curator.ledger, label))
-    return Spending(*payments_of(requests, people), counted, cap)
+    return PastSpending(*payments_of(requests, people), counted, cap)
 
 
 def _is_open(curator: Curator, label: str) -> bool:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from lapwing.errors import BadParameter
 from lapwing.ledger.publishing import export_statement, prove_entry
@@ -26,6 +27,7 @@ from lapwing.ledger.verification import verify
 from lapwing.server.data.answers import own_requests
 from lapwing.server.data.budget_view import BudgetView, budget_view
 from lapwing.server.data.served_data import ServedData, ServedDataSets
+from lapwing.server.data.spending import PastSpending, spending_of
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
@@ -33,6 +35,7 @@ from lapwing.sql.policy.policy import account_label
 MOST_LINES = 1_000
 LONGEST_RECEIPT = 1 << 20  # bytes of a receipt, a proof or a statement that somebody brings
 _SEES_ALL = (Role.STEWARD, Role.OFFICER)
+View = TypeVar("View")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Records:
     def __init__(self, sets: ServedDataSets) -> None:
         self._sets = sets
         self._views: dict[tuple[str, str | None], tuple[int, BudgetView]] = {}
+        self._spendings: dict[tuple[str, str | None], tuple[int, PastSpending]] = {}
         self._viewing = threading.Lock()
 
     def history(self, person: Person, data: str, most: int = 50) -> list[LoggedRequest]:
@@ -117,16 +121,34 @@ class Records:
         people = None if person.can(data, *_SEES_ALL) else person.name
         if not with_forecast:
             return budget_view(served.curator, people=people, with_forecast=False)
-        place, key = _newest(served), (data, people)
+        return self._kept(self._views, served, people, lambda: budget_view(served.curator, people=people))
+
+    def spending(self, person: Person, data: str) -> PastSpending:
+        """Return what was paid over time: by all people for stewards and officers, else the own prices."""
+        served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
+        people = None if person.can(data, *_SEES_ALL) else person.name
+        return self._kept(
+            self._spendings, served, people, lambda: spending_of(served.curator, people=people)
+        )
+
+    def _kept(
+        self,
+        views: dict[tuple[str, str | None], tuple[int, View]],
+        served: ServedData,
+        people: str | None,
+        make: Callable[[], View],
+    ) -> View:
+        """Return a view of a ledger, which is made once for each newest entry."""
+        place, key = _newest(served), (served.name, people)
         with self._viewing:
-            kept = self._views.get(key)
+            kept = views.get(key)
         if kept is not None and kept[0] == place:
             return kept[1]
-        view = budget_view(served.curator, people=people)
+        view = make()
         with self._viewing:
-            if len(self._views) > MOST_LINES:
-                self._views.clear()
-            self._views[key] = place, view
+            if len(views) > MOST_LINES:
+                views.clear()
+            views[key] = place, view
         return view
 
     def verify(self, person: Person, text: bytes) -> CheckedText:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
+
+import pyarrow as pa
 
 from lapwing.server.data.answers import Answers
 from lapwing.server.data.batches import BATCHES, Batches
@@ -13,6 +16,7 @@ from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.data.signatures import Signatures
 from lapwing.server.data.surveys import Surveys
 from lapwing.server.data.work_files import WorkFiles
 from lapwing.server.jobs.job_queue import Jobs
@@ -34,6 +38,7 @@ class Services:
         batches: The same of several questions with one price.
         answers: The stored answers.
         records: What was asked and charged.
+        signatures: What officers noted that they signed.
         surveys: Surveys in the served folder.
         works: Releases, models and audits in the served folder.
         jobs: Long work.
@@ -47,6 +52,7 @@ class Services:
     batches: Batches
     answers: Answers
     records: Records
+    signatures: Signatures
     surveys: Surveys
     works: WorkFiles
     jobs: Jobs
@@ -69,6 +75,7 @@ class Services:
             opened.callback(sets.close)
             file = PlanFile(settings.state_folder / NAME)
             opened.callback(file.close)
+            threading.Thread(target=_load_arrow, daemon=True).start()
             for data in sets:
                 data.warm()
             people, answers = People.of(state, settings.open_id), Answers(sets)
@@ -94,6 +101,7 @@ class Services:
                 batches,
                 answers,
                 Records(sets),
+                Signatures(state, sets),
                 Surveys(settings.folder, sets),
                 WorkFiles(settings.folder, sets),
                 jobs,
@@ -108,3 +116,8 @@ class Services:
     def close(self) -> None:
         """Close everything, after the answers that are paid for are stored."""
         self._closing.close()
+
+
+def _load_arrow() -> None:
+    """Let Arrow look for pandas now: it does at its first array, which takes half a second of a page."""
+    pa.array(())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -141,15 +140,6 @@ def test_an_audit_with_time_for_all_its_stages_passes(door: Door) -> None:
     sql = "SELECT COUNT(*) AS n FROM visits"
     last = _ended(steward, _start(steward, "visits", "audit", sql=sql, epsilon="0.5", seconds=120))
     assert (last["state"], last["result"]["passed"]) == ("done", True), last
-
-
-def test_a_token_with_a_most_epsilon_starts_no_work_that_spends(door: Door, tmp_path: Path) -> None:
-    (tmp_path / "stays.toml").write_text(RELEASE)
-    limited = door.client("sue", Role.STEWARD, most_epsilon=Fraction(5))
-    body = {"data": "visits", "kind": "publish", "file": "stays.toml"}
-    reply = limited.post("/v1/jobs", json=body)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "bad-parameter")
-    assert limited.get("/v1/jobs").json() == {"jobs": []}
 
 
 def test_a_killed_worker_and_a_killed_server_stop_no_job(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ BROKEN = Witness("0 and 1", "the output is 0", {"P": 0.9}, 2.5)
 def one_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     """The self-check has one bug: all of them are tested elsewhere."""
     bugs = [bug for bug in planted_bugs() if bug.stage is Stage.EXACT][:1]
-    monkeypatch.setattr("lapwing.audit.audit_run.planted_bugs", lambda: bugs)
+    monkeypatch.setattr("lapwing.audit.planted.planted_bugs", lambda: bugs)
 
 
 def held(stage: Stage) -> StageResult:
@@ -138,7 +138,7 @@ def test_an_audit_that_misses_a_planted_bug_fails(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_audit_without_planted_bugs_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.audit.audit_run.planted_bugs", list)
+    monkeypatch.setattr("lapwing.audit.planted.planted_bugs", list)
     report = run_audit([case_with(exact=lambda _: held(Stage.EXACT))], QUICK)
     assert not report.passed
     assert "no planted bugs" in report.verdict

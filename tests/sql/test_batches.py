@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,14 @@ import pytest
 
 from lapwing import losses
 from lapwing.core.budget import Terms
+from lapwing.core.gaussian import Gaussian
 from lapwing.errors import BadParameter, Held, InProgress, LapwingError, OverBudget
 from lapwing.ledger import Gate
 from lapwing.ledger.request_log import each_request
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.batches import MOST_QUESTIONS
+from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.pricing.combined_widths import half_widths
 from lapwing.sql.question.refusal import Refused
@@ -195,6 +199,76 @@ def test_all_blocks_that_any_question_reaches_pay_the_whole(opened: Open) -> Non
     assert [spent(dataset, block) for block in "0123"] == [0, 1, 1, 0]
     with pytest.raises(BadParameter, check=named("WHERE")):
         dataset.batch([COUNT, f"{SUM} WHERE cohort = 1 AND cohort = 2"], epsilon=1).release()
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_one_person_more_moves_a_mixed_batch_by_its_price(opened: Open, tmp_path: Path, noise: str) -> None:
+    """Bounds and choices of rows differ. The loss is computed anew, from what reaches the mechanisms."""
+    dataset, reached = opened(), []
+    base = {"noise": noise, "delta": "1e-8", "epsilon": 1}
+    asked = [
+        (f"{COUNT} WHERE stay > 3", {**base, "where_first": True}),
+        (SUM, {**base, "rows": 1, "epsilon": "0.3"}),
+        (f"{SUM} WHERE stay > 5", {**base, "rows": 1, "where_first": True}),
+        (COUNT, base),
+    ]
+    for people in (range(307), range(308)):  # the last one has the largest value
+        for path in tmp_path.glob("visits*.parquet"):
+            path.unlink()
+        write_visits(tmp_path, people)
+        dataset.prepare()
+        batch = dataset.batch(asked)
+        with reaching() as calls:
+            batch.release()
+        reached.append(calls)
+    epsilon, squares = Fraction(0), 0.0
+    for one, other in zip(*reached, strict=True):
+        moved = [abs(a - b) for a, b in zip(one.values, other.values, strict=True)]
+        if isinstance(one.mechanism, Gaussian):
+            squares += float(Fraction(sum(m * m for m in moved)) / one.mechanism.sigma**2)
+        else:
+            epsilon += Fraction(sum(moved)) / one.mechanism.scale
+    price = float(batch.cost.epsilon)
+    if noise == "laplace":
+        assert epsilon == batch.cost.epsilon  # nothing is left: a charge of less would be wrong
+        return
+    far, below = math.sqrt(squares), NormalDist().cdf  # the exact δ of normal noise
+    delta = below(far / 2 - price / far) - math.exp(price) * below(-far / 2 - price / far)
+    assert batch.cost.delta / 10 < delta < batch.cost.delta
+
+
+def test_a_batch_is_charged_to_the_quota_as_well(opened: Open) -> None:
+    dataset = opened(more="[analysts]\nann = {epsilon = 1, delta = 1e-7}\n")
+    dataset.batch([COUNT, SUM], epsilon="0.75").release()
+    quota = dataset.left().quota
+    assert quota is not None
+    assert (quota.epsilon, dataset.left().epsilon) == (Fraction("0.25"), Fraction("9.25"))
+    with pytest.raises(OverBudget):
+        dataset.batch([MEDIAN, WARDS], epsilon="0.3").release()
+    assert charges(dataset) == 1
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_batch_is_padded_if_any_question_reads_the_source(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, turned: bool
+) -> None:
+    """A question with `where_first` chooses rows anew, of all that a person has."""
+    dataset, padded, gate = opened(), [], Curator.gate
+
+    def watched(self: Curator, *args: Any) -> Gate:
+        padded.append(gate(self, *args).pads)
+        return gate(self, *args)
+
+    dataset.curator.pads = False
+    dataset.prepare()
+    monkeypatch.setattr(Curator, "gate", watched)
+    dataset.batch([COUNT, SUM], epsilon=1).release()
+    assert set(padded) == {False}
+    padded.clear()
+    anew = (f"{COUNT} WHERE stay > 2", {"where_first": True})
+    asked = [anew, MEDIAN] if turned else [MEDIAN, anew]
+    dataset.batch(asked, epsilon=1).release()
+    assert set(padded) == {True}
 
 
 def test_no_person_moves_a_batch_by_more_than_its_loss(opened: Open, tmp_path: Path) -> None:

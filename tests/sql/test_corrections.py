@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.errors import BadParameter, OverBudget
+from lapwing.errors import BadParameter, Held, OverBudget
 from lapwing.sql.corrections import MOST_OFFERED, corrections
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.question.refusal import Refused
+from lapwing.sql.reading.reader import Reader
 from support.raised import named
 
 Open = Callable[..., Dataset]
@@ -159,6 +160,18 @@ def test_a_question_that_no_single_block_can_be_taken_of_is_offered_cheaper(open
     dataset.ask(COUNT, epsilon=8)
     [offer] = corrections(dataset.session, "SELECT COUNT(*) FROM (SELECT stay FROM visits) AS t", epsilon=3)
     assert offer.epsilon == 2
+
+
+def test_what_is_held_is_not_offered(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = opened()
+    [offer] = corrections(dataset.session, "SELECT * FROM visits", epsilon="0.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Reader, "exact", lambda *_: 1 / 0)
+        with pytest.raises(Held) as held:
+            dataset.ask(offer.sql, epsilon="0.1")
+    assert corrections(dataset.session, "SELECT * FROM visits", epsilon="0.1") == ()
+    dataset.clear_hold(held.value.position)
+    assert corrections(dataset.session, "SELECT * FROM visits", epsilon="0.1") == (offer,)
 
 
 def test_an_accuracy_that_does_not_fit_is_offered_at_a_price_that_does(opened: Open) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lapwing.engines.duckdb import DuckDbEngine
+from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
@@ -56,6 +59,57 @@ def test_readers_are_shared_by_sessions(curator: Curator) -> None:
         pass
     with bob.curator.reading() as second:
         assert second is first
+
+
+@pytest.fixture
+def opened_engines(monkeypatch: pytest.MonkeyPatch) -> list[DuckDbEngine]:
+    """All engines that the test opens, in turn."""
+    made: list[DuckDbEngine] = []
+    whole = DuckDbEngine.open.__func__  # type: ignore[attr-defined]
+
+    def opens(cls: type[DuckDbEngine], *given: Any, **more: Any) -> DuckDbEngine:
+        made.append(whole(cls, *given, **more))
+        return made[-1]
+
+    monkeypatch.setattr(DuckDbEngine, "open", classmethod(opens))
+    return made
+
+
+def test_a_first_question_opens_one_engine_to_prepare_and_one_to_read(
+    curator: Curator, opened_engines: list[DuckDbEngine]
+) -> None:
+    """The engine that reads the ids of the copy answers, too. It reaches no more than any other."""
+    Dataset(curator, analyst="ann").ask(COUNT, epsilon=1)
+    preparing, reading = opened_engines
+    with curator.reading() as lent:
+        assert lent.engine is reading
+    with pytest.raises(EngineFailed):
+        preparing.run("SELECT 1")  # closed
+    for beyond in (
+        f"SELECT * FROM '{curator.policy.path.parent}/visits.parquet'",
+        "DROP TABLE prepared.visits",
+    ):
+        with pytest.raises(EngineFailed):
+            reading.run(beyond)
+    curator.prepare(again=True)
+    with pytest.raises(EngineFailed):
+        reading.run("SELECT 1")  # its copy is no longer the current one
+    with curator.reading() as lent:
+        assert lent.engine is opened_engines[-1]
+        assert lent.engine is not reading
+
+
+def test_preparing_reads_no_public_table(tmp_path: Path, opened_engines: list[DuckDbEngine]) -> None:
+    write_visits(tmp_path, range(300))
+    (tmp_path / "wards.csv").write_text("ward\nA\n")
+    table = '[tables.wards]\nsource = "wards.csv"\npublic = true\ncolumns.ward.values = ["A"]\n'
+    (tmp_path / "visits.toml").write_text(POLICY.format(more="") + table)
+    with Curator(tmp_path / "visits.toml") as curator:
+        (tmp_path / "wards.csv").unlink()
+        assert curator.prepare()
+        for engine in opened_engines:
+            with pytest.raises(EngineFailed):
+                engine.run("SELECT 1")  # closed
 
 
 def test_closing_a_session_leaves_the_curator_open(curator: Curator) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -98,14 +99,16 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
         dataset.ask(COUNT, epsilon=1)
         told: list[set[int]] = []
 
-        def ids(policy: CheckedPolicy, copy: PreparedCopy | None = None) -> list[NDArray[np.int64]]:
+        def ids(
+            policy: CheckedPolicy, copy: PreparedCopy | None = None, **more: Any
+        ) -> list[NDArray[np.int64]]:
             run(f"INSERT INTO {where} VALUES (777, 1)")  # too late for the copy
             with (
                 Dataset(policy, analyst="bob") as other,
                 pytest.raises(BadParameter, match="changed since"),
             ):
                 other.ask(COUNT, epsilon=1)
-            found = list(unit_ids(policy, copy))
+            found = list(unit_ids(policy, copy, **more))
             told.append({int(number) for array in found for number in array})
             return found
 

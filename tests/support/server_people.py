@@ -20,9 +20,15 @@ from lapwing.errors import BadParameter, LapwingError, TooManyRequests
 from lapwing.server import web
 from lapwing.server.guards import Guards
 from lapwing.server.people import passwords
-from lapwing.server.people.open_id import IdentityNotBound
 from lapwing.server.people.people import People
-from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, NotSignedIn, Role
+from lapwing.server.people.person import (
+    EVERYWHERE,
+    IdentityNotBound,
+    NotAllowed,
+    NotFound,
+    NotSignedIn,
+    Role,
+)
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
 from lapwing.web.replies import SecureReplies, cookie_name

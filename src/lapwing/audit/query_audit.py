@@ -23,6 +23,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql import policy_ledger
 from lapwing.sql.answering.noisy_numbers import NoisyGrouping, add_noise
 from lapwing.sql.answering.stored_answers import answer_to_bytes, batch_to_bytes
+from lapwing.sql.batches import add_noise_to_each
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.cost import Cost
@@ -131,7 +132,7 @@ def batch_case(
     def run(people: People, *, is_reversed: bool = False) -> Callable[[], Any]:
         def released() -> Any:
             found = [numbers.of(people, is_reversed=is_reversed) for numbers in read]
-            noisy = [_noised(plan, exact) for plan, (_, exact) in zip(plans, found, strict=True)]
+            noisy = add_noise_to_each(plans, [exact for _, exact in found])
             stored = batch_to_bytes([(plan.request, one) for plan, one in zip(plans, noisy, strict=True)])
             return [statements for statements, _ in found], stored
 

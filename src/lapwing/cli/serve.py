@@ -41,19 +41,20 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the data sets of a folder: an HTTP API and a web console, for people with accounts."""
-    from lapwing.server.app import create_app
-    from lapwing.server.logs import LineLog
-    from lapwing.server.services import Services
-    from lapwing.server.settings import read_settings
     from lapwing.server.workers import ServedHow, serve_with_workers
     from lapwing.web.serving import require_encrypted
     from lapwing.web.serving import serve as run
 
     has_tls = tls_cert is not None
-    if workers > 1:
+    if workers > 1:  # they load the rest, and this process does not
         how = ServedHow(folder, host, port, tls_cert, tls_key, behind_tls_proxy, log)
         serve_with_workers(how, workers, ready=lambda address: print(f"Serving at {address}", flush=True))
         return
+    from lapwing.server.app import create_app
+    from lapwing.server.logs import LineLog
+    from lapwing.server.services import Services
+    from lapwing.server.settings import read_settings
+
     require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
     settings = read_settings(folder, host=host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
     with console.os_errors_told(), console.working("opening the data"):

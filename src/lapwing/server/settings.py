@@ -32,6 +32,7 @@ BODY_BYTES = 256 * 1024  # of one request
 REQUESTS_PER_MINUTE = 3000  # of one person
 UNKNOWN_PER_MINUTE = 600  # of one address, without a person
 REPLY_SLOT = Fraction(1, 2)  # seconds
+SIGN_IN_SECONDS = 600  # from the start of a sign-in at a provider to its answer
 _HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 
 

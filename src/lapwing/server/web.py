@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter, MissingExtra
@@ -34,10 +34,9 @@ from lapwing.server.people.managing import (
     seen_tokens,
     token_json,
 )
-from lapwing.server.people.open_id import SIGN_IN_SECONDS, OpenIdClient
 from lapwing.server.people.people import People
 from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Person, Role
-from lapwing.server.settings import ServerSettings
+from lapwing.server.settings import SIGN_IN_SECONDS, ServerSettings
 
 try:
     from fastapi import APIRouter
@@ -47,6 +46,9 @@ try:
 except ImportError:
     raise MissingExtra("server", "Serving data") from None
 from lapwing.web.replies import cookie_header, cookie_name  # needs the extra, too
+
+if TYPE_CHECKING:
+    from lapwing.server.people.open_id import OpenIdClient
 
 DEVICE_COOKIE = "lapwing-known"
 OPEN_ID_COOKIE = "lapwing-sign-in"

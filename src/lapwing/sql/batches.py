@@ -37,7 +37,7 @@ from lapwing.sql.answering.stored_answers import batch_from_bytes, batch_to_byte
 from lapwing.sql.earlier_answers import EarlierAnswer
 from lapwing.sql.planning import plan_in_words
 from lapwing.sql.pricing.cost import Cost
-from lapwing.sql.pricing.plan import costs_enough, too_little
+from lapwing.sql.pricing.plan import Plan, costs_enough, too_little
 from lapwing.sql.pricing.request import batch_key
 from lapwing.sql.question import meaning
 from lapwing.sql.question.relation import needs_new_ranks
@@ -310,7 +310,7 @@ def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data:
         return exact
 
     def finish(exact: list[list[ExactGrouping]]) -> bytes:
-        noisy.extend(add_noise(plan.shares, one) for (plan, _), one in zip(wanted, exact, strict=True))
+        noisy.extend(add_noise_to_each([plan for plan, _ in wanted], exact))
         return batch_to_bytes([(asked.request, one) for (_, asked), one in zip(wanted, noisy, strict=True)])
 
     done = _released(
@@ -333,6 +333,13 @@ def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data:
         for (what, (_, asked)), one in zip(asked_by.items(), numbers, strict=True)
     }
     return _Done(done, answers, is_fast)
+
+
+def add_noise_to_each(
+    plans: Iterable[Plan], exact: Iterable[list[ExactGrouping]]
+) -> list[list[NoisyGrouping]]:
+    """Return the noisy numbers of each question of a batch. The auditor replays this function."""
+    return [add_noise(plan.shares, numbers) for plan, numbers in zip(plans, exact, strict=True)]
 
 
 def _released(session: ReleaseSession, charged_read: Any, read: Any, finish: Any) -> Release:

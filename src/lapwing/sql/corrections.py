@@ -1,12 +1,13 @@
 """Corrected questions: what can be asked instead of a question that is refused, or that does not fit.
 
-Claim    each correction can be planned, fits the budgets as they are now, and is free to look at.
+Claim    each correction can be planned, fits the budgets as they are now, is not held, and is free to see.
 Because  every rewritten text is planned, and its charge compared with the accounts, before it is offered.
          Rules only suggest: none of them is trusted.
 Test     tests/sql/test_corrections.py
 
-Claim    corrections depend on the text, the policy, the ledger's sums and released values alone.
-Because  they are made by planning, which reads nothing else.
+Claim    corrections depend on the text, the policy, released values, the ledger's sums, and on which of the
+         analyst's questions are held: whoever asks them is told that as well.
+Because  they are made by planning and looking up, which read nothing else.
 Test     tests/sql/test_corrections.py
 """
 
@@ -133,6 +134,8 @@ class _Search:
             if least is None:
                 return []
             return [self._offer(sql, (*steps, f"ε {text_up(least)} is the least that is sold"), least)]
+        if self._session.is_held(plan):
+            return []
         if plan.is_stored or how_many_more(plan):
             return [self._offer(sql, steps)]
         found = []

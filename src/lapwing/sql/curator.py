@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from lapwing.config.values import checked_count
-from lapwing.engines.engine import EngineFailed, ReportProgress
+from lapwing.engines.engine import Engine, EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
 from lapwing.ledger import DataSet, Gate, Ledger, Spending, Target, Unit, data_sets
 from lapwing.ledger.entry import now
@@ -81,7 +81,8 @@ class Curator:
         self.kept = KeptAnswers()
         self._ledger: Ledger | None = None
         self._readers = reader.ReaderPool()
-        self._public: dict[str, public_tables.PublicTable] | None = None
+        has_public = any(table.is_public for table in self.policy.tables.values())
+        self._public: dict[str, public_tables.PublicTable] | None = None if has_public else {}
         self._opening = threading.RLock()
         self._releases, self._ended = 0, threading.Condition()
 
@@ -204,16 +205,8 @@ class Curator:
         key = policy_ledger.row_key(self.ledger)
         from_source = question is not None and needs_new_ranks(question.source)
         copy = None if from_source else prepared_copy.current_copy(self.policy, key)
-        open_reader = partial(
-            reader.Reader.open, self.policy, key, self.public, threads=self.threads, from_source=from_source
-        )
-
-        def make() -> reader.Reader:
-            try:
-                return open_reader()
-            except EngineFailed:  # `prepare` may have removed the copy that was current a moment ago
-                return open_reader()
-
+        own = (self.policy, key, self.public)
+        make = partial(reader.Reader.open, *own, threads=self.threads, from_source=from_source)
         files = prepared_copy.files_of(self.policy)
         with self._readers.lent((copy, files), make, plans=plans) as lent:
             yield lent
@@ -458,13 +451,22 @@ class Curator:
     ) -> int:
         seen = prepared_copy.settled_identities(self.policy) if copy is None else copy.seen
         files = prepared_copy.files_of(self.policy) if copy is None else copy.files
-        people = prepare.unit_ids(self.policy, copy)
+        keep = None if copy is None else partial(self._keep, copy)
+        people = prepare.unit_ids(self.policy, copy, threads=self.threads, keep=keep)
         ladder.wait()  # the position of the entry is public
         version = policy_ledger.register_version(
             self.ledger, self.policy, people, at, with_charge=with_charge
         ).version
         registration.save_registration(self.policy, version, files, seen)
         return version
+
+    def _keep(self, copy: prepared_copy.PreparedCopy, engine: Engine) -> None:
+        """Keep the engine that read a copy's ids for the next question: to open another takes 10 ms."""
+        if self._public is None:  # public tables are read when a question is bound to them, not now
+            return engine.close()
+        key, files = policy_ledger.row_key(self.ledger), prepared_copy.files_of(self.policy)
+        made = reader.Reader.of_copy(self.policy, key, self._public, copy, engine)
+        return self._readers.keep((copy, files), made)
 
     def _ledger_people(self) -> prepare.LedgerPeople | None:
         """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""

@@ -317,6 +317,19 @@ class ReleaseSession:
             return False
         return any(stored.request.price == request.price for stored in earlier)
 
+    def is_held(self, plan: Plan) -> bool:
+        """Return whether a question waits for the curator, or all of this analyst do. Costs nothing."""
+        look = self.look()
+        if look.current_data is None:
+            return False
+        try:
+            look.find(look.requests_about(plan.question, plan.request, look.current_data)[0])
+        except InProgress:
+            return False
+        except Held:
+            return True
+        return False
+
     def left(self) -> BudgetLeft:
         """Return what is left of the budget, and of the analyst's quota if there is one."""
         return policy_ledger.budget_left(self.curator.ledger, self.curator.policy, self.analyst)

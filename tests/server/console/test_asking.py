@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.server.console import asking
 from lapwing.server.console.chooser import Chooser
+from lapwing.sql.curator import Curator
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question.refusal import Refused
+from support.served import COUNT, write_data
 
 SHOWN = Chooser("epsilon", "75", "± 75", "n", "0.2", "55", "", None, can_set_within=True)
 
@@ -66,6 +71,19 @@ def test_the_least_of_quota_and_budget_is_what_is_left() -> None:
         Fraction(3),
         " for you",
     )
+
+
+def test_what_is_left_is_offered_only_where_it_is_sold(tmp_path: Path) -> None:
+    """Several aggregates that share an ε cost less than it: the least that is sold of them is more."""
+    many = ", ".join(f"SUM(stay + {n})" for n in range(6))
+    with Dataset(Curator(load_policy(write_data(tmp_path))), analyst="ann", closes=True) as dataset:
+        for sql in (COUNT, f"SELECT {many}, MEDIAN(stay) FROM visits"):
+            plan = dataset.plan(sql, epsilon=1, noise="gaussian")
+            for room in (Fraction(1, 100), Fraction(3, 100), Fraction(1, 10), Fraction(1, 2)):
+                for fix in asking.over_budget(plan, room, Fraction(10)).fixes:
+                    dataset.plan(sql, epsilon=fix.value, noise="gaussian")
+        assert len(asking.over_budget(plan, Fraction(9), Fraction(10)).fixes) == 2
+        assert asking.over_budget(plan, Fraction(1, 100), Fraction(10)).fixes == ()
 
 
 def test_lines_that_go_and_come_have_signs() -> None:

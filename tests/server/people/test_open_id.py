@@ -9,9 +9,9 @@ from joserfc.jwk import ECKey, RSAKey
 
 from lapwing.errors import TooManyRequests, Unavailable
 from lapwing.server.people import open_id
-from lapwing.server.people.open_id import IdentityNotBound, OpenIdClient
+from lapwing.server.people.open_id import OpenIdClient
 from lapwing.server.people.people import People
-from lapwing.server.people.person import NotSignedIn
+from lapwing.server.people.person import IdentityNotBound, NotSignedIn
 from support.open_id_provider import BACK, CLIENT, SECRET, LoopbackProvider, answer_of, sign_in
 
 

@@ -123,10 +123,11 @@ def test_options_of_bigquery_without_a_meaning_say_what_to_write() -> None:
 
 
 def test_refusals_point_at_the_text_as_it_was_written(opened: Open) -> None:
-    sql = "SELECT WITH DIFFERENTIAL_PRIVACY\n OPTIONS(epsilon = 1)\n  hidden FROM visits"
-    with pytest.raises(Refused) as refused:
-        opened().plan(sql)
-    assert refused.value.place == (3, 3)
+    for end in ("\n", "\r\n", "\r"):
+        sql = f"SELECT WITH DIFFERENTIAL_PRIVACY{end} OPTIONS(epsilon = 1){end}  hidden FROM visits"
+        with pytest.raises(Refused) as refused:
+            opened().plan(sql)
+        assert refused.value.place == (3, 3)
 
 
 def test_the_plain_select_is_the_question(opened: Open) -> None:

@@ -32,8 +32,7 @@ from lapwing.errors import (
     WorkEnded,
     fields_of,
 )
-from lapwing.server.people.open_id import IdentityNotBound
-from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn
+from lapwing.server.people.person import IdentityNotBound, NotAllowed, NotFound, NotSignedIn
 
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = "not-signed-in", "not-allowed", "not-found"
 BAD_REQUEST, TOO_LARGE, TOO_MANY = "bad-request", "too-large", "too-many"

@@ -21,6 +21,7 @@ from lapwing.server.console.chooser import Chooser, chooser_of, epsilon_for_odds
 from lapwing.server.console.parts import FREE, DiffLine, Fix, Gauge, Price, Refusal
 from lapwing.server.console.schema_view import SchemaView
 from lapwing.server.console.words import counted, left_text, plain_number, price_text, title_of
+from lapwing.sql.next_prices import price_choices
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question.refusal import Refused
 from lapwing.sql.releasing import SessionPlan
@@ -227,16 +228,15 @@ def _detail(plan: SessionPlan) -> str:
 
 def over_budget(plan: SessionPlan, room: Fraction, of: Fraction) -> Refusal:
     """Return the refusal of a plan that costs more than is left, with what fits instead."""
-    least = plan.session.curator.policy.least_epsilon
     fixes = []
     rest = Fraction(short_down(room))
-    if rest > 0 and rest >= least:
+    if rest > 0 and _is_sold(plan, rest):
         half = error_at(plan, rest)
         fixes.append(
             Fix("Take all that is left", half, "use_epsilon", short_down(rest), price=Price.of(rest))
         )
         third = Fraction(short_down(room / 4, 1))
-        if third >= max(least, Fraction(1, 1000)):
+        if third >= Fraction(1, 1000) and _is_sold(plan, third):
             keeps = f"{error_at(plan, third)}, keeps {left_text(rest - third)}".removeprefix(", ")
             fixes.append(
                 Fix("Ask more roughly", keeps, "use_epsilon", short_down(third), price=Price.of(third))
@@ -249,6 +249,11 @@ def over_budget(plan: SessionPlan, room: Fraction, of: Fraction) -> Refusal:
         left=f"{left_text(room)} of {plain_number(of)}",
         fixes=tuple(fixes),
     )
+
+
+def _is_sold(plan: SessionPlan, epsilon: Fraction) -> bool:
+    """Return whether the policy sells a plan's question at another price: several aggregates cost less."""
+    return bool(price_choices(plan, [epsilon], noise=plan.shares.noise))
 
 
 def refused_view(

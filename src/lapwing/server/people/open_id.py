@@ -19,15 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from lapwing.errors import LapwingError, MissingExtra, TooManyRequests, Unavailable
+from lapwing.errors import MissingExtra, TooManyRequests, Unavailable
 from lapwing.server.people.accounts import Accounts
 from lapwing.server.people.credentials import new_secret
 from lapwing.server.people.links import Links
-from lapwing.server.people.person import NotSignedIn
-from lapwing.server.settings import OpenIdSettings
+from lapwing.server.people.person import IdentityNotBound, NotSignedIn
+from lapwing.server.settings import SIGN_IN_SECONDS, OpenIdSettings
 from lapwing.web.connections import is_loopback
 
 try:
@@ -39,7 +39,6 @@ except ImportError:
     raise MissingExtra("server", "Serving data") from None
 
 ALGORITHMS = ("RS256", "PS256", "ES256")  # all with a public key: nobody can sign who only verifies
-SIGN_IN_SECONDS = 600  # from the start of a sign-in to its answer
 CLOCK_SKEW = 60  # seconds that the provider's clock may be off
 KNOWN_FOR = 3600.0  # seconds for which the provider's description is kept
 KEYS_AGAIN = 60.0  # seconds after which unknown keys are asked for again
@@ -50,18 +49,6 @@ AT_ONCE = (
 )
 FAILED_FOR = 10.0  # seconds for which a provider that failed is not asked again
 _FIELDS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-
-
-class IdentityNotBound(LapwingError):
-    """No account has the identity of somebody who signed in at the provider: `issuer` and `subject`."""
-
-    code: ClassVar[str] = "identity-not-bound"
-
-    def __init__(self, issuer: str, subject: str) -> None:
-        super().__init__(
-            "no account here is bound to your identity. Send issuer and subject to a steward to bind them"
-        )
-        self.issuer, self.subject = issuer, subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import ClassVar
+
+from lapwing.errors import LapwingError
 
 
 class Role(StrEnum):
@@ -36,6 +39,18 @@ class NotFound(Exception):
 
 class NotAllowed(Exception):
     """The person sees the data set, but has no role for this. The reply is 403."""
+
+
+class IdentityNotBound(LapwingError):
+    """No account has the identity of somebody who signed in at the provider: `issuer` and `subject`."""
+
+    code: ClassVar[str] = "identity-not-bound"
+
+    def __init__(self, issuer: str, subject: str) -> None:
+        super().__init__(
+            "no account here is bound to your identity. Send issuer and subject to a steward to bind them"
+        )
+        self.issuer, self.subject = issuer, subject
 
 
 @dataclass(frozen=True, slots=True)

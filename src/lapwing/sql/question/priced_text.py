@@ -139,7 +139,7 @@ def priced_text(question: Any) -> PricedText | None:
             )
     options, end = _options(words, found[0] + 3)
     start, stop = words[found[0] + 1].start, words[end - 1].end + 1
-    blank = "".join(letter if letter == "\n" else " " for letter in sql[start:stop])
+    blank = "".join(letter if letter in "\r\n" else " " for letter in sql[start:stop])
     plain = f"{sql[:start]}{blank}{sql[stop:]}"
     most, unit = options.pop(MOST_ROWS, None), options.pop(UNIT_COLUMN, None)
     if most is not None:

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from operator import methodcaller
 from typing import Any
 
 from lapwing.engines.engine import Engine, EngineFailed, MissingRight, ReportProgress, undo_on_failure
@@ -438,16 +439,23 @@ def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: 
     return relation
 
 
-def unit_ids(policy: CheckedPolicy, copy: PreparedCopy | None = None) -> Iterator[Any]:
+def unit_ids(
+    policy: CheckedPolicy, copy: PreparedCopy | None = None, *,
+    threads: int | None = None, keep: Callable[[Engine], object] | None = None,
+) -> Iterator[Any]:  # fmt: skip
     """Yield the ids of all units, from the copy or else from the source, for the ledger's sketches only.
 
     Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all
     earlier sketches: a known unit is found again, and at most more accounts are joined than needed.
+    `keep` gets the engine after the last id, to use it further. None: it is closed.
     """
     tables = [table for table in policy.private_tables if table.unit and table.unit.column]
-    opened = open_sources(policy) if copy is None else OpenedSources(open_copy(policy, copy), {})
-    relations = opened.relations
-    with closing(opened.engine) as engine:
+    if copy is None:
+        opened = open_sources(policy, threads=threads)
+    else:
+        opened = OpenedSources(open_copy(policy, copy, threads=threads), {})
+    engine, relations = opened.engine, opened.relations
+    with undo_on_failure(engine.close):  # also if not all ids are read
         if copy is not None:
             types, rows = copy.types, copy.relations(engine, [table.name for table in tables])
         else:
@@ -459,3 +467,4 @@ def unit_ids(policy: CheckedPolicy, copy: PreparedCopy | None = None) -> Iterato
         first = f" WHERE {RANK} = 1" if copy is not None else ""
         for relation in rows.values():
             yield from stream_ids(engine, f"SELECT DISTINCT {unit} AS u FROM {relation}{first}")  # noqa: S608
+        (keep or methodcaller("close"))(engine)

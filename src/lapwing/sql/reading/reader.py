@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,14 @@ from lapwing.sql.question.refusal import Refused
 from lapwing.sql.question.relation import BLOCK, RANK, UNIT, Relation, public_scans_of, scans_of
 from lapwing.sql.reading.exact_numbers import CodeCounts, ExactGrouping, KeyTuple
 from lapwing.sql.reading.open_sources import dialect_of, open_sources
-from lapwing.sql.reading.prepared_copy import copy_digest, current_copy, files_of, last_copy, open_copy
+from lapwing.sql.reading.prepared_copy import (
+    PreparedCopy,
+    copy_digest,
+    current_copy,
+    files_of,
+    last_copy,
+    open_copy,
+)
 from lapwing.sql.reading.render import (
     Statements,
     public_table_name,
@@ -177,15 +185,20 @@ class Reader:
 
         Raises BadParameter if the source is a server that may differ from its copy.
         """
+        opened = partial(cls._open, policy, key, public, threads=threads, from_source=from_source)
+        try:
+            return opened()
+        except EngineFailed:  # `prepare` may have removed the copy that was current a moment ago
+            return opened()
+
+    @classmethod
+    def _open(
+        cls, policy: CheckedPolicy, key: bytes, public: Mapping[str, PublicTable], *,
+        threads: int | None, from_source: bool,
+    ) -> Reader:  # fmt: skip
         copy = None if from_source else current_copy(policy, key)
         if copy is not None:
-            engine = open_copy(policy, copy, threads=threads)
-            is_old = copy.digest != copy_digest(policy, key)
-            relations = copy.relations(engine, copy.types)
-            for table in policy.private_tables:
-                if is_old or table.coded_bytes > READ_BYTES:
-                    relations[table.name] = _with_cut_texts(policy, table, relations[table.name], engine)
-            return cls(policy, engine, relations, {}, public)
+            return cls.of_copy(policy, key, public, copy, open_copy(policy, copy, threads=threads))
         if not all(files_of(policy).values()) and last_copy(policy) is not None:
             # New units could be read that the ledger does not know.
             raise BadParameter(
@@ -202,6 +215,19 @@ class Reader:
             views = {name: _ranked(table) for name, table in sources.items()}
         names = {table: opened.engine.dialect.name(truncated_name(table)) for table in views}
         return cls(policy, opened.engine, names, views, public, sources)
+
+    @classmethod
+    def of_copy(
+        cls, policy: CheckedPolicy, key: bytes, public: Mapping[str, PublicTable], copy: PreparedCopy,
+        engine: Engine,
+    ) -> Reader:  # fmt: skip
+        """Make it of an engine that `open_copy` opened for a copy."""
+        is_old = copy.digest != copy_digest(policy, key)
+        relations = copy.relations(engine, copy.types)
+        for table in policy.private_tables:
+            if is_old or table.coded_bytes > READ_BYTES:
+                relations[table.name] = _with_cut_texts(policy, table, relations[table.name], engine)
+        return cls(policy, engine, relations, {}, public)
 
     @property
     def is_prepared(self) -> bool:
@@ -349,9 +375,7 @@ class ReaderPool:
         """Lend a reader of this state to the caller. `plans`: no row will be read."""
         with self._planners if plans else self._places:
             with self._changing:
-                if state != self._state:
-                    self._close_idle()
-                    self._state = state
+                self._turn_to(state)
                 reader = self._idle.pop() if self._idle else make()
             try:
                 yield reader
@@ -363,6 +387,17 @@ class ReaderPool:
                     self._idle.append(reader)
                 else:
                     reader.close()
+
+    def keep(self, state: object, reader: Reader) -> None:
+        """Lend a reader of this state to who asks next: it was opened for other work, which has ended."""
+        with self._changing:
+            self._turn_to(state)
+            self._idle.append(reader)
+
+    def _turn_to(self, state: object) -> None:
+        if state != self._state:
+            self._close_idle()
+            self._state = state
 
     def close(self) -> None:
         """Close idle readers. Readers in use are closed when they are returned."""

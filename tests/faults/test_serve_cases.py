@@ -68,14 +68,16 @@ def server(tmp_path_factory: pytest.TempPathFactory, provider: LoopbackProvider)
     (folder / "server.toml").write_text(SETTINGS.format(slot=SLOT, issuer=provider.address, client=CLIENT))
     (folder / "secret").touch(0o600)
     (folder / "secret").write_text(SECRET)
-    with serving(folder) as running:
-        for name, role in (
-            ("ann", "analyst"), ("bob", "analyst"), ("rich", "analyst"), ("robbed", "analyst"),
-            ("sue", "steward"),
-        ):  # fmt: skip
-            running.person(name, role, password=GOOD)
-        running.people.accounts.bind("bob", provider.address, provider.subject)
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAPWING_STATE", str(folder / "state"))  # other tests have people with the same ids
+        with serving(folder) as running:
+            for name, role in (
+                ("ann", "analyst"), ("bob", "analyst"), ("rich", "analyst"), ("robbed", "analyst"),
+                ("sue", "steward"),
+            ):  # fmt: skip
+                running.person(name, role, password=GOOD)
+            running.people.accounts.bind("bob", provider.address, provider.subject)
+            yield running
 
 
 @pytest.fixture(scope="module")

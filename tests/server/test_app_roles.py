@@ -244,6 +244,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
     with pytest.MonkeyPatch.context() as patch:
         cheapen(patch)
         folder = tmp_path_factory.mktemp("served")
+        patch.setenv("LAPWING_STATE", str(folder / "state"))  # others have people with the same ids
         write_data(folder)
         opened = _Site(folder)
         yield opened

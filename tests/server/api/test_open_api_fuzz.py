@@ -126,6 +126,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Fuzzed]:
     with pytest.MonkeyPatch.context() as patch:
         cheapen(patch)
         folder = tmp_path_factory.mktemp("served")
+        patch.setenv("LAPWING_STATE", str(folder / "state"))  # others have people with the same ids
         write_data(folder)
         opened = _Fuzzed(folder)
         yield opened

@@ -46,7 +46,6 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.web.replies import cookie_header
 
 GUIDE_COOKIE = "lapwing-guide"
-START = "/start"
 GUIDE_STEPS = (
     ("Look at the tables", "made from the policy", "t"),
     ("Price a question", "free", "p"),
@@ -101,7 +100,7 @@ class Desk:
             title=title,
             person=self.person.shown_name or self.person.name,
             roles=role_words(roles),
-            items=menu(self.person, data, current or title)
+            items=menu(self.person, data, current or title, self._counts(data))
             if data
             else (MenuItem("Home", "/", title == "Home"),),
             data=self.at_hand(here) if here is not None else None,
@@ -109,6 +108,13 @@ class Desk:
             notice=notice,
             guide=self._guide(data),
         )
+
+    def _counts(self, data: str) -> dict[str, int]:
+        """Return how many entries are new to an officer who has noted a signature."""
+        if Role.OFFICER not in self.roles(data):
+            return {}
+        mark = self.services.signatures.find(self.person, data)
+        return {"Ledger": mark.new} if mark.time is not None else {}
 
     def _guide(self, data: str) -> Guide | None:
         done = self.request.cookies.get(GUIDE_COOKIE)
@@ -294,7 +300,6 @@ def reply_to(request: Request, error: Exception) -> Response:
         and "text/html" in request.headers.get("accept", "")
     ):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        wanted = "/" if request.url.path == START else wanted  # a used link leads nowhere, also later
         return see_other("/sign-in" if wanted == "/" else f"/sign-in?next={quote(wanted, safe='/')}")
     code = getattr(error, "code", "")
     if isinstance(error, LapwingError) and status in (409, 422):

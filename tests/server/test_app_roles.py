@@ -80,6 +80,7 @@ ROWS: dict[tuple[str, str], str] = {
     ("GET", "/d/{data}/history"): "200 200 403 403 303 200 303",
     ("GET", "/d/{data}/ledger"): "200 200 200 403 303 200 303",
     ("POST", "/d/{data}/ledger/verify"): "422 422 422 403 401 422 401",
+    ("POST", "/d/{data}/ledger/signed"): "403 403 303 403 401 303 401",
     ("POST", "/d/{data}/ledger/check"): "200 403 200 403 401 200 401",
     ("GET", "/d/{data}/ledger/{number}/proof"): "200 200 200 403 303 200 303",
     ("GET", "/d/{data}/ledger/statement"): "200 403 200 403 303 200 303",
@@ -134,6 +135,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/d/{data}/dashboard": {"sql": COUNT, "epsilon": "0.1"},
     "/d/{data}/jobs": {"kind": "audit"},  # of no question, so none begins
     "/d/{data}/ledger/verify": {"text": "{}"},
+    "/d/{data}/ledger/signed": {"entry": "1"},
 }
 QUERY = {"/start": "?key={start}", "/password": "?key={link}"}
 
@@ -244,6 +246,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
     with pytest.MonkeyPatch.context() as patch:
         cheapen(patch)
         folder = tmp_path_factory.mktemp("served")
+        patch.setenv("LAPWING_STATE", str(folder / "state"))  # others have people with the same ids
         write_data(folder)
         opened = _Site(folder)
         yield opened

@@ -101,12 +101,12 @@ def entries(call: Call) -> Response:
 
 def receipt(call: Call) -> Response:
     """Return a receipt."""
-    return json_reply(call.services.records.receipt(call.person, call.part("name"), call.number("receipt")))
+    return json_reply(call.services.records.receipt(call.person, call.part("name"), call.receipt_number()))
 
 
 def proof(call: Call) -> Response:
     """Return a proof that a receipt is in the ledger."""
-    return json_reply(call.services.records.proof(call.person, call.part("name"), call.number("receipt")))
+    return json_reply(call.services.records.proof(call.person, call.part("name"), call.receipt_number()))
 
 
 def statement(call: Call) -> Response:
@@ -130,7 +130,7 @@ def report(call: Call) -> Response:
 
 def clear_hold(call: Call) -> Response:
     """Let a question be asked again that was charged and failed. Its charge stays."""
-    served, position = call.data, call.number("receipt")
+    served, position = call.data, call.receipt_number()
     if not served.curator.has_ledger:
         raise NotFound(served.name)
     served.curator.clear_hold(position)

@@ -33,6 +33,7 @@ from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
 
 MOST_LINES = 1_000
+LONGEST_NUMBER = 18  # digits of a receipt's number: every ledger can look it up
 LONGEST_RECEIPT = 1 << 20  # bytes of a receipt, a proof or a statement that somebody brings
 _SEES_ALL = (Role.STEWARD, Role.OFFICER)
 View = TypeVar("View")
@@ -231,6 +232,13 @@ class Records:
         if label not in charged or not (is_own or person.can(data, *_SEES_ALL)):
             raise NotFound(f"{data}.{position}")
         return served
+
+
+def receipt_number(text: str) -> int:
+    """Return the number of a receipt from an address. Raises NotFound for what no ledger can have."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+        raise NotFound(text)
+    return int(text)
 
 
 def _charged(served: ServedData, position: int) -> set[str]:

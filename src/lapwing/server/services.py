@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
+
+import pyarrow as pa
 
 from lapwing.server.data.answers import Answers
 from lapwing.server.data.batches import BATCHES, Batches
@@ -13,6 +16,7 @@ from lapwing.server.data.plan_file import NAME, PlanFile
 from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
+from lapwing.server.data.signatures import Signatures
 from lapwing.server.jobs.job_queue import Jobs
 from lapwing.server.people.people import People
 from lapwing.server.settings import ServerSettings
@@ -32,6 +36,7 @@ class Services:
         batches: The same of several questions with one price.
         answers: The stored answers.
         records: What was asked and charged.
+        signatures: What officers noted that they signed.
         jobs: Long work.
     """
 
@@ -43,6 +48,7 @@ class Services:
     batches: Batches
     answers: Answers
     records: Records
+    signatures: Signatures
     jobs: Jobs
     _closing: ExitStack = field(repr=False, compare=False)
 
@@ -63,6 +69,7 @@ class Services:
             opened.callback(sets.close)
             file = PlanFile(settings.state_folder / NAME)
             opened.callback(file.close)
+            threading.Thread(target=_load_arrow, daemon=True).start()
             for data in sets:
                 data.warm()
             people, answers = People.of(state, settings.open_id), Answers(sets)
@@ -84,6 +91,7 @@ class Services:
                 batches,
                 answers,
                 Records(sets),
+                Signatures(state, sets),
                 jobs,
                 opened.pop_all(),
             )
@@ -96,3 +104,8 @@ class Services:
     def close(self) -> None:
         """Close everything, after the answers that are paid for are stored."""
         self._closing.close()
+
+
+def _load_arrow() -> None:
+    """Let Arrow look for pandas now: it does at its first array, which takes half a second of a page."""
+    pa.array(())

@@ -68,8 +68,14 @@ WORK = (
         ended REAL NOT NULL DEFAULT 0) WITHOUT ROWID""",
     "CREATE INDEX jobs_of ON jobs (person, made)",
 )
+SIGNED = (
+    # Up to which entry an officer has signed the ledger of a data set.
+    """CREATE TABLE signed (
+        person TEXT NOT NULL, data TEXT NOT NULL, entry INTEGER NOT NULL, hash TEXT NOT NULL,
+        at INTEGER NOT NULL, PRIMARY KEY (person, data)) WITHOUT ROWID""",
+)
 # A step makes the tables of one version from those before it. Append one; a released one never changes.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (PEOPLE, WORK)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (PEOPLE, WORK, SIGNED)
 
 
 class ServerState:

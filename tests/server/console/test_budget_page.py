@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import pairwise
 
-from lapwing.ledger.budget_history import BudgetHistory
-from lapwing.server.console.budget_page import block_columns, has_history, spent_steps
+from lapwing.server.console.budget_page import block_columns
 from lapwing.server.data.budget_view import BlockLeft
-from lapwing.sql.policy.policy import account_label
-from support.served import STEWARD
 
 from .conftest import ConsoleDoor
 
 
 def test_a_budget_that_nobody_used_has_no_history_and_then_has_one(console: ConsoleDoor) -> None:
-    served = console.services.sets.require(STEWARD, "visits")
     browser = console.browser("sue")
-    assert not has_history(served)
-    assert "spending" not in browser.get("/d/visits/budget").text
+    assert "spending by person" not in browser.get("/d/visits/budget").text
     assert browser.get("/d/visits/budget/chart/light.svg").status_code == 404
     with console.ann() as client:
         console.release(client, epsilon="0.5")
-    assert has_history(served)
     page = browser.get("/d/visits/budget").text
     assert re.search(r"ε\N{NO-BREAK SPACE}9\.5</b> of 10 left", page)
+    assert "visits: spending by person" in page
+    assert re.search(
+        r"<th scope=\"row\">together</th><td class=\"right nowrap\">ε\N{NO-BREAK SPACE}0\.5</td>", page
+    )
     picture = browser.get("/d/visits/budget/chart/dark.svg")
     assert picture.headers["content-type"] == "image/svg+xml"
     assert "budget for life, ε 10" in picture.text
-
-
-def test_spending_ends_now_at_what_is_spent(console: ConsoleDoor) -> None:
-    curator = console.services.sets.require(STEWARD, "visits").curator
-    with console.ann() as client:
-        console.release(client, epsilon="0.5")
-    history = BudgetHistory.of(curator.ledger, account_label(curator.policy))
-    steps, cap, _ = spent_steps(history, datetime.now(UTC))
-    assert cap == 10
-    assert steps[-1].spent >= 0.5
-    assert all(one.spent <= other.spent for one, other in pairwise(steps))
 
 
 def test_blocks_are_filled_with_what_is_left() -> None:
@@ -48,4 +33,12 @@ def test_blocks_are_filled_with_what_is_left() -> None:
     blocks = [BlockLeft("1", Fraction(1), four, nothing), BlockLeft("everybody else", four, four, nothing)]
     [one, others] = block_columns(blocks)
     assert (one.height, one.top, one.amount) == ("25.00%", "75.00%", "1")
-    assert others.name == "others"
+    assert others.name == "others"  # the last
+
+
+def test_a_report_is_a_link_for_those_who_see_all(console: ConsoleDoor) -> None:
+    with console.ann() as client:
+        console.release(client, epsilon="0.05")
+    link = "/v1/data/visits/report"
+    assert link in console.browser("olga").get("/d/visits/budget").text
+    assert link not in console.browser("ann").get("/d/visits/budget").text

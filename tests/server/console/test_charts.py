@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lapwing.server.console.charts import LOOKS, Bar, SpentStep, bar_chart, spending_chart
+from lapwing.server.console.charts import LOOKS, Bar, bar_chart
 
 HOSTILE = '<script>alert("x")</script>&'
 
@@ -29,13 +29,3 @@ def test_names_become_text_and_nothing_else(look: str) -> None:
 
 def test_a_chart_without_bars_is_a_picture_all_the_same() -> None:
     assert ElementTree.fromstring(bar_chart([], LOOKS["light"], title="nothing")).tag.endswith("svg")
-
-
-def test_spending_is_drawn_as_steps_below_the_budget() -> None:
-    steps = [SpentStep(0.0, 0.0), SpentStep(0.5, 1.0)]
-    root = ElementTree.fromstring(spending_chart(steps, 3.0, LOOKS["dark"], title="t", begin="a", end="b"))
-    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert "budget for life, ε 3" in texts
-    outline = [element.attrib["d"] for element in root.iter() if element.tag.endswith("path")][-1]
-    assert outline.count("H") == 2
-    assert spending_chart([], 1.0, LOOKS["light"], title="t", begin="", end="").startswith(b"<svg")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from support.served import OFFICER, asked
 
@@ -55,3 +56,24 @@ def test_officers_see_no_words_of_questions(console: ConsoleDoor) -> None:
     assert asked().sql not in page
     assert "a question, private SQL" in page
     assert "SELECT" in console.browser("sue").get("/d/visits/history").text
+
+
+def test_officers_see_what_is_new_since_their_last_signature(console: ConsoleDoor) -> None:
+    _receipt(console)
+    officer = console.browser("olga")
+    first = officer.get("/d/visits/ledger").text
+    assert "You have not noted a signature here yet." in first
+    newest = re.search(r'name="entry" value="(\d+)"', first)
+    assert newest is not None
+    assert officer.post("/d/visits/ledger/signed", data={"entry": newest[1]}).status_code == 303
+    assert "New since your last signature: nothing" in officer.get("/d/visits/ledger").text
+    with console.ann() as client:
+        console.release(client, epsilon="0.07")
+    page = officer.get("/d/visits/ledger").text
+    assert "New since your last signature: 2\N{NO-BREAK SPACE}entries, ε\N{NO-BREAK SPACE}0.07" in page
+    assert 'class="count">2<' in page
+    assert page.count("Proof of entry") == 1
+    assert officer.get("/d/visits/ledger?all=1").text.count("Proof of entry") > 1
+    assert "2\N{NO-BREAK SPACE}entries new since your last signature." in officer.get("/").text
+    assert officer.post("/d/visits/ledger/signed", data={"entry": "x"}).status_code == 422
+    assert console.browser("sue").post("/d/visits/ledger/signed", data={"entry": "1"}).status_code == 403

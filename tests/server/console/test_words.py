@@ -34,6 +34,7 @@ def test_per_cent_is_never_less_than_the_share() -> None:
             "SELECT sex, COUNT(DISTINCT patient_id) FROM p GROUP BY sex ORDER BY sex",
             "Number of patient id by sex",
         ),
+        ("SELECT ward, COUNT(*) AS n, AVG(stay) AS m FROM v GROUP BY ward", "N and 1 more by ward"),
         ("SELECT a + b * 2 FROM t", "SELECT a + b * 2 FROM t"),
     ],
 )

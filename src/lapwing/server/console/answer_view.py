@@ -37,6 +37,7 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.releasing import SessionPlan
 
 MOST_ROWS = 200
+WIDE_COLUMNS = 5
 MOST_AXES = 2
 HASH_SHOWN = 16
 
@@ -49,6 +50,7 @@ class Heading:
     kind: str  # "key", "value", "between" or "axis"
     low: str = ""
     high: str = ""
+    about: str = ""  # the column that an interval is of, for whoever hears the heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class AnswerTable:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     more: str
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the table needs the whole width of a page."""
+        return len(self.headings) > WIDE_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,7 @@ def table_of(answer: Answer) -> AnswerTable:
     shown = min(len(answer), MOST_ROWS)
     sure = per_cent(Fraction(str(answer.confidence)))
     numbers = _numbers(answer)
+    drawn_on = numbers if len(numbers) <= MOST_AXES else numbers[:1]
     for column in answer.columns:
         values = list(column.values[:shown])
         if column.low is None or column.high is None:
@@ -130,15 +138,20 @@ def table_of(answer: Answer) -> AnswerTable:
             columns.append([Cell("·" if value is None else _plain(value), kind) for value in values])
             continue
         lows, highs = list(column.low[:shown]), list(column.high[:shown])
-        headings += [Heading(column.name, "value"), Heading(f"{sure} interval", "between")]
+        headings += [
+            Heading(column.name, "value"),
+            Heading(f"{sure} interval", "between", about=column.name),
+        ]
         columns.append([Cell(_shown(value), "value") for value in values])
         texts = [_between(low, high) for low, high in zip(lows, highs, strict=True)]
-        if not any(column is one for one in numbers[:MOST_AXES]):
+        if not any(column is one for one in drawn_on):
             columns.append([Cell(text, "between") for text in texts])
             continue
         axis = Axis.around([float(end) for end in [*lows, *highs] if _is_finite(end)])
         drawn = [_whisker(axis, *row) for row in zip(values, lows, highs, strict=True)]
-        headings.append(Heading(column.name, "axis", number_text(axis.low), number_text(axis.high)))
+        headings.append(
+            Heading(column.name, "axis", *(_shown(end).replace("-", "−") for end in (axis.low, axis.high)))
+        )
         columns.append([Cell(text, "between", one) for text, one in zip(texts, drawn, strict=True)])
         columns.append([Cell("", "axis", one) for one in drawn])
     more = f"… {len(answer) - shown:,} more rows: take the CSV." if len(answer) > shown else ""

@@ -17,10 +17,17 @@ from typing import Any
 
 from lapwing.core.exact import short_down
 from lapwing.errors import BadParameter, LapwingError, OverBudget
-from lapwing.server.console.chooser import Chooser, chooser_of, epsilon_for_odds, error_at, error_words
+from lapwing.server.console.chooser import (
+    Chooser,
+    chooser_of,
+    epsilon_for_odds,
+    error_at,
+    error_words,
+    half_alone,
+)
 from lapwing.server.console.parts import FREE, DiffLine, Fix, Gauge, Price, Refusal
 from lapwing.server.console.schema_view import SchemaView
-from lapwing.server.console.words import counted, left_text, plain_number, price_text, title_of
+from lapwing.server.console.words import counted, left_text, plain_number, price_text, title_of, within_text
 from lapwing.sql.next_prices import price_choices
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question.refusal import Refused
@@ -182,9 +189,7 @@ def priced_view(
         settings=form.options,
         chooser=chooser,
         look=f"{view.here}/plans/{plan_id}",
-        look_words=f"The error bars have their true width, {error_words(plan)[0]}."
-        if chooser.can_set_within
-        else "",
+        look_words=_look_words(plan) if chooser.can_set_within else "",
     )
     detail = _detail(plan)
     if not fits:
@@ -205,6 +210,15 @@ def priced_view(
     words = f"Leaves you at least {gauge.amount} of {gauge.of}"
     bar = ReleaseBar(words, gauge, "Release", price_text(price, Fraction(cost.delta)), is_ready=True)
     return replace(priced, foot=Foot("Can be answered", detail), bar=bar)
+
+
+def _look_words(plan: SessionPlan) -> str:
+    """Return what is true of the error bars of made-up rows, which no earlier release narrows."""
+    shown = error_words(plan)[0]
+    alone = within_text(half_alone(plan) or 0.0)
+    if shown == alone:
+        return f"The error bars have their true width, {shown}."
+    return f"The error bars are those of this release alone, {alone}; with earlier ones it is {shown}."
 
 
 def _detail(plan: SessionPlan) -> str:

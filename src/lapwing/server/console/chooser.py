@@ -21,6 +21,7 @@ from lapwing.errors import BadParameter
 from lapwing.server.console.parts import share_text
 from lapwing.server.console.words import SPACE, left_text, per_cent, price_text, rounded, within_text
 from lapwing.sql.pricing import accuracy
+from lapwing.sql.pricing.combined_widths import can_combine, half_widths
 from lapwing.sql.pricing.noise_shares import divide_budget
 from lapwing.sql.pricing.plan import Plan
 
@@ -118,11 +119,17 @@ class Chooser:
     odds_words: str
     slider: Slider | None
     can_set_within: bool
+    earlier: str = ""
 
 
 def half_of(plan: Plan) -> float | None:
     """Return the largest half-width of a plan's columns; None if no column has one."""
     return _widest(plan.spread)
+
+
+def half_alone(plan: Plan) -> float | None:
+    """Return the largest half-width of a plan's columns, without any earlier release."""
+    return _widest(accuracy.spread(plan.question, plan.shares, plan.confidence, n=plan.n))
 
 
 def _widest(spread: dict[str, accuracy.Spread]) -> float | None:
@@ -175,6 +182,20 @@ def chooser_of(plan: Plan, left: Fraction, least: Fraction, *, leads: str, typed
         odds_words=odds_sentence(epsilon, delta),
         slider=slider_of(plan, left, least),
         can_set_within=half is not None,
+        earlier=_earlier(plan),
+    )
+
+
+def _earlier(plan: Plan) -> str:
+    """Return what the earlier releases of a question give together, for nothing."""
+    if not plan.before or plan.is_stored or not can_combine(plan.question):
+        return ""
+    half = max(half_widths(plan.before, plan.confidence).values(), default=None)
+    if half is None:
+        return ""
+    return (
+        f"You have {within_text(half)} already, which is free to look at. The errors here are those of all "
+        "releases together."
     )
 
 

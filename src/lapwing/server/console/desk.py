@@ -100,7 +100,7 @@ class Desk:
             title=title,
             person=self.person.shown_name or self.person.name,
             roles=role_words(roles),
-            items=menu(self.person, data, current or title)
+            items=menu(self.person, data, current or title, self._counts(data))
             if data
             else (MenuItem("Home", "/", title == "Home"),),
             data=self.at_hand(here) if here is not None else None,
@@ -108,6 +108,13 @@ class Desk:
             notice=notice,
             guide=self._guide(data),
         )
+
+    def _counts(self, data: str) -> dict[str, int]:
+        """Return how many entries are new to an officer who has noted a signature."""
+        if Role.OFFICER not in self.roles(data):
+            return {}
+        mark = self.services.signatures.find(self.person, data)
+        return {"Ledger": mark.new} if mark.time is not None else {}
 
     def _guide(self, data: str) -> Guide | None:
         done = self.request.cookies.get(GUIDE_COOKIE)

@@ -15,13 +15,13 @@ from starlette.responses import Response
 from lapwing.errors import LapwingError
 from lapwing.ledger.request_log import FAILED, LoggedRequest
 from lapwing.server.console import answer_view, asking
-from lapwing.server.console.chooser import error_words, labelled_stops
+from lapwing.server.console.chooser import half_alone, labelled_stops
 from lapwing.server.console.desk import AtDesk, Desk, PageRoute, end_guide, see_other, set_guide, unit_words
 from lapwing.server.console.jobs_page import JobView, job_views
 from lapwing.server.console.parts import FREE, Gauge, Price, SparkBar
 from lapwing.server.console.records_view import EntryView, price_words, request_view
 from lapwing.server.console.schema_view import examples_for
-from lapwing.server.console.words import SPACE, counted, left_text, moment, title_of, when_text
+from lapwing.server.console.words import SPACE, counted, left_text, moment, title_of, when_text, within_text
 from lapwing.server.data.budget_view import how_many_like
 from lapwing.server.people.person import NotFound, Role
 from lapwing.sql import policy_ledger
@@ -115,6 +115,12 @@ def data_card(desk: Desk, served: Any, summaries: int | None) -> DataCard:
     else:
         words = f"{tables}. You released nothing yet."
     is_steward = Role.STEWARD in desk.roles(served.name)
+    if Role.OFFICER in desk.roles(served.name):
+        mark = desk.services.signatures.find(desk.person, served.name)
+        new = counted(mark.new, "entry", "entries") if mark.new else "Nothing"
+        words += (
+            f" {new} new since your last signature." if mark.time is not None else " Not signed by you yet."
+        )
     return DataCard(
         name=served.name,
         href=f"/d/{served.name}",
@@ -221,15 +227,15 @@ def fit_lines(desk: Desk, served: Any) -> list[FitLine]:
             continue
         with suppress(LapwingError):
             plan = session.plan(examples[0], epsilon=epsilon)
-            words, _ = error_words(plan)
+            half = half_alone(plan)  # of another question like it: earlier answers to this one do not help
             many = how_many_like(session.session, plan)
             if many and all(line.price != Price.of(epsilon) for line in lines):
-                title = title_of(examples[0])
+                title = f"like “{title_of(examples[0])}”"
                 lines.append(
                     FitLine(
                         f"{many:,}",
                         title,
-                        f"each within {words}" if words else "",
+                        f"each within {within_text(half)}" if half is not None else "",
                         Price.of(epsilon),
                         f"/d/{served.name}/ask",
                     )
@@ -258,6 +264,8 @@ def home(desk: AtDesk) -> Response:
         line for _, served, one in answers[:LAST_ANSWERS] for line in answer_lines(desk, served, [one], now)
     ]
     fits, words = [], "You have no data set to ask."
+    newest = answers[0][1] if answers else None
+    asked.sort(key=lambda served: served is not newest)  # the data set that was asked last comes first
     for served in asked[:1]:
         with suppress(LapwingError):
             fits = fit_lines(desk, served)

@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 from fastapi import APIRouter
@@ -14,10 +15,11 @@ from starlette.responses import Response
 from lapwing.errors import BadParameter, LapwingError
 from lapwing.ledger.accountant.guarantee import StatementReport
 from lapwing.server.console.answer_view import receipt_facts
-from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted
+from lapwing.server.console.desk import AtDesk, Desk, PageRoute, Posted, see_other
 from lapwing.server.console.parts import Fact, Outcome
 from lapwing.server.console.records_view import EntryView, entry_view, request_view
-from lapwing.server.console.words import counted, time_text
+from lapwing.server.console.words import counted, price_text, time_text
+from lapwing.server.data.signatures import SignedUpTo
 from lapwing.server.people.person import NotFound, Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -102,7 +104,7 @@ def history(desk: AtDesk, data: str, all: str = "") -> Response:  # noqa: A002 (
         served,
         lines=lines,
         lead=lead,
-        who=sees_all,
+        shows_who=sees_all,
         has_more=len(found) == most and not all,
         here=f"/d/{data}/history",
     )
@@ -126,7 +128,7 @@ def verify(desk: AtDesk, data: str, posted: Posted) -> Response:
     if not text:
         return _ledger_page(desk, data, wrong="Paste a receipt first, or choose its file.", status=422)
     try:
-        found = checked_view(desk.services.records.verify(f"{text}\n".encode()))
+        found = checked_view(desk.services.records.verify(desk.person, f"{text}\n".encode()))
     except LapwingError as error:
         why = error.why if isinstance(error, BadParameter) else str(error)
         return _ledger_page(desk, data, text=text, wrong=f"This {why}.", status=422)
@@ -173,7 +175,7 @@ def _ledger_page(
 ) -> Response:
     served = desk.services.sets.require(desk.person, data, Role.STEWARD, Role.ANALYST, Role.OFFICER)
     now = datetime.now(UTC)
-    found = desk.services.records.history(desk.person, data, most)
+    found = desk.services.records.history(desk.person, data, ALL if most > SHOWN else SHOWN)
     sees_all = bool(desk.roles(data) & {Role.STEWARD, Role.OFFICER})
     entries: list[EntryView] = []
     if sees_all:
@@ -182,6 +184,13 @@ def _ledger_page(
             for one in desk.services.records.entries(desk.person, data, most)
             if one.kind not in ("charge", "answer")
         ]
+    note: SignedView | None = None
+    if Role.OFFICER in desk.roles(data) and served.curator.has_ledger:
+        mark = desk.services.signatures.find(desk.person, data)
+        new = [one for one in found if one.line.number > mark.entry or not mark.holds]
+        note = signed_view(mark, sum((one.price.epsilon or Fraction(0) for one in new), Fraction(0)))
+        if mark.time is not None and most == SHOWN:
+            found = new
     lead = (
         "Every charge, in order, signed. You see prices and proofs, and no answers."
         if sees_all
@@ -199,13 +208,52 @@ def _ledger_page(
         entries=entries[:SHOWN],
         sees_all=sees_all,
         can_check=sees_all and served.curator.has_ledger,
-        has_more=len(found) == most and most < ALL,
+        has_more=most < ALL and (len(found) == most or (note is not None and mark.time is not None)),
+        signed=note,
         text=text,
         checked=checked,
         wrong=wrong,
         whole=whole,
         command=f"lapwing ledger export {data}.toml statement-{now:%Y-%m-%d}.json",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SignedView:
+    """What is new since an officer's last signature."""
+
+    title: str
+    words: str
+    newest: int
+    holds: bool
+
+
+def signed_view(found: SignedUpTo, prices: Fraction) -> SignedView:
+    """Return an officer's note in words. `prices` is the sum of the prices since."""
+    if not found.holds:
+        words = (
+            f"You noted a signature up to entry {found.entry}, and the ledger has another entry there now. "
+            "Compare it with the statement that you signed."
+        )
+        return SignedView("All charges", words, found.newest, holds=False)
+    if found.time is None:
+        return SignedView(
+            "All charges", "You have not noted a signature here yet.", found.newest, holds=True
+        )
+    many = counted(found.new, "entry", "entries") if found.new else "nothing"
+    title = f"New since your last signature: {many}{f', {price_text(prices)}' if prices else ''}"
+    words = f"You signed up to entry {found.entry}, noted {time_text(found.time)}. It is still there."
+    return SignedView(title, words, found.newest, holds=True)
+
+
+@router.post("/d/{data}/ledger/signed")
+def signed(desk: AtDesk, data: str, posted: Posted) -> Response:
+    """Note up to which entry an officer has signed. Signing is done where the key is."""
+    entry = posted.get("entry", "")
+    desk.services.signatures.note(
+        desk.person, data, int(entry) if entry.isdecimal() and len(entry) < 16 else 0
+    )
+    return see_other(f"/d/{data}/ledger#charges")
 
 
 @router.get("/d/{data}/ledger/{number}/proof")

@@ -21,7 +21,7 @@ _KEYWORDS = (
 )
 KEYWORDS = frozenset(_KEYWORDS.split())
 _WORD = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\"|[A-Za-z_][A-Za-z_0-9]*)")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def price_text(epsilon: Fraction, delta: Fraction = Fraction(0)) -> str:
@@ -70,7 +70,7 @@ def moment(text: str) -> datetime:
 
 def day_text(day: date) -> str:
     """Return a day such as "17 Nov 2026"."""
-    return f"{day.day}{SPACE}{_MONTHS[day.month - 1]}{SPACE}{day.year}"
+    return f"{day.day}{SPACE}{MONTHS[day.month - 1]}{SPACE}{day.year}"
 
 
 def time_text(time: datetime) -> str:
@@ -117,18 +117,20 @@ _TITLE = 60
 def title_of(sql: str) -> str:
     """Return a short heading for a question: "visits by ward"; else its first words.
 
-    The heading uses the question's own names: the alias of its number, and its GROUP BY.
+    The heading uses the question's own names: the alias of its first number, and its GROUP BY.
     """
     selected = _SELECTED.match(sql)
     if selected:
-        last = _split(selected[1])[-1]
-        alias = _ALIAS.search(last)
-        name = alias[1].replace("_", " ") if alias else _function_words(last, selected[2])
+        group = _GROUPED.search(sql)
+        keys = _split(group[1]) if group else []
+        numbers = [term for term in _split(selected[1]) if term not in keys] or _split(selected[1])
+        alias = _ALIAS.search(numbers[0])
+        name = alias[1].replace("_", " ") if alias else _function_words(numbers[0], selected[2])
         if name:
-            group = _GROUPED.search(sql)
-            by = f" by {', '.join(one.replace('_', ' ') for one in _split(group[1]))}" if group else ""
+            more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+            by = f" by {', '.join(one.replace('_', ' ') for one in keys)}" if keys else ""
             some = ", some rows" if re.search(r"\bwhere\b", sql, re.IGNORECASE) else ""
-            title = f"{name}{by}{some}"
+            title = f"{name}{more}{by}{some}"
             if len(title) <= _TITLE:
                 return title[0].upper() + title[1:]
     text = " ".join(sql.split())

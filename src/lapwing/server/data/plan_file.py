@@ -19,9 +19,9 @@ from typing import Any
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter
-from lapwing.storage.private_file import touch_private_file
 from lapwing.sql.pricing.cost import Cost
 from lapwing.sql.pricing.plan import Plan
+from lapwing.storage.private_file import touch_private_file
 from lapwing.storage.sqlite import RunStatement, connect_sqlite, sqlite_errors, sqlite_transaction
 
 NAME = "plans.sqlite"
@@ -32,7 +32,8 @@ _WAIT = 10.0  # seconds for another worker that writes
 _TABLE = """
 CREATE TABLE IF NOT EXISTS plans (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, data TEXT NOT NULL, form TEXT NOT NULL, made REAL NOT NULL,
-    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL, promise TEXT NOT NULL DEFAULT ''
+    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL,
+    promise TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID
 """
 _BY_PERSON = "CREATE INDEX IF NOT EXISTS plans_of_a_person ON plans (person, made)"

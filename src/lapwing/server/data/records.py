@@ -4,16 +4,19 @@ Claim    an analyst sees own requests alone; a steward sees all; an officer sees
          ledger, and no words of a question.
 Because  each method asks for the role first, and leaves out what that role does not see.
 Test     tests/server/data/test_records.py
+
+Data sets of one folder share a ledger, unless their policies say otherwise.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 from lapwing.errors import BadParameter
 from lapwing.ledger.publishing import export_statement, prove_entry
@@ -24,6 +27,7 @@ from lapwing.ledger.verification import verify
 from lapwing.server.data.answers import own_requests
 from lapwing.server.data.budget_view import BudgetView, budget_view
 from lapwing.server.data.served_data import ServedData, ServedDataSets
+from lapwing.server.data.spending import PastSpending, spending_of
 from lapwing.server.people.person import NotFound, Person, Role
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
@@ -31,6 +35,7 @@ from lapwing.sql.policy.policy import account_label
 MOST_LINES = 1_000
 LONGEST_RECEIPT = 1 << 20  # bytes of a receipt, a proof or a statement that somebody brings
 _SEES_ALL = (Role.STEWARD, Role.OFFICER)
+View = TypeVar("View")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ class Records:
     def __init__(self, sets: ServedDataSets) -> None:
         self._sets = sets
         self._views: dict[tuple[str, str | None], tuple[int, BudgetView]] = {}
+        self._spendings: dict[tuple[str, str | None], tuple[int, PastSpending]] = {}
         self._viewing = threading.Lock()
 
     def history(self, person: Person, data: str, most: int = 50) -> list[LoggedRequest]:
@@ -115,20 +121,40 @@ class Records:
         people = None if person.can(data, *_SEES_ALL) else person.name
         if not with_forecast:
             return budget_view(served.curator, people=people, with_forecast=False)
-        place, key = _newest(served), (data, people)
+        return self._kept(self._views, served, people, lambda: budget_view(served.curator, people=people))
+
+    def spending(self, person: Person, data: str) -> PastSpending:
+        """Return what was paid over time: by all people for stewards and officers, else the own prices."""
+        served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
+        people = None if person.can(data, *_SEES_ALL) else person.name
+        return self._kept(
+            self._spendings, served, people, lambda: spending_of(served.curator, people=people)
+        )
+
+    def _kept(
+        self,
+        views: dict[tuple[str, str | None], tuple[int, View]],
+        served: ServedData,
+        people: str | None,
+        make: Callable[[], View],
+    ) -> View:
+        """Return a view of a ledger, which is made once for each newest entry."""
+        place, key = _newest(served), (served.name, people)
         with self._viewing:
-            kept = self._views.get(key)
+            kept = views.get(key)
         if kept is not None and kept[0] == place:
             return kept[1]
-        view = budget_view(served.curator, people=people)
+        view = make()
         with self._viewing:
-            if len(self._views) > MOST_LINES:
-                self._views.clear()
-            self._views[key] = place, view
+            if len(views) > MOST_LINES:
+                views.clear()
+            views[key] = place, view
         return view
 
-    def verify(self, text: bytes) -> CheckedText:
+    def verify(self, person: Person, text: bytes) -> CheckedText:
         """Check a receipt, a proof or a statement that somebody brought, against the ledgers here.
+
+        Data sets may share a ledger. Only the name of one that the person has a role for is told.
 
         Raises:
             BadParameter: If it is none of these, or too long.
@@ -137,7 +163,7 @@ class Records:
             raise BadParameter("file", "is too long to be checked here: use `lapwing ledger verify FILE`")
         record = _record(text)
         if record is not None and {"ledger", "position", "hash"} <= set(record):
-            return self._checked_receipt(record)
+            return self._checked_receipt(person, record)
         if not text.startswith(b"{"):  # a database, for one, is never opened
             raise BadParameter("file", "is no receipt, no proof and no statement")
         with TemporaryDirectory(prefix="lapwing-verify-") as folder:
@@ -154,10 +180,21 @@ class Records:
         elif mine.curator.ledger.keys.signing.public.hex() != found.key:
             findings.append("it is signed with another key than that of the ledger here")
         position = int(told["entry"]["number"]) if told["entry"] else 0
-        name = "" if mine is None else mine.name
+        name = self._shown_name(person, found.ledger, position)
         return CheckedText(found.kind, not findings, tuple(findings), name, position, told)
 
-    def _checked_receipt(self, record: dict[str, Any]) -> CheckedText:
+    def _shown_name(self, person: Person, ledger_id: str, position: int) -> str:
+        """Return the name of the data set that a charge, or a ledger, is about; "" for others' data."""
+        seen = [
+            data
+            for data in self._sets.visible_to(person)
+            if data.curator.has_ledger and data.curator.ledger.id == ledger_id
+        ]
+        if position:
+            seen = [data for data in seen if account_label(data.curator.policy) in _charged(data, position)]
+        return seen[0].name if seen else ""
+
+    def _checked_receipt(self, person: Person, record: dict[str, Any]) -> CheckedText:
         mine = self._of_ledger(str(record["ledger"]))
         position = record["position"]
         if mine is None:
@@ -168,12 +205,13 @@ class Records:
             status = status_at(mine.curator.ledger, position)
         if status is None or status.receipt.hash != record["hash"]:
             why = "the ledger has no such charge at this position"
-            return CheckedText("receipt", False, (why,), mine.name)
+            return CheckedText("receipt", False, (why,))
         said = json.loads(status.receipt.to_json())
         wrong = [
             f"{name} differs from what the ledger has" for name in said if record.get(name) != said[name]
         ]
-        return CheckedText("receipt", not wrong, tuple(wrong), mine.name, position, None if wrong else said)
+        name = self._shown_name(person, mine.curator.ledger.id, position)
+        return CheckedText("receipt", not wrong, tuple(wrong), name, position, None if wrong else said)
 
     def _of_ledger(self, ledger_id: str) -> ServedData | None:
         with_ledger = (data for data in self._sets if data.curator.has_ledger)
@@ -187,13 +225,20 @@ class Records:
             status = status_at(served.curator.ledger, position)
         if status is None:
             raise NotFound(f"{data}.{position}")
-        ledger = served.curator.ledger
-        label = account_label(served.curator.policy)
-        charged = {ledger.numbered(debit[0]).label for debit in status.receipt.record["debits"]}
+        label, charged = account_label(served.curator.policy), _charged(served, position)
         is_own = status.receipt.principal == person.name
         if label not in charged or not (is_own or person.can(data, *_SEES_ALL)):
             raise NotFound(f"{data}.{position}")
         return served
+
+
+def _charged(served: ServedData, position: int) -> set[str]:
+    """Return the accounts that a charge of a data set's ledger debits; none if it is no charge."""
+    ledger = served.curator.ledger
+    status = status_at(ledger, position) if 0 < position < 1 << 60 else None
+    if status is None:
+        return set()
+    return {ledger.numbered(debit[0]).label for debit in status.receipt.record["debits"]}
 
 
 def _newest(served: ServedData) -> int:

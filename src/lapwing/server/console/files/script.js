@@ -195,7 +195,42 @@ function following(place) {
   }, 3000);
 }
 
+// A chooser that spends nothing: its page is asked for again, and its card is put in place
+
+function following_fields(form) {
+  let timer = 0, running = null;
+  async function follow() {
+    running?.abort();
+    const wait = (running = new AbortController());
+    try {
+      const query = new URLSearchParams(new FormData(form));
+      const reply = await fetch(`${form.getAttribute("action").split("#")[0]}?${query}`, { signal: wait.signal });
+      if (!reply.ok || wait !== running) return;
+      const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+      for (const field of all("input[name]", form)) {
+        const from = fresh.querySelector(`#${form.dataset.follows} [name="${field.name}"]`);
+        if (from && field !== document.activeElement) field.value = from.value;
+        else if (from) byId(form.dataset.follows).querySelector(`[name="was_${field.name}"]`).value = from.value;
+        field.closest(".choice").classList.toggle("leads", Boolean(from?.closest(".leads")));
+      }
+      const words = form.querySelector("[role=status]");
+      words.replaceChildren(...fresh.getElementById(words.id).childNodes);
+    } catch { /* the next change */ }
+  }
+  form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(follow, REST); });
+  form.addEventListener("submit", (event) => { event.preventDefault(); follow(); });
+}
+
+// A table that fits is no stop of the Tab key
+
+function stops() {
+  for (const one of all(".scroll")) one.tabIndex = one.scrollWidth > one.clientWidth + 1 ? 0 : -1;
+}
+addEventListener("resize", stops);
+
 show(document);
+stops();
+for (const form of all("[data-follows]")) following_fields(form);
 if (byId("ask")) asking(byId("ask"));
 for (const place of all("[data-follow]")) following(place);
 if (location.hash) document.querySelector(`#${CSS.escape(location.hash.slice(1))}[tabindex]`)?.focus();

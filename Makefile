@@ -89,6 +89,7 @@ bench: $(READY)
 pictures: $(READY)
 	$(BIN)/python docs/draw_pictures.py docs/pictures
 	$(BIN)/python docs/layers.py
+	$(BIN)/python docs/http_routes.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -101,9 +101,11 @@ def test_the_start_link_opens_the_guided_console_once(folder: Path) -> None:
             assert "This takes two minutes" in page.text
             assert "Hello, Ann" in page.text
             refused = other.get(demo.links["ann"])
-            assert refused.url.path == "/sign-in"
+            assert (refused.status_code, refused.url.path) == (401, "/start")
+            assert "This link does not sign in" in refused.text
             assert other.get(str(page.url)).url.path == "/sign-in"
-            assert ann.get(demo.links["ann"]).url.path == "/"  # still signed in: it leads to no circle
+            assert ann.get(demo.links["ann"]).status_code == 401  # also in the browser that used it
+            assert "Hello, Ann" in ann.get(str(page.url)).text
             page = sue.get(demo.links["sue"])
             assert page.status_code == 200
             assert "This takes two minutes" not in page.text  # a steward asks no questions

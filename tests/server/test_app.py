@@ -56,10 +56,14 @@ def test_errors_of_all_routes_have_one_form(door: Door) -> None:
         ann.post("/v1/plans", content=b"x" * 600_000, headers=json),
         ann.post("/v1/plans", content=b"<x/>", headers={"content-type": "text/xml"}),
         ann.get("/v1/data/visits/receipts/x"),
+        ann.get(f"/v1/data/visits/receipts/{'9' * 5000}"),
+        ann.post("/v1/tokens", content=b"[" * 60_000, headers=json),
+        ann.post("/v1/tokens", content=b'{"days": ' + b"9" * 5000 + b"}", headers=json),
         door.stranger().get("/v1/tokens"),
     ):
-        assert reply.status_code in (401, 403, 404, 405, 413, 415, 422)
+        assert reply.status_code in (400, 401, 403, 404, 405, 413, 415, 422)
         assert {"code", "message"} <= set(reply.json()["error"])
+        assert reply.json()["error"]["code"] != "server-failed"
 
 
 def test_a_mistake_of_ours_says_nothing(

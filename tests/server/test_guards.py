@@ -52,6 +52,12 @@ def bare(site: Site) -> httpx.Client:
         ("localhost.evil.example", 421),
         ("evil.example:localhost", 421),
         ("localhost@evil.example", 421),
+        ("localhost:80@evil.example", 421),
+        ("localhost:x", 421),
+        ("localhost:", 421),
+        ("localhost:8000000", 421),
+        ("localhost.", 421),
+        ("[::1]:80@evil.example", 421),
         ("", 421),
         (":80", 421),
         ("10.0.0.1", 421),
@@ -66,6 +72,13 @@ def test_a_header_that_matters_comes_once(site: Site) -> None:
         once = {"host": "localhost", "sec-fetch-site": "same-origin", "content-length": "2", **JSON}
         headers = [*once.items(), (name, "localhost"), (name, "localhost")]
         assert _raw(site, "POST", headers, b"{}")[0] == 400, name
+
+
+def test_a_body_has_one_length(site: Site) -> None:
+    headers = [("host", "localhost"), ("sec-fetch-site", "same-origin"), *JSON.items()]
+    for length in ("2", "0"):
+        both = [*headers, ("content-length", length), ("transfer-encoding", "chunked")]
+        assert _raw(site, "POST", both, b"{}")[0] == 400
 
 
 def _raw(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from lapwing.errors import Unavailable
 from lapwing.server import metrics
-from lapwing.server.people.person import Role
+from lapwing.server.people.person import Person, Role
 from support.served import Door
 
 
@@ -47,3 +52,44 @@ def test_counts_are_for_stewards_and_officers(door: Door) -> None:
     assert 'method="POST",route="/v1/plans/{plan}/release",status="200"} 1' in text
     assert "lapwing_answers_total" in text
     assert "ann" not in text.replace("channel", "")
+
+
+def test_a_token_for_other_data_does_not_count(door: Door) -> None:
+    people, both = door.services.people, {"visits": frozenset({Role.ANALYST}), "town": {Role.STEWARD}}
+    people.accounts.make("mia")
+    for data, roles in both.items():
+        people.accounts.set_roles("mia", data, frozenset(roles))
+    account = people.accounts.known("mia")
+    _, secret = people.tokens.make(
+        Person("mia", account.roles, "session", "s"),
+        name="x",
+        data=frozenset({"visits"}),
+        most_epsilon=None,
+        expires=datetime.now(UTC) + timedelta(days=1),
+    )
+    client = door.stranger()
+    client.headers["authorization"] = f"Bearer {secret}"
+    assert client.get("/metrics").status_code == 403
+    assert client.get("/v1/me").json()["roles"] == {"visits": ["analyst"]}
+
+
+def test_nobody_waits_for_a_slow_anchor(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    readiness = metrics.Readiness(door.services.sets)
+    assert readiness.problems() == {}
+    begun, ends = threading.Event(), threading.Event()
+
+    def slow(_: object) -> str:
+        begun.set()
+        ends.wait(20)
+        return "unavailable"
+
+    monkeypatch.setattr(metrics, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(metrics, "_problem", slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(readiness.problems)
+        assert begun.wait(20)
+        before = time.monotonic()
+        assert readiness.problems() == {}
+        assert time.monotonic() - before < 10
+        ends.set()
+        assert first.result() == {"visits": "unavailable"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lapwing.errors import TooManyRequests
 from lapwing.server.people.links import LinkKind
 from support.cases import each
 from support.server_people import GOOD, Site, cheapen, opened_site, settings_in
@@ -337,3 +338,19 @@ def test_a_disabled_account_is_out_at_once(site: Site) -> None:
     assert browser.get("/v1/me").status_code == 401
     assert site.program(secret).get("/v1/me").status_code == 401
     assert site.browser().post("/session", json={"name": "ann", "password": GOOD}).status_code == 401
+
+
+def test_a_password_that_nobody_looked_at_is_no_failure(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.person("ann", visits="analyst")
+
+    def busy(*_: object) -> None:
+        raise TooManyRequests(1)
+
+    body = {"name": "ann", "password": GOOD}
+    with monkeypatch.context() as patch:
+        patch.setattr(type(site.people.accounts), "with_password", busy)
+        for _ in range(30):
+            assert site.browser().post("/session", json=body).status_code == 429
+    assert site.browser().post("/session", json=body).status_code == 204

@@ -57,6 +57,38 @@ class TestSeeing:
             assert {(one.status_code, one.content) for one in replies} == {(404, replies[0].content)}
 
 
+class TestLinksMadeBefore:
+    """A steward cannot keep a way into an account that gets a role for other data."""
+
+    @each(("who",), [("tom",), ("root",)])
+    def test_a_link_made_before_is_no_way_to_data_given_later(self, staff: Site, who: str) -> None:
+        name = f"analyst-of-{who}"
+        staff.person(name, visits="analyst")
+        stella = staff.signed_in("stella")
+        link = stella.post(f"/v1/people/{name}/password-link").json()["password_link"]
+        given = staff.signed_in(who).put(
+            f"/v1/people/{name}/roles", json={"data": "town", "roles": ["analyst"]}
+        )
+        assert given.status_code == 200
+        body = {"link": link, "password": "of somebody else"}
+        assert staff.browser().post("/v1/password", json=body).status_code == 401
+        assert staff.signed_in(name).get("/v1/me").status_code == 200
+
+    def test_nor_is_that_of_an_account_without_roles(self, staff: Site) -> None:
+        body = {"name": "new", "data": "visits", "roles": []}
+        link = staff.signed_in("stella").post("/v1/people", json=body).json()["password_link"]
+        staff.signed_in("tom").put("/v1/people/new/roles", json={"data": "town", "roles": ["analyst"]})
+        body = {"link": link, "password": GOOD}
+        assert staff.browser().post("/v1/password", json=body).status_code == 401
+
+    def test_a_link_of_a_command_outlives_the_first_role(self, staff: Site) -> None:
+        staff.people.accounts.make("new")
+        link = staff.people.links.make_password("new")
+        staff.signed_in("stella").put("/v1/people/new/roles", json={"data": "visits", "roles": ["analyst"]})
+        body = {"link": link, "password": GOOD}
+        assert staff.browser().post("/v1/password", json=body).status_code == 204
+
+
 class TestMaking:
     def test_a_steward_makes_an_account_whose_owner_sets_the_password(self, staff: Site) -> None:
         body = {"name": "new", "shown_name": "New One", "data": "visits", "roles": ["analyst"]}

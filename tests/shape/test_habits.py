@@ -199,7 +199,17 @@ AREAS = {
         "Mechanisms",
         "Noise",
     ),
-    *("Notebooks", "Parties", "Private SQL", "Publishing", "Python", "Reports", "Show", "Surveys"),
+    *(
+        "Notebooks",
+        "Parties",
+        "Private SQL",
+        "Publishing",
+        "Python",
+        "Reports",
+        "Server",
+        "Show",
+        "Surveys",
+    ),
     *("Test vectors", "Time"),
 }
 

@@ -83,6 +83,8 @@ def exact(value: Number, name: str = "value") -> Fraction:
     if len(text) > _DIGITS_AT_MOST:
         raise BadParameter(name, "has too many digits")
     try:
+        if "_" in text or not text.isascii():  # Python reads 1_0 as 10, and the digits of every script
+            raise ValueError
         # A short text can stand for a number with a billion digits: 1e999999999.
         exponent = int(text.lower().partition("e")[2] or 0)
         number = Fraction(text) if abs(exponent) <= _EXPONENT_AT_MOST else None

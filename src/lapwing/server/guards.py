@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ SECRET_COOKIES = "lapwing.cookies"  # noqa: S105  in the scope: the cookies by n
 READING = frozenset({"GET", "HEAD"})
 BODY_SECONDS = 20.0  # until the whole body must be there
 UNKNOWN_BODY_BYTES = 4096  # of a request without a person: a form to sign in
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::[0-9]{1,5})?")
 TYPES = frozenset({"application/json", "application/x-www-form-urlencoded"})
 BURST_SECONDS = 10  # how many seconds' worth of requests may come at once
 
@@ -95,8 +97,8 @@ class Guards:
 
     def _check_host(self, given: _Given) -> None:
         host = given.one("host").lower()
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if name not in self._settings.hosts:
+        found = _HOST.fullmatch(host)
+        if found is None or found[1] not in self._settings.hosts:
             raise GuardRefusal(
                 421,
                 "bad-host",
@@ -173,6 +175,8 @@ class Guards:
     async def _body(self, given: _Given, receive: Receive, person: Person | None) -> bytes | None:
         """Read the body of a request, if it has one; None if there is none."""
         length, coding = given.one("content-length"), given.one("transfer-encoding")
+        if coding and length:  # a proxy in front may see the end of the body elsewhere
+            raise GuardRefusal(400, "bad-request", "a body has one length", "Send one header for it.")
         if not coding and length in ("", "0"):
             return None
         most = self._settings.body_bytes if person is not None else UNKNOWN_BODY_BYTES

@@ -72,12 +72,15 @@ class Readiness:
 
     def problems(self) -> dict[str, str]:
         """Return the code of an error for each data set that cannot be charged now."""
-        with self._lock:
-            if time.monotonic() - self._seen >= KEPT_SECONDS:
-                codes = {data.name: _problem(data) for data in self._sets}
-                self._problems = {name: code for name, code in codes.items() if code}
-                self._seen = time.monotonic()
+        if time.monotonic() - self._seen < KEPT_SECONDS or not self._lock.acquire(blocking=self._seen < 0):
+            return self._problems  # nobody waits for whoever looks: an anchor may answer slowly
+        try:
+            codes = {data.name: _problem(data) for data in self._sets}
+            self._problems = {name: code for name, code in codes.items() if code}
+            self._seen = time.monotonic()
             return self._problems
+        finally:
+            self._lock.release()
 
 
 def _problem(data: ServedData) -> str:
@@ -114,6 +117,6 @@ def metrics(request: Request) -> Response:
     """Reply with the counts of this process, to stewards and officers."""
     request.scope[ROUTE] = "/metrics"
     person = person_of(request)
-    if not any({Role.STEWARD, Role.OFFICER} & roles for roles in person.roles.values()):
+    if not any({Role.STEWARD, Role.OFFICER} & roles for roles in person.usable_roles.values()):
         raise NotAllowed("metrics")
     return Response(request.app.state.counts.text(), media_type=_TEXT)

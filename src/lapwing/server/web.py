@@ -18,7 +18,7 @@ from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from lapwing.core.exact import exact
-from lapwing.errors import BadParameter, MissingExtra
+from lapwing.errors import BadParameter, MissingExtra, TooManyRequests
 from lapwing.server.guards import ADDRESS, COOKIE, PERSON, SECRET_COOKIES
 from lapwing.server.people.accounts import typed_name
 from lapwing.server.people.links import DEVICE_SECONDS, LinkKind
@@ -127,13 +127,24 @@ def sign_in(request: Request, name: str, password: str) -> CookieChange:
     """
     people, name = services_of(request).people, typed_name(name)
     address, device = request.scope.get(ADDRESS, ""), _device(request, name)
-    people.limits.begin(address, name, device)
-    own = people.accounts.with_password(name, password)
+    own = _with_password(people, name, password, address, device)
     if own is None:
         raise NotSignedIn
-    people.limits.succeeded(address, name, device)
     known = "" if device else people.links.make_device(own)
     return begin_session(request, own, device=known)
+
+
+def _with_password(people: People, name: str, password: str, address: str, device: str) -> str | None:
+    """Return the account that has this password, or None, within the limits of failures."""
+    people.limits.begin(address, name, device)
+    try:
+        own = people.accounts.with_password(name, password)
+    except TooManyRequests:  # nobody looked at the password
+        people.limits.not_failed(address, name, device)
+        raise
+    if own is not None:
+        people.limits.not_failed(address, name, device)
+    return own
 
 
 def begin_session(request: Request, name: str, *, device: str = "") -> CookieChange:
@@ -318,7 +329,7 @@ def get_me(request: Request) -> JSONResponse:
     found: dict[str, Any] = {
         "name": person.name,
         "shown_name": person.shown_name,
-        "roles": {data: sorted(roles) for data, roles in sorted(person.roles.items())},
+        "roles": {data: sorted(roles) for data, roles in sorted(person.usable_roles.items())},
         "credential": person.credential,
         "data": None if person.scope is None else sorted(person.scope),
     }
@@ -332,10 +343,8 @@ def put_password(request: Request, form: NewPasswordForm) -> Response:
     """Set a new password. All other sessions of the account end."""
     people, person = services_of(request).people, signed_in_person(request)
     address, device = request.scope.get(ADDRESS, ""), _device(request, person.name)
-    people.limits.begin(address, person.name, device)
-    if people.accounts.with_password(person.name, form.old) is None:
+    if _with_password(people, person.name, form.old, address, device) is None:
         raise BadParameter("old", "is not the password")
-    people.limits.succeeded(address, person.name, device)
     people.accounts.set_password(person.name, form.new)
     return begin_session(request, person.name).into(Response(status_code=204))
 

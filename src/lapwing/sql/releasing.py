@@ -36,7 +36,7 @@ from lapwing.sql.answering.stored_answers import answer_from_bytes, answer_to_by
 from lapwing.sql.answering.truncation import truncation_sentences
 from lapwing.sql.curator import Curator
 from lapwing.sql.earlier_answers import EarlierAnswer, EarlierAnswers, ReadableAnswer, readable_answers
-from lapwing.sql.policy.policy import CheckedPolicy
+from lapwing.sql.policy.policy import CheckedPolicy, account_label
 from lapwing.sql.pricing.combined_widths import can_combine
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.pricing.noise_shares import BudgetShares
@@ -157,6 +157,8 @@ class ReleaseSession:
         status = None if data is None else status_at(curator.ledger, position)
         if data is None or status is None or status.state is not RequestState.ANSWERED:
             return None
+        if not self._may_see(status.receipt):  # at once: the time tells nothing about others' questions
+            return None
         try:
             asked = requests_in(status.answer)[place]
         except (ValueError, KeyError, TypeError, IndexError):  # of a model, a publication or a protocol
@@ -179,6 +181,13 @@ class ReleaseSession:
                     answer = self._answer(plan, last.noisy, last.receipt, is_replay=True)
                     return asked.sql, self._combined(plan, answer, readable)
         return None
+
+    def _may_see(self, receipt: Receipt) -> bool:
+        """Return whether a charge is for these data, and this analyst's unless answers are shared."""
+        ledger, policy = self.curator.ledger, self.curator.policy
+        charged = {ledger.numbered(debit[0]).label for debit in receipt.record["debits"]}
+        is_own = receipt.principal == self.analyst
+        return account_label(policy) in charged and (is_own or policy.shares_answers)
 
     def data_digest(self, question: BoundQuery) -> str:
         """Return a digest of the policy, and of the public rows that a question reads."""

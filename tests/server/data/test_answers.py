@@ -95,3 +95,24 @@ def test_the_list_has_the_newest_first(visits: Served) -> None:
     assert [one.id for one in listed] == ids[::-1]
     assert (listed[0].sql, listed[0].cost) == ("SELECT COUNT(*) AS n FROM visits", "ε 0.5")
     assert [one.id for one in visits.answers.all_of(ANN, "visits", 1)] == ids[1:]
+
+
+def test_nothing_is_worked_out_for_the_id_of_anothers_answer(
+    visits: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = visits.released()
+    served_data = visits.sets.require(ANN, "visits")
+    bound: list[object] = []
+    bind = type(served_data.curator).bind
+
+    def noted(*given: object, **more: object) -> object:
+        bound.append(given)
+        return bind(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(served_data.curator), "bind", noted)
+    for answer_id in (mine, "visits.77"):
+        with pytest.raises(NotFound):
+            visits.answers.find(BOB, answer_id)
+    assert bound == []  # else the time would tell which receipts are answers, and how long their SQL is
+    assert visits.answers.find(ANN, mine).id == mine
+    assert bound

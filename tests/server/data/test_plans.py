@@ -13,6 +13,7 @@ from lapwing.errors import BadParameter, Held, OverBudget, TokenSpent
 from lapwing.server.data.plan_file import MOST_OF_A_PERSON, NAME, PlanFile
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.people.person import NotAllowed, NotFound, Person, Role
+from lapwing.sql.reading.reader import Reader
 from support.served import ANN, BOB, STEWARD, STRANGER, Served, asked, person, served, write_data
 
 
@@ -190,6 +191,34 @@ def test_a_booking_stays_if_the_charge_may_have_been_made(
             with pytest.raises(type(error)):
                 visits.plans.release(who, made.id)
         assert _left(visits, who) == Fraction("0.5")
+
+
+def test_a_question_that_is_charged_again_after_a_hold_is_booked_again(
+    visits: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = _token(visits, "0.7")
+    made = visits.plans.make(who, "visits", asked())
+
+    def fail(*_: object, **__: object) -> object:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reader, "exact", fail)
+        with pytest.raises(Held):
+            visits.plans.release(who, made.id)
+    [failed] = visits.records.history(STEWARD, "visits")
+    assert _left(visits, who) == Fraction("0.2")
+    with pytest.raises(Held):
+        visits.plans.release(who, made.id)
+    assert _left(visits, who) == Fraction("0.2")
+    visits.sets.require(ANN, "visits").curator.clear_hold(failed.line.number)
+    with pytest.raises(TokenSpent):
+        visits.plans.release(who, made.id)
+    assert visits.charges() == 1
+    assert not visits.plans.release(ANN, made.id).is_replay  # with a session
+    assert visits.charges() == 2
+    assert visits.plans.release(who, made.id).is_replay
+    assert _left(visits, who) == Fraction("0.2")
 
 
 def test_old_plans_are_forgotten(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from lapwing.server.data.served_data import ServedDataSets
 from lapwing.server.jobs.job import Job, JobForm, JobKind, JobState
 from lapwing.server.jobs.job_process import lock_path, try_lock
 from lapwing.server.jobs.job_queue import MOST_BEGINS, MOST_WAITING, Jobs
+from lapwing.server.people.people import People
 from lapwing.server.people.person import NotAllowed, NotFound, Role
 from lapwing.server.state import ServerState
 from support.served import ANN, COUNT, OFFICER, STEWARD, STRANGER, person, write_data
@@ -149,3 +153,21 @@ def test_a_release_and_its_bundle(tmp_path: Path) -> None:
         last = _ended(jobs, job)
         assert last.state is JobState.DONE, last.result
         assert (tmp_path / last.result["bundle"] / "bundle.json").exists()
+
+
+def test_a_token_with_a_most_epsilon_starts_no_job_that_spends(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    (tmp_path / "rows.toml").write_text("[release]\n")
+    with _opened(tmp_path, works=False) as jobs:
+        people = People.of(jobs._state)
+        people.accounts.make("sue")
+        for most in (Fraction(1, 100), None):
+            made, _ = people.tokens.make(
+                STEWARD, name="x", data=None, most_epsilon=most, expires=datetime.now(UTC) + timedelta(1)
+            )
+            who = replace(STEWARD, credential="token", credential_id=made.id)
+            for kind in (JobKind.PUBLISH, JobKind.TRAIN):
+                with pytest.raises(BadParameter) as caught:
+                    jobs.start(who, JobForm(data="visits", kind=kind, file="rows.toml"))
+                assert ("most ε" in str(caught.value)) == (most is not None)
+            assert jobs.start(who, PREPARE).state is JobState.QUEUED

@@ -126,6 +126,31 @@ def test_an_address_is_limited_whatever_names_it_tries(clock: Clock) -> None:
     found.begin("192.0.2.2", "another", "")
     for _ in range(100):  # successes are not counted
         found.begin("192.0.2.3", "ann", "")
-        found.succeeded("192.0.2.3", "ann", "")
+        found.not_failed("192.0.2.3", "ann", "")
     for _ in range(9):
         found.begin("", "bob", "")  # of an address that is not known
+
+
+def test_failures_of_neighbours_do_not_keep_a_known_browser_out(clock: Clock) -> None:
+    found = SignInLimits()
+    for number in range(20):
+        found.begin("192.0.2.1", f"name {number}", "")
+    with pytest.raises(TooManyRequests):
+        found.begin("192.0.2.1", "ann", "")
+    found.begin("192.0.2.1", "ann", "the owner's browser")
+
+
+def test_an_account_is_limited_also_if_it_succeeds(clock: Clock) -> None:
+    found = SignInLimits()
+
+    def sign_in() -> None:
+        found.begin("192.0.2.1", "ann", "")
+        found.not_failed("192.0.2.1", "ann", "")
+
+    for _ in range(120):
+        sign_in()
+    with pytest.raises(TooManyRequests):
+        sign_in()
+    found.begin("192.0.2.1", "bob", "")
+    clock.now += 60
+    sign_in()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.server.people import links, sessions
 from lapwing.server.people.people import People
 from lapwing.server.people.person import Role
 from lapwing.server.people.sessions import IDLE_SECONDS, LIFE_SECONDS, NOTED_EVERY
@@ -113,3 +114,21 @@ def test_old_sessions_are_removed_from_the_file(
     wait(IDLE_SECONDS)
     people.sessions.begin("ann")
     assert state.rows("SELECT count(*) FROM sessions") == [(1,)]
+
+
+def test_an_account_has_a_bounded_number_of_sessions_and_browsers(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(links, "MOST_LINKS", 3)
+    for name in ("ann", "bob"):
+        people.accounts.make(name)
+    bobs = people.sessions.begin("bob"), people.links.make_device("bob")
+    for _ in range(8):
+        began, device = people.sessions.begin("ann"), people.links.make_device("ann")
+        assert people.sessions.find(began) is not None  # the newest stays, also within one second
+        assert people.links.is_device(device, "ann")
+    counts = [people.sessions._state.rows(f"SELECT count(*) FROM {one}") for one in ("sessions", "links")]
+    assert counts == [[(4,)], [(4,)]]
+    assert people.sessions.find(bobs[0]) is not None
+    assert people.links.is_device(bobs[1], "bob")

@@ -141,7 +141,7 @@ def verify(call: Call) -> Response:
     """Check a receipt, a proof or a statement that somebody has brought."""
     if len(call.body) > LONGEST_RECEIPT:
         raise BadParameter("file", "is too long to be checked here: use `lapwing ledger verify FILE`")
-    return json_reply(checked_json(call.services.records.verify(call.body)))
+    return json_reply(checked_json(call.services.records.verify(call.person, call.body)))
 
 
 _LEFT = {"epsilon": "2.5", "of": "3", "delta": "6e-8", "quota": None}

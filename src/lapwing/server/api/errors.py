@@ -37,6 +37,7 @@ from lapwing.server.people.person import IdentityNotBound, NotAllowed, NotFound,
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = "not-signed-in", "not-allowed", "not-found"
 BAD_REQUEST, TOO_LARGE, TOO_MANY = "bad-request", "too-large", "too-many"
 _FIXED = {
+    400: (BAD_REQUEST, "the request is not understood"),
     401: (NOT_SIGNED_IN, "sign in, or send a token that is valid"),
     403: (NOT_ALLOWED, "your roles do not allow this"),
     404: (NOT_FOUND, "there is nothing here for you"),

@@ -46,7 +46,6 @@ from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.web.replies import cookie_header
 
 GUIDE_COOKIE = "lapwing-guide"
-START = "/start"
 GUIDE_STEPS = (
     ("Look at the tables", "made from the policy", "t"),
     ("Price a question", "free", "p"),
@@ -301,7 +300,6 @@ def reply_to(request: Request, error: Exception) -> Response:
         and "text/html" in request.headers.get("accept", "")
     ):
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        wanted = "/" if request.url.path == START else wanted  # a used link leads nowhere, also later
         return see_other("/sign-in" if wanted == "/" else f"/sign-in?next={quote(wanted, safe='/')}")
     code = getattr(error, "code", "")
     if isinstance(error, LapwingError) and status in (409, 422):

@@ -128,7 +128,7 @@ def verify(desk: AtDesk, data: str, posted: Posted) -> Response:
     if not text:
         return _ledger_page(desk, data, wrong="Paste a receipt first, or choose its file.", status=422)
     try:
-        found = checked_view(desk.services.records.verify(f"{text}\n".encode()))
+        found = checked_view(desk.services.records.verify(desk.person, f"{text}\n".encode()))
     except LapwingError as error:
         why = error.why if isinstance(error, BadParameter) else str(error)
         return _ledger_page(desk, data, text=text, wrong=f"This {why}.", status=422)

@@ -161,7 +161,7 @@ class Batches:
                 question = stored.plan.plans[0].question
                 version = self._file.fix_version(row.id, served.curator.data(question).version)
             price = stored.plan.cost.epsilon
-            with booked(self._tokens, person, row.id, price):
+            with booked(self._tokens, person, served.booking_key(row.id), price):
                 answers = waited_for(lambda: stored.plan.release(version=version), patience)
         if not all(answer.is_replay for answer in answers):
             self.after_release(served)

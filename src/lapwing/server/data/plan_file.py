@@ -32,7 +32,8 @@ _WAIT = 10.0  # seconds for another worker that writes
 _TABLE = """
 CREATE TABLE IF NOT EXISTS plans (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, data TEXT NOT NULL, form TEXT NOT NULL, made REAL NOT NULL,
-    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL, promise TEXT NOT NULL DEFAULT ''
+    since INTEGER NOT NULL, version INTEGER NOT NULL, receipt INTEGER NOT NULL,
+    promise TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID
 """
 _BY_PERSON = "CREATE INDEX IF NOT EXISTS plans_of_a_person ON plans (person, made)"

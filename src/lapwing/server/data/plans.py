@@ -168,7 +168,8 @@ class Plans:
         """Book a plan's price on the token that it is released with, unless its answer is stored."""
         plan = stored.plan
         is_stored = not stored.form.fresh and person.credential == "token" and plan.session.has_answer(plan)
-        return booked(self._tokens, person, stored.id, Fraction(0) if is_stored else plan.cost.epsilon)
+        key = self._sets.require(person, stored.data).booking_key(stored.id)
+        return booked(self._tokens, person, key, Fraction(0) if is_stored else plan.cost.epsilon)
 
     def _waited_for(self, person: Person, row: PlanRow, stored: StoredPlan, patience: float) -> Answer:
         """Release a plan, or wait until a process that answers the same question has stored its answer."""

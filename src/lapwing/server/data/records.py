@@ -4,6 +4,8 @@ Claim    an analyst sees own requests alone; a steward sees all; an officer sees
          ledger, and no words of a question.
 Because  each method asks for the role first, and leaves out what that role does not see.
 Test     tests/server/data/test_records.py
+
+Data sets of one folder share a ledger, unless their policies say otherwise.
 """
 
 from __future__ import annotations
@@ -149,8 +151,10 @@ class Records:
             views[key] = place, view
         return view
 
-    def verify(self, text: bytes) -> CheckedText:
+    def verify(self, person: Person, text: bytes) -> CheckedText:
         """Check a receipt, a proof or a statement that somebody brought, against the ledgers here.
+
+        Data sets may share a ledger. Only the name of one that the person has a role for is told.
 
         Raises:
             BadParameter: If it is none of these, or too long.
@@ -159,7 +163,7 @@ class Records:
             raise BadParameter("file", "is too long to be checked here: use `lapwing ledger verify FILE`")
         record = _record(text)
         if record is not None and {"ledger", "position", "hash"} <= set(record):
-            return self._checked_receipt(record)
+            return self._checked_receipt(person, record)
         if not text.startswith(b"{"):  # a database, for one, is never opened
             raise BadParameter("file", "is no receipt, no proof and no statement")
         with TemporaryDirectory(prefix="lapwing-verify-") as folder:
@@ -176,10 +180,21 @@ class Records:
         elif mine.curator.ledger.keys.signing.public.hex() != found.key:
             findings.append("it is signed with another key than that of the ledger here")
         position = int(told["entry"]["number"]) if told["entry"] else 0
-        name = "" if mine is None else mine.name
+        name = self._shown_name(person, found.ledger, position)
         return CheckedText(found.kind, not findings, tuple(findings), name, position, told)
 
-    def _checked_receipt(self, record: dict[str, Any]) -> CheckedText:
+    def _shown_name(self, person: Person, ledger_id: str, position: int) -> str:
+        """Return the name of the data set that a charge, or a ledger, is about; "" for others' data."""
+        seen = [
+            data
+            for data in self._sets.visible_to(person)
+            if data.curator.has_ledger and data.curator.ledger.id == ledger_id
+        ]
+        if position:
+            seen = [data for data in seen if account_label(data.curator.policy) in _charged(data, position)]
+        return seen[0].name if seen else ""
+
+    def _checked_receipt(self, person: Person, record: dict[str, Any]) -> CheckedText:
         mine = self._of_ledger(str(record["ledger"]))
         position = record["position"]
         if mine is None:
@@ -190,12 +205,13 @@ class Records:
             status = status_at(mine.curator.ledger, position)
         if status is None or status.receipt.hash != record["hash"]:
             why = "the ledger has no such charge at this position"
-            return CheckedText("receipt", False, (why,), mine.name)
+            return CheckedText("receipt", False, (why,))
         said = json.loads(status.receipt.to_json())
         wrong = [
             f"{name} differs from what the ledger has" for name in said if record.get(name) != said[name]
         ]
-        return CheckedText("receipt", not wrong, tuple(wrong), mine.name, position, None if wrong else said)
+        name = self._shown_name(person, mine.curator.ledger.id, position)
+        return CheckedText("receipt", not wrong, tuple(wrong), name, position, None if wrong else said)
 
     def _of_ledger(self, ledger_id: str) -> ServedData | None:
         with_ledger = (data for data in self._sets if data.curator.has_ledger)
@@ -209,13 +225,20 @@ class Records:
             status = status_at(served.curator.ledger, position)
         if status is None:
             raise NotFound(f"{data}.{position}")
-        ledger = served.curator.ledger
-        label = account_label(served.curator.policy)
-        charged = {ledger.numbered(debit[0]).label for debit in status.receipt.record["debits"]}
+        label, charged = account_label(served.curator.policy), _charged(served, position)
         is_own = status.receipt.principal == person.name
         if label not in charged or not (is_own or person.can(data, *_SEES_ALL)):
             raise NotFound(f"{data}.{position}")
         return served
+
+
+def _charged(served: ServedData, position: int) -> set[str]:
+    """Return the accounts that a charge of a data set's ledger debits; none if it is no charge."""
+    ledger = served.curator.ledger
+    status = status_at(ledger, position) if 0 < position < 1 << 60 else None
+    if status is None:
+        return set()
+    return {ledger.numbered(debit[0]).label for debit in status.receipt.record["debits"]}
 
 
 def _newest(served: ServedData) -> int:

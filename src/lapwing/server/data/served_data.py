@@ -28,7 +28,7 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy.policy_file import load_policy
 from lapwing.sql.pricing.cost import BudgetLeft
 from lapwing.sql.question.policy_schema import schema_json
-from lapwing.sql.reading import generated_rows
+from lapwing.sql.reading import generated_rows, registration
 
 DIGITS = 18  # of numbers in replies
 EVERY_ROLE = tuple(Role)
@@ -81,6 +81,14 @@ class ServedData:
         """Return the data as the ledger knows it, or None. Its source may have changed since."""
         curator = self.curator
         return policy_ledger.find_data_set(curator.ledger, curator.policy) if curator.has_ledger else None
+
+    def booking_key(self, name: str) -> str:
+        """Return the key under which a token books the price of a plan.
+
+        After a hold was cleared, the ledger may charge a plan a second time, so that it is booked again.
+        """
+        cleared = len(registration.cleared_holds(self.curator.policy))
+        return f"{name}.{cleared}" if cleared else name
 
     def require_allowed(self, person: Person) -> None:
         """Refuse an analyst who may not read answers now: too many failed, or the quota is gone.

@@ -45,6 +45,8 @@ MAY_START: dict[JobKind, frozenset[Role]] = {
     JobKind.AUDIT: frozenset({Role.STEWARD, Role.OFFICER}),
 }
 
+SPENDING = frozenset({JobKind.PUBLISH, JobKind.TRAIN})
+
 
 class JobForm(CheckedForm):
     """A job to start."""

@@ -4,6 +4,10 @@ Claim    closing a page stops nothing, and after a restart each job goes on, or 
 Because  a job is a row in the shared state and a process of its own, which holds a lock while it works. A
          row that says "running" while nobody holds its lock is begun again, up to three times.
 Test     tests/server/jobs/test_job_queue.py
+
+Claim    no token spends more than its most ε by jobs.
+Because  a token with a most ε starts no job that spends.
+Test     tests/server/jobs/test_job_queue.py
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ from typing import Any
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, TooManyRequests
 from lapwing.server.data.served_data import ServedData, ServedDataSets
-from lapwing.server.jobs.job import MAY_START, Job, JobForm, JobKind, JobState
+from lapwing.server.jobs.job import MAY_START, SPENDING, Job, JobForm, JobKind, JobState
 from lapwing.server.jobs.job_process import checked_file, lock_path, run_job, slot_now, try_lock
 from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.tokens import Tokens
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
 
@@ -59,6 +64,7 @@ class Jobs:
             TooManyRequests: If the queue is full.
         """
         served = self._sets.require(person, form.data, *MAY_START[form.kind])
+        self._require_no_limit(person, form.kind)
         settings = self._checked(served, form)
         job = random_bytes(16).hex()
         with self._state.transaction() as run:
@@ -79,6 +85,17 @@ class Jobs:
         self.work()
         self._wake.set()
         return self.find(person, job)
+
+    def _require_no_limit(self, person: Person, kind: JobKind) -> None:
+        """Refuse to spend for a token with a most ε: a job books nothing on it."""
+        if kind not in SPENDING or person.credential != "token":
+            return
+        if Tokens(self._state).known(person.credential_id).most_epsilon is not None:
+            raise BadParameter(
+                "kind",
+                f"must not be {kind.value} with a token that has a most ε: a job books nothing. Sign in, "
+                "or send a token without a limit of its own",
+            )
 
     def _checked(self, served: ServedData, form: JobForm) -> dict[str, Any]:
         policy = served.curator.policy.path

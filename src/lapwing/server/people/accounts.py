@@ -122,6 +122,9 @@ class Accounts:
     def set_roles(self, name: str, data: str, roles: frozenset[Role]) -> None:
         """Replace the roles of an account for one data set, or for `EVERYWHERE`. None: no role.
 
+        A role for more data ends the links to set the password that stewards may have made before: whoever
+        holds one would get the new role.
+
         Raises:
             NotFound: If there is no such account.
             BadParameter: If `data` cannot be the name of a data set.
@@ -129,6 +132,10 @@ class Accounts:
         data = data if data == EVERYWHERE else checked_label(data, "data")
         with self._state.transaction() as run:
             _require(run, name)
+            places = {place for [place] in run("SELECT data FROM roles WHERE name = ?", (name,)).fetchall()}
+            [made_by] = run("SELECT made_by FROM accounts WHERE name = ?", (name,)).fetchone()
+            if roles and data not in places and (places or made_by != SHELL):
+                run("DELETE FROM links WHERE name = ? AND kind = ?", (name, LinkKind.PASSWORD))
             run("DELETE FROM roles WHERE name = ? AND data = ?", (name, data))
             for role in sorted(roles):
                 run("INSERT INTO roles (name, data, role) VALUES (?, ?, ?)", (name, data, role))

@@ -62,9 +62,14 @@ def _first(keys: dict[Hashable, float], count: int) -> list[Hashable]:
 
 
 class SignInLimits:
-    """Limits of failed sign-ins: by address, and by account name or by browser."""
+    """Limits of failed sign-ins: by address, and by account name or by browser; and of all of an account.
+
+    Whoever has an account could otherwise keep the computation of passwords busy by signing in again and
+    again.
+    """
 
     def __init__(self) -> None:
+        self._all = RateLimit(per_minute=60, burst=120)
         self._by_address = RateLimit(per_minute=6, burst=20)
         self._by_name = RateLimit(per_minute=1, burst=10)
 
@@ -76,16 +81,18 @@ class SignInLimits:
             name: The account's name, as it was given.
             device: The secret of a browser that has signed in as this account before; "" for others.
         """
-        if address:
+        if address and not device:  # a neighbour's failures do not keep a known browser out
             self._by_address.take(address)
         try:
             self._by_name.take(device or ("", name))
+            self._all.take(name)  # last: strangers get no further than the limit before
         except TooManyRequests:
-            if address:
+            if address and not device:
                 self._by_address.give_back(address)
             raise
 
-    def succeeded(self, address: str, name: str, device: str) -> None:
-        """Give back what a successful attempt took."""
-        self._by_address.give_back(address)
+    def not_failed(self, address: str, name: str, device: str) -> None:
+        """Give back what an attempt took that was successful, or that was not looked at."""
+        if not device:
+            self._by_address.give_back(address)
         self._by_name.give_back(device or ("", name))

@@ -30,6 +30,7 @@ class LinkKind(StrEnum):
 
 
 DEVICE_SECONDS = 180 * 86400
+MOST_LINKS = 100  # of one kind and account: the oldest end
 SECONDS = {
     LinkKind.START: 3600,
     LinkKind.PASSWORD: 3 * 86400,
@@ -75,6 +76,11 @@ class Links:
             run(
                 "INSERT INTO links (hash, kind, name, ends) VALUES (?, ?, ?, ?)",
                 (hash_of(secret), kind, name, now + SECONDS[kind]),
+            )
+            run(
+                "DELETE FROM links WHERE kind = ? AND name = ? AND hash NOT IN (SELECT hash FROM links "
+                "WHERE kind = ? AND name = ? ORDER BY hash = ? DESC, ends DESC LIMIT ?)",
+                (kind, name, kind, name, hash_of(secret), MOST_LINKS),
             )
         return secret
 

@@ -79,6 +79,13 @@ class Person:
             return frozenset()
         return self.roles.get(data, frozenset()) | self.roles.get(EVERYWHERE, frozenset())
 
+    @property
+    def usable_roles(self) -> Mapping[str, frozenset[Role]]:
+        """The roles by data set that the credential can use: of a scoped token, those for its data."""
+        if self.scope is None:
+            return self.roles
+        return {data: roles for data in sorted(self.scope) if (roles := self.roles_for(data))}
+
     def require(self, data: str, *roles: Role) -> None:
         """Require one of the roles for a data set. No role at all: the data set does not exist here."""
         own = self.roles_for(data)

@@ -18,6 +18,7 @@ from lapwing.server.state import ServerState
 
 IDLE_SECONDS = 30 * 60
 LIFE_SECONDS = 12 * 3600
+MOST_SESSIONS = 100  # of one account: the oldest end
 NOTED_EVERY = 60  # seconds between two writes of "last seen"
 
 
@@ -40,7 +41,7 @@ class Sessions:
 
         Raises NotSignedIn if the account was disabled meanwhile.
         """
-        secret, now = new_secret(), int(time.time())
+        secret, public_id, now = new_secret(), new_id(), int(time.time())
         with self._state.transaction() as run:
             if not run("SELECT 1 FROM accounts WHERE name = ? AND NOT is_disabled", (name,)).fetchone():
                 raise NotSignedIn
@@ -48,7 +49,12 @@ class Sessions:
                 "DELETE FROM sessions WHERE seen <= ? OR began <= ?",
                 (now - IDLE_SECONDS, now - LIFE_SECONDS),
             )
-            run("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (hash_of(secret), new_id(), name, now, now))
+            run("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (hash_of(secret), public_id, name, now, now))
+            run(
+                "DELETE FROM sessions WHERE name = ? AND id NOT IN (SELECT id FROM sessions WHERE name = ? "
+                "ORDER BY id = ? DESC, began DESC LIMIT ?)",
+                (name, name, public_id, MOST_SESSIONS),
+            )
         return secret
 
     def find(self, secret: str) -> FoundSession | None:

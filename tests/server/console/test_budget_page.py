@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from lapwing.ledger import entry
 from lapwing.server.console.budget_page import block_columns
 from lapwing.server.data.budget_view import BlockLeft
 from support.served import write_data
@@ -54,11 +54,12 @@ def test_a_report_is_a_link_for_those_who_see_all(console: ConsoleDoor) -> None:
 def test_a_steward_makes_the_budget_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cheapen(monkeypatch)
     write_data(tmp_path)
-    door, clock = ConsoleDoor(tmp_path), entry.time_ns
+    door, clock = ConsoleDoor(tmp_path), time.time_ns
     door.add_people()
     with door.ann() as client:
         for days in (80, 40, 2):
-            monkeypatch.setattr(entry, "time_ns", lambda days=days: clock() - days * 86_400 * 10**9)
+            then = clock() - days * 86_400 * 10**9
+            monkeypatch.setattr("lapwing.ledger.entry.time_ns", lambda then=then: then)
             door.release(client, epsilon=f"0.{days}")
     steward = door.browser("sue")
     page = steward.get("/d/visits/budget").text

@@ -81,6 +81,7 @@ ROWS: dict[tuple[str, str], str] = {
     ("GET", "/d/{data}/ledger"): "200 200 200 403 303 200 303",
     ("POST", "/d/{data}/ledger/verify"): "422 422 422 403 401 422 401",
     ("POST", "/d/{data}/ledger/check"): "200 403 200 403 401 200 401",
+    ("POST", "/d/{data}/ledger/signed"): "403 403 303 403 401 303 401",
     ("GET", "/d/{data}/ledger/{number}/proof"): "200 200 200 403 303 200 303",
     ("GET", "/d/{data}/ledger/statement"): "200 403 200 403 303 200 303",
     ("GET", "/d/{data}"): "200 200 200 200 303 200 303",
@@ -134,6 +135,7 @@ FORMS: dict[str, dict[str, str]] = {
     "/d/{data}/dashboard": {"sql": COUNT, "epsilon": "0.1"},
     "/d/{data}/jobs": {"kind": "audit"},  # of no question, so none begins
     "/d/{data}/ledger/verify": {"text": "{}"},
+    "/d/{data}/ledger/signed": {"entry": "1"},
 }
 QUERY = {"/start": "?key={start}", "/password": "?key={link}"}
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import date, timedelta
 from fractions import Fraction
+from pathlib import Path
+
+import pytest
 
 from lapwing.server.console.budget_page import block_columns
 from lapwing.server.data.budget_view import BlockLeft
+from support.served import write_data
+from support.server_people import cheapen
 
 from .conftest import ConsoleDoor
 
@@ -42,3 +49,27 @@ def test_a_report_is_a_link_for_those_who_see_all(console: ConsoleDoor) -> None:
     link = "/v1/data/visits/report"
     assert link in console.browser("olga").get("/d/visits/budget").text
     assert link not in console.browser("ann").get("/d/visits/budget").text
+
+
+def test_a_steward_makes_the_budget_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cheapen(monkeypatch)
+    write_data(tmp_path)
+    door, clock = ConsoleDoor(tmp_path), time.time_ns
+    door.add_people()
+    with door.ann() as client:
+        for days in (80, 40, 2):
+            then = clock() - days * 86_400 * 10**9
+            monkeypatch.setattr("lapwing.ledger.entry.time_ns", lambda then=then: then)
+            door.release(client, epsilon=f"0.{days}")
+    steward = door.browser("sue")
+    page = steward.get("/d/visits/budget").text
+    assert "Make visits last" in page
+    assert "[analysts.ann]\nepsilon = 8.6" in page  # all that is left: 10, less 0.8, 0.4 and 0.2
+    until = date.today().replace(day=1) + timedelta(days=800)
+    changed = steward.get(f"/d/visits/budget?until={until:%Y-%m}").text
+    assert re.search(rf'name="until" type="month" value="{until:%Y-%m}"', changed)
+    assert f"to the end of {until:%b}\N{NO-BREAK SPACE}{until.year}" in changed
+    assert "Until must be a month" in steward.get("/d/visits/budget?until=soon").text
+    assert "used up about" in steward.get("/d/visits/budget/chart/light.svg").text
+    assert "Make visits last" not in door.browser("olga").get("/d/visits/budget").text
+    door.close()

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lapwing.server.console.charts import LOOKS, Bar, bar_chart
+from lapwing.server.console.charts import LOOKS, MOST_BARS, Bar, bar_chart
 
 HOSTILE = '<script>alert("x")</script>&'
 
@@ -29,3 +29,9 @@ def test_names_become_text_and_nothing_else(look: str) -> None:
 
 def test_a_chart_without_bars_is_a_picture_all_the_same() -> None:
     assert ElementTree.fromstring(bar_chart([], LOOKS["light"], title="nothing")).tag.endswith("svg")
+
+
+def test_a_chart_says_how_many_bars_it_leaves_out() -> None:
+    bars = [Bar(str(k), float(k), k - 1.0, k + 1.0) for k in range(MOST_BARS + 3)]
+    assert b"and 3 more: see the table" in bar_chart(bars, LOOKS["light"], title="t")
+    assert b"more: see" not in bar_chart(bars[:MOST_BARS], LOOKS["light"], title="t")

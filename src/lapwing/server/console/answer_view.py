@@ -165,6 +165,8 @@ def _whisker(axis: Axis, value: Any, low: Any, high: Any) -> Whisker | None:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return number_text(value) if isinstance(value, float) else str(value)
 
 
@@ -196,7 +198,7 @@ def bars_of(answer: Answer) -> list[Bar]:
         if value is None or low is None or high is None:
             continue
         name = (
-            ", ".join("all" if key.values[row] is None else str(key.values[row]) for key in keys)
+            ", ".join("all" if key.values[row] is None else _plain(key.values[row]) for key in keys)
             or first.name
         )
         bars.append(Bar(name, float(value), float(low), float(high)))

@@ -74,14 +74,15 @@ class Bar:
 def bar_chart(bars: Sequence[Bar], look: Look, *, title: str, is_made_up: bool = False) -> bytes:
     """Return a chart of horizontal bars with error bars, from zero. Made-up bars are dashed and empty."""
     theme, width = look.theme, look.width
-    shown = [one for one in bars if math.isfinite(one.value)][:MOST_BARS]
+    finite = [one for one in bars if math.isfinite(one.value)]
+    shown, more = finite[:MOST_BARS], len(finite) - MOST_BARS
     ends = [end for one in shown for end in (one.low, one.high, one.value)]
     axis = Axis.around(ends, zero=True)
     row = ROW if len(shown) <= 10 else 26
     names = [shortened(one.name, LABEL_LETTERS if width > NARROW else 13) for one in shown]
     left = min(24 + 7.6 * max(map(len, names), default=0), width * 0.36)
     right, top = 28.0, 8.0
-    height = top + row * len(shown) + 30
+    height = top + row * len(shown) + (30 if more <= 0 else 56)
     bottom = top + row * len(shown)
 
     def x(value: float) -> float:
@@ -95,7 +96,9 @@ def bar_chart(bars: Sequence[Bar], look: Look, *, title: str, is_made_up: bool =
     for tick in axis.ticks(4 if width > NARROW else 2):
         colour = theme.edge if tick == 0 else theme.line
         lines.append(line(x(tick), top - 4, x(tick), bottom + 2, colour, 1))
-        lines.append(words(x(tick), bottom + 20, grouped(tick, 6), theme.soft, "middle", 13))
+        lines.append(
+            words(x(tick), bottom + 20, grouped(tick, 6).replace("-", "−"), theme.soft, "middle", 13)
+        )
     for k, one in enumerate(shown):
         middle = top + row * (k + 0.5)
         half = row * 0.26
@@ -115,6 +118,10 @@ def bar_chart(bars: Sequence[Bar], look: Look, *, title: str, is_made_up: bool =
         for place, value in ((low, one.low), (high, one.high)):
             if math.isfinite(value):
                 lines.append(line(place, middle - 6, place, middle + 6, theme.error, 1.7))
+    if more > 0:
+        lines.append(
+            words(left, bottom + 44, f"… and {more:,} more: see the table", theme.soft, "start", 13)
+        )
     return "\n".join([*lines, "</svg>"]).encode()
 
 

@@ -2,20 +2,20 @@
 
 Claim    with as many questions a month as lately, each at the price that is shown, the prices of all months
          add up to no more than what is left.
-Because  the ε a month is what is left divided by the months, rounded down, and the price is this divided by
-         the questions a month, rounded down. Answers together never count for more than the sum of prices.
+Because  what is left divided by the ε a month, rounded down, is the number of months; the ε a month is at
+         least the price times the questions a month: one is rounded down, or the other up. Answers
+         together never count for more than the sum of their prices.
 Test     tests/server/data/test_lasting.py
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
-from lapwing.core.exact import short_down
+from lapwing.core.exact import short_down, short_up
 from lapwing.errors import BadParameter
 from lapwing.server.data.forecast import Forecast
 from lapwing.server.data.spending import PastSpending
@@ -112,18 +112,18 @@ def lasting(pace: Pace, count: TypicalCount, leads: str, text: str, today: date)
     Raises:
         BadParameter: If the value is not valid, or nothing lasts that long or that short.
     """
-    make: dict[str, Callable[[], Fraction]] = {
-        "until": lambda: pace.left / _months_until(text, today),
-        "monthly": lambda: _number("monthly", text),
-        "within": lambda: count.price(_number("within", text)) * pace.questions,
-    }
-    monthly = Fraction(short_down(make[leads](), 4))
+    if leads == "within":
+        price = count.price(_number("within", text))
+        monthly = Fraction(short_up(price * pace.questions, 4))
+    else:
+        given = pace.left / _months_until(text, today) if leads == "until" else _number("monthly", text)
+        monthly = Fraction(short_down(given, 4))
+        price = Fraction(short_down(monthly / pace.questions, 4))
     if monthly <= 0:
         raise BadParameter(leads, "leaves nothing for a month: choose a nearer end or a larger error")
     months = pace.left / monthly
     if months > LONGEST:
         raise BadParameter(leads, "lasts for more than a hundred years: choose more ε a month")
-    price = Fraction(short_down(monthly / pace.questions, 4))
     until = _month_of(text) if leads == "until" else last_month(today, months)
     if until < today.replace(day=1):
         raise BadParameter(leads, "does not last to the end of this month: choose less")

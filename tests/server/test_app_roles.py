@@ -82,7 +82,6 @@ ROWS: dict[tuple[str, str], str] = {
     ("POST", "/d/{data}/ledger/verify"): "422 422 422 403 401 422 401",
     ("POST", "/d/{data}/ledger/signed"): "403 403 303 403 401 303 401",
     ("POST", "/d/{data}/ledger/check"): "200 403 200 403 401 200 401",
-    ("POST", "/d/{data}/ledger/signed"): "403 403 303 403 401 303 401",
     ("GET", "/d/{data}/ledger/{number}/proof"): "200 200 200 403 303 200 303",
     ("GET", "/d/{data}/ledger/statement"): "200 403 200 403 303 200 303",
     ("GET", "/d/{data}"): "200 200 200 200 303 200 303",

@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute, Route
 from lapwing.server import web
 from lapwing.server.app import OPEN_ROUTES, ROUTES, create_app
 from lapwing.server.console.console import ROUTERS
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from support.cases import each
 from support.served import BASE, COUNT, Door, write_data
 from support.server_people import GOOD, cheapen, client_of
@@ -235,7 +235,7 @@ class _Site(Door):
 
     def _token(self, owner: str) -> str:
         """Make a token, and return its public id."""
-        who = Person(owner, {"visits": frozenset(Role)}, "session", "s")
+        who = Requester(owner, {"visits": frozenset(Role)}, "session", "s")
         expires = datetime.now(UTC) + timedelta(days=1)
         token, _ = self.people.tokens.make(who, name="x", data=None, most_epsilon=None, expires=expires)
         return token.id

@@ -24,7 +24,7 @@ from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
 from lapwing.server.people.people import People
-from lapwing.server.people.person import EVERYWHERE, Person, Role
+from lapwing.server.people.person import EVERYWHERE, Requester, Role
 from lapwing.server.services import Services
 from lapwing.server.state import ServerState
 from support.server_people import client_of, settings_in
@@ -67,10 +67,10 @@ def write_data(
     return policy
 
 
-def person(name: str, *roles: Role, data: str = EVERYWHERE, token: bool = False) -> Person:
+def person(name: str, *roles: Role, data: str = EVERYWHERE, token: bool = False) -> Requester:
     """Somebody with roles, who came with a session or a token."""
     credential = "token" if token else "session"
-    return Person(name, {data: frozenset(roles)} if roles else {}, credential, f"{credential} of {name}")
+    return Requester(name, {data: frozenset(roles)} if roles else {}, credential, f"{credential} of {name}")
 
 
 ANN = person("ann", Role.ANALYST)
@@ -97,7 +97,7 @@ class Served:
     people: People
 
     def released(
-        self, who: Person = ANN, question: QuestionForm | None = None, data: str = "visits"
+        self, who: Requester = ANN, question: QuestionForm | None = None, data: str = "visits"
     ) -> str:
         """Plan and release a question; return the id of the answer."""
         made = self.plans.make(who, data, asked() if question is None else question)
@@ -181,7 +181,7 @@ class Door:
         if people.accounts.find(name) is None:
             people.accounts.make(name)
         people.accounts.set_roles(name, data, frozenset(roles))
-        who = Person(name, {data: frozenset(roles)}, "session", "s")
+        who = Requester(name, {data: frozenset(roles)}, "session", "s")
         expires = datetime.now(UTC) + timedelta(days=1)
         _, secret = people.tokens.make(
             who, name="a program", data=None, most_epsilon=most_epsilon, expires=expires

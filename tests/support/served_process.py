@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from lapwing.server.people.people import People
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from lapwing.server.settings import STATE_FOLDER, ServerSettings, read_settings
 from lapwing.server.state import ServerState
 
@@ -56,7 +56,7 @@ class ServedProcess:
         """Return the client with a token of an account."""
         key = name, most_epsilon
         if key not in self.clients:
-            who = Person(name, {data: frozenset(Role)}, "session", "s")
+            who = Requester(name, {data: frozenset(Role)}, "session", "s")
             expires, most = datetime.now(UTC) + timedelta(days=1), None
             if most_epsilon is not None:
                 most = Fraction(most_epsilon)

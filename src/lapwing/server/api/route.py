@@ -33,7 +33,7 @@ from lapwing.server.api.replies import JSON, json_bytes
 from lapwing.server.data.question_form import CheckedForm
 from lapwing.server.data.records import receipt_number
 from lapwing.server.data.served_data import ServedData
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from lapwing.server.services import Services
 from lapwing.server.web import person_of
 
@@ -51,7 +51,7 @@ class Call:
     """One request, as the function of a route gets it."""
 
     services: Services
-    person: Person
+    person: Requester
     request: Request
     body: bytes
 

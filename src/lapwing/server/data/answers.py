@@ -20,7 +20,7 @@ from lapwing.core.spread import checked_confidence
 from lapwing.ledger import Receipt
 from lapwing.ledger.request_log import ANSWERED, LoggedRequest, each_request
 from lapwing.server.data.served_data import ServedDataSets
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
@@ -81,7 +81,7 @@ class Answers:
         self._kept: OrderedDict[tuple[str, ...], _KeptContent] = OrderedDict()
         self._keeping = threading.Lock()
 
-    def find(self, person: Person, answer_id: str, *, confidence: str = "0.95") -> StoredAnswer:
+    def find(self, person: Requester, answer_id: str, *, confidence: str = "0.95") -> StoredAnswer:
         """Return an answer by its id, with intervals at a confidence.
 
         Raises:
@@ -96,7 +96,7 @@ class Answers:
 
     def content(
         self,
-        person: Person,
+        person: Requester,
         answer_id: str,
         confidence: str,
         form: str,
@@ -140,7 +140,7 @@ class Answers:
 
     def at(
         self,
-        person: Person,
+        person: Requester,
         data: str,
         receipt: int,
         confidence: Fraction = CONFIDENCE,
@@ -156,7 +156,7 @@ class Answers:
             raise NotFound(f"{data}.{receipt}")
         return StoredAnswer.of(data, *stored, place=place)
 
-    def all_of(self, person: Person, data: str, most: int = 50) -> list[AnswerSummary]:
+    def all_of(self, person: Requester, data: str, most: int = 50) -> list[AnswerSummary]:
         """Return the newest own answers of a person, newest first."""
         served = self._sets.require(person, data, Role.ANALYST)
         own = [

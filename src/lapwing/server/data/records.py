@@ -28,7 +28,7 @@ from lapwing.server.data.answers import own_requests
 from lapwing.server.data.budget_view import BudgetView, budget_view
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.data.spending import PastSpending, spending_of
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
 
@@ -64,7 +64,7 @@ class Records:
         self._spendings: dict[tuple[str, str | None], tuple[int, PastSpending]] = {}
         self._viewing = threading.Lock()
 
-    def history(self, person: Person, data: str, most: int = 50) -> list[LoggedRequest]:
+    def history(self, person: Requester, data: str, most: int = 50) -> list[LoggedRequest]:
         """Return the newest requests, newest first: the own ones, or all for stewards and officers.
 
         Officers see what was charged, and no words of questions.
@@ -86,7 +86,7 @@ class Records:
             ]
         return requests[::-1]
 
-    def entries(self, person: Person, data: str, most: int = 50) -> list[LogLine]:
+    def entries(self, person: Requester, data: str, most: int = 50) -> list[LogLine]:
         """Return the newest entries of the ledger that are about a data set's account, newest first."""
         served = self._sets.require(person, data, *_SEES_ALL)
         if not served.curator.has_ledger:
@@ -95,7 +95,7 @@ class Records:
         lines = log_lines(served.curator.ledger, last=min(most, MOST_LINES))
         return [line for line in lines[::-1] if not line.accounts or label in line.accounts]
 
-    def receipt(self, person: Person, data: str, position: int) -> dict[str, Any]:
+    def receipt(self, person: Requester, data: str, position: int) -> dict[str, Any]:
         """Return a receipt as plain values: an own one, or any for stewards and officers."""
         served = self._charged(person, data, position)
         status = status_at(served.curator.ledger, position)
@@ -103,11 +103,11 @@ class Records:
         record: dict[str, Any] = json.loads(status.receipt.to_json())
         return record
 
-    def proof(self, person: Person, data: str, position: int) -> dict[str, Any]:
+    def proof(self, person: Requester, data: str, position: int) -> dict[str, Any]:
         """Return a proof that a receipt is in the ledger. Whose receipts: as in `receipt`."""
         return prove_entry(self._charged(person, data, position).curator.ledger, position)
 
-    def statement(self, person: Person, data: str) -> bytes:
+    def statement(self, person: Requester, data: str) -> bytes:
         """Return the whole history, as anybody can check it, without names."""
         served = self._sets.require(person, data, *_SEES_ALL)
         if not served.curator.has_ledger:
@@ -117,7 +117,7 @@ class Records:
             export_statement(served.curator.ledger, path)
             return path.read_bytes()
 
-    def budget(self, person: Person, data: str, *, with_forecast: bool = True) -> BudgetView:
+    def budget(self, person: Requester, data: str, *, with_forecast: bool = True) -> BudgetView:
         """Return the budget, with all quotas for stewards and officers, else with the own one."""
         served = self._sets.require(person, data)
         people = None if person.can(data, *_SEES_ALL) else person.name
@@ -125,7 +125,7 @@ class Records:
             return budget_view(served.curator, people=people, with_forecast=False)
         return self._kept(self._views, served, people, lambda: budget_view(served.curator, people=people))
 
-    def spending(self, person: Person, data: str) -> PastSpending:
+    def spending(self, person: Requester, data: str) -> PastSpending:
         """Return what was paid over time: by all people for stewards and officers, else the own prices."""
         served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
         people = None if person.can(data, *_SEES_ALL) else person.name
@@ -153,7 +153,7 @@ class Records:
             views[key] = place, view
         return view
 
-    def verify(self, person: Person, text: bytes) -> CheckedText:
+    def verify(self, person: Requester, text: bytes) -> CheckedText:
         """Check a receipt, a proof or a statement that somebody brought, against the ledgers here.
 
         Data sets may share a ledger. Only the name of one that the person has a role for is told.
@@ -185,7 +185,7 @@ class Records:
         name = self._shown_name(person, verified.ledger, position)
         return CheckedText(verified.kind, not findings, tuple(findings), name, position, told)
 
-    def _shown_name(self, person: Person, ledger_id: str, position: int) -> str:
+    def _shown_name(self, person: Requester, ledger_id: str, position: int) -> str:
         """Return the name of the data set that a charge, or a ledger, is about; "" for others' data."""
         seen = [
             data
@@ -196,7 +196,7 @@ class Records:
             seen = [data for data in seen if account_label(data.curator.policy) in _charged(data, position)]
         return seen[0].name if seen else ""
 
-    def _checked_receipt(self, person: Person, record: dict[str, Any]) -> CheckedText:
+    def _checked_receipt(self, person: Requester, record: dict[str, Any]) -> CheckedText:
         mine = self._of_ledger(str(record["ledger"]))
         position = record["position"]
         if mine is None:
@@ -219,7 +219,7 @@ class Records:
         with_ledger = (data for data in self._sets if data.curator.has_ledger)
         return next((data for data in with_ledger if data.curator.ledger.id == ledger_id), None)
 
-    def _charged(self, person: Person, data: str, position: int) -> ServedData:
+    def _charged(self, person: Requester, data: str, position: int) -> ServedData:
         """Return the data set of a charge that a person may see."""
         served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
         status = None

@@ -17,7 +17,7 @@ from lapwing.config.values import is_postgres
 from lapwing.errors import BadFile, LapwingError
 from lapwing.server.data.served_data import ServedDataSets
 from lapwing.server.data.work_files import declared
-from lapwing.server.people.person import EVERYWHERE, NotFound, Person, Role
+from lapwing.server.people.person import EVERYWHERE, NotFound, Requester, Role
 from lapwing.survey.collection import opened_reports, stored_reports
 from lapwing.survey.designing import Design, design, epsilon_text
 from lapwing.survey.survey_file import load
@@ -79,7 +79,7 @@ class Surveys:
     def __init__(self, folder: Path, sets: ServedDataSets) -> None:
         self._folder, self._sets = folder, sets
 
-    def all_of(self, person: Person) -> list[ServedSurvey]:
+    def all_of(self, person: Requester) -> list[ServedSurvey]:
         """Return all surveys that have no mistakes, to people with a role here."""
         surveys = [
             ServedSurvey(path.stem, made, _owns(person, made.survey.name))
@@ -91,7 +91,7 @@ class Surveys:
             return surveys
         return [survey for survey in surveys if survey.is_own]
 
-    def find(self, person: Person, survey_id: str) -> ServedSurvey:
+    def find(self, person: Requester, survey_id: str) -> ServedSurvey:
         """Return an own survey. Raises NotFound if there is none."""
         for survey in self.all_of(person):
             if survey.id == survey_id and survey.is_own:
@@ -99,7 +99,7 @@ class Surveys:
         raise NotFound(survey_id)
 
     def estimates(
-        self, person: Person, survey_id: str, *, confidence: str, by: str | None
+        self, person: Requester, survey_id: str, *, confidence: str, by: str | None
     ) -> dict[str, Any]:
         """Return the estimates of an own survey, with intervals.
 
@@ -114,7 +114,7 @@ class Surveys:
         return estimate(made, reports, confidence=confidence, by=by).to_json()
 
 
-def _owns(person: Person, name: str) -> bool:
+def _owns(person: Requester, name: str) -> bool:
     return person.can(name, Role.SURVEY_OWNER)
 
 

@@ -27,7 +27,7 @@ from lapwing.errors import BadParameter
 from lapwing.publish.bundle.manifest import MANIFEST, read_manifest
 from lapwing.reporting.audit_records import AuditRecord
 from lapwing.server.data.served_data import ServedDataSets
-from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, Person, Role
+from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, Requester, Role
 
 LARGEST = 1 << 20  # bytes of a file that may declare something
 LARGEST_AUDIT = 1 << 23
@@ -92,7 +92,7 @@ class WorkFiles:
             WorkKind.AUDITS: self._audits,
         }
 
-    def all_of(self, person: Person, kind: WorkKind) -> list[WorkFile]:
+    def all_of(self, person: Requester, kind: WorkKind) -> list[WorkFile]:
         """Return what a person may see of one kind.
 
         Raises:
@@ -104,14 +104,14 @@ class WorkFiles:
             raise NotAllowed(kind)
         return [work for work in self._readers[kind]() if roles and _may_see(person, work)]
 
-    def find(self, person: Person, kind: WorkKind, work_id: str) -> WorkFile:
+    def find(self, person: Requester, kind: WorkKind, work_id: str) -> WorkFile:
         """Return one by its id. Raises NotFound if there is none that the person may see."""
         for work in self.all_of(person, kind):
             if work.id == work_id:
                 return work
         raise NotFound(work_id)
 
-    def content(self, person: Person, kind: WorkKind, work_id: str, file: str) -> bytes:
+    def content(self, person: Requester, kind: WorkKind, work_id: str, file: str) -> bytes:
         """Return a file that was written for it. Raises NotFound if there is none for the person."""
         work = self.find(person, kind, work_id)
         reads = frozenset({Role.STEWARD, Role.ANALYST})
@@ -260,11 +260,11 @@ def file_type(name: str) -> str:
     return _TYPES.get(Path(name).suffix, "application/octet-stream")
 
 
-def _has(person: Person, work: WorkFile, roles: frozenset[Role]) -> bool:
+def _has(person: Requester, work: WorkFile, roles: frozenset[Role]) -> bool:
     return any(person.can(name, *roles) for name in work.data or (EVERYWHERE,))
 
 
-def _may_see(person: Person, work: WorkFile) -> bool:
+def _may_see(person: Requester, work: WorkFile) -> bool:
     return work.data is None or _has(person, work, DATA_ROLES)
 
 

@@ -26,7 +26,7 @@ from lapwing.core.exact import positive
 from lapwing.errors import BadParameter, KeyReused, TokenSpent
 from lapwing.server.people.accounts import roles_by_data
 from lapwing.server.people.credentials import hash_of, new_id, new_secret
-from lapwing.server.people.person import NotFound, NotSignedIn, Person
+from lapwing.server.people.person import NotFound, NotSignedIn, Requester
 from lapwing.server.state import ServerState
 
 PREFIX = "lapwing_"  # so that programs which look for lost secrets recognise it
@@ -75,7 +75,7 @@ class Tokens:
 
     def make(
         self,
-        person: Person,
+        person: Requester,
         *,
         name: str,
         data: frozenset[str] | None,
@@ -134,7 +134,7 @@ class Tokens:
             )  # fmt: skip
         return self.known(public_id), secret
 
-    def find(self, secret: str) -> Person | None:
+    def find(self, secret: str) -> Requester | None:
         """Return the person that a token stands for, or None if the token has ended or never was."""
         rows = self._state.rows(
             "SELECT id, name, shown_name, data FROM tokens JOIN accounts USING (name) "
@@ -146,7 +146,7 @@ class Tokens:
             return None
         [(public_id, name, shown_name, data)] = rows
         roles = roles_by_data(self._state.rows("SELECT data, role FROM roles WHERE name = ?", name))
-        return Person(name, roles, "token", public_id, _scope(data), shown_name)
+        return Requester(name, roles, "token", public_id, _scope(data), shown_name)
 
     def all_of(self, name: str) -> list[Token]:
         """Return the tokens of an account, newest first; also those that have ended."""

@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.door_process import DoorProcess, new_token, set_password, start  # noqa: E402 (the tests' own server)
 
 WARM = 10
+BLOCKS = 10  # in which both sides take turns
 CLIENTS = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
 NUMBERS = count(10)
@@ -92,14 +93,28 @@ def each_ms(door: DoorProcess, times: int, work: Callable[[], object]) -> float:
     return (cpu_ms(door.process.pid) - before) / times
 
 
-def own_ms(times: int, work: Callable[[], object]) -> float:
-    """Return this process's CPU time of a piece of work."""
+def side_by_side(
+    door: DoorProcess, times: int, asked: Callable[[], object], own: Callable[[], object]
+) -> tuple[float, float]:
+    """Return the CPU time of a piece of work in the server, and of the same here, in turns.
+
+    Both sides have done it equally often whenever they are measured: a ledger grows with each release.
+    """
     for _ in range(WARM):
-        work()
-    before = time.process_time()
-    for _ in range(times):
-        work()
-    return (time.process_time() - before) * 1000 / times
+        asked()
+        own()
+    theirs = ours = 0.0
+    for _ in range(BLOCKS):
+        before = cpu_ms(door.process.pid)
+        for _ in range(times // BLOCKS):
+            asked()
+        theirs += cpu_ms(door.process.pid) - before
+        began = time.process_time()
+        for _ in range(times // BLOCKS):
+            own()
+        ours += (time.process_time() - began) * 1000
+    count_of_each = BLOCKS * (times // BLOCKS)
+    return theirs / count_of_each, ours / count_of_each
 
 
 def requests_beside_calls(
@@ -128,14 +143,29 @@ def requests_beside_calls(
         "at least 0.7", is_met=bare / stored >= 0.7,
     )  # fmt: skip
     with lapwing.open(here, analyst="ann") as dataset:
-        asked = each_ms(door, times, plan)
-        own = own_ms(times, lambda: json.dumps(dataset.plan(question(), epsilon="0.01").to_json()))
+        dataset.plan(question(), epsilon="0.01").release()  # as the stored answer there
+        asked, own = side_by_side(
+            door, times, plan, lambda: json.dumps(dataset.plan(question(), epsilon="0.01").to_json())
+        )
         report.line(
             "plan over HTTP : in process with JSON", beside(asked, own),
             "at least 0.8, at most 4 ms", is_met=own / asked >= 0.8 and asked <= 4,
         )  # fmt: skip
-        asked = each_ms(door, times, release)
-        own = own_ms(times, lambda: dataset.plan(question(), epsilon="0.01").release())
+        asked, own = side_by_side(
+            door, times, release, lambda: dataset.plan(question(), epsilon="0.01").release()
+        )
+        report.line(
+            "new plan and release over HTTP : in process", beside(asked, own),
+            "at least 0.7", is_met=own / asked >= 0.7,
+        )  # fmt: skip
+        plans = [plan() for _ in range(times + WARM)]
+        mine = [dataset.plan(question(), epsilon="0.01") for _ in range(times + WARM)]
+
+        def release_planned() -> None:
+            reply = http.post(f"/v1/plans/{plans.pop()}/release")
+            assert reply.status_code == 200, reply.text
+
+        asked, own = side_by_side(door, times, release_planned, lambda: mine.pop().release())
         report.line(
             "new release over HTTP : in process", beside(asked, own),
             "at least 0.7", is_met=own / asked >= 0.7,

@@ -30,7 +30,7 @@ def questions() -> Iterator[Row]:
         everybody = route.roles == frozenset(Role)
         who = "every role" if everybody else ", ".join(role for role in ROLE_ORDER if role in route.roles)
         grid = ". On the grid of time" if route.on_grid else ""
-        yield route.method, route.path.replace(":int", ""), f"{route.summary.rstrip('.')}{grid} ({who})."
+        yield route.method, re.sub(r":\w+}", "}", route.path), f"{route.summary.rstrip('.')}{grid} ({who})."
 
 
 def people() -> Iterator[Row]:

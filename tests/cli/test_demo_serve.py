@@ -22,6 +22,7 @@ from lapwing.publish.bundle.manifest import MANIFEST
 from support.shell import Shell
 
 OPENED = {"accept": "text/html", "sec-fetch-site": "none"}  # a link that was typed or clicked elsewhere
+ENDED = "Stopped. Everything stays in the folder; the same command opens it again."
 BUNDLE = "town-census-bundle"
 
 
@@ -111,7 +112,11 @@ def test_the_start_link_opens_the_guided_console_once(folder: Path) -> None:
             assert "This takes two minutes" not in page.text  # a steward asks no questions
         assert "the same command opens it again" in demo.stop()
     assert (folder / AUDIT).read_text() == "{}"  # what is there is left as it is
-    assert _charges(folder)[0] == len(QUESTIONS)
+    charged = _charges(folder)
+    assert charged[0] == len(QUESTIONS)
+    with _demo(folder) as demo:
+        assert demo.stop().split("\n") == ["", ENDED, ""]  # at once: nothing else is said
+    assert _charges(folder) == charged
 
 
 def _pages(demo: Demo, name: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from lapwing.errors import Unavailable
 from lapwing.server import metrics
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from support.served import Door
 
 
@@ -61,7 +61,7 @@ def test_a_token_for_other_data_does_not_count(door: Door) -> None:
         people.accounts.set_roles("mia", data, frozenset(roles))
     account = people.accounts.known("mia")
     _, secret = people.tokens.make(
-        Person("mia", account.roles, "session", "s"),
+        Requester("mia", account.roles, "session", "s"),
         name="x",
         data=frozenset({"visits"}),
         most_epsilon=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,14 +12,25 @@ import httpx
 import pytest
 
 from lapwing.errors import BadParameter
+from lapwing.ledger import Ledger
 from lapwing.server.people.person import Role
 from lapwing.server.workers import ServedHow, serve_with_workers
+from support.postgres import fresh_url
 from support.served import COUNT, write_data
 from support.served_process import serving, until
 
 
-def test_workers_share_a_port_a_ledger_and_plans_and_a_killed_one_is_replaced(tmp_path: Path) -> None:
-    write_data(tmp_path)
+@pytest.mark.parametrize("ledger", ["SQLite", "PostgreSQL"])
+def test_workers_share_a_port_a_ledger_and_plans_and_a_killed_one_is_replaced(
+    tmp_path: Path, ledger: str
+) -> None:
+    if ledger == "SQLite":
+        write_data(tmp_path)
+    else:
+        url, keys, anchor = fresh_url(), tmp_path / "keys", str(tmp_path / "anchor")
+        Ledger.create(url, curator=tmp_path / "curator", keys=keys, anchor=anchor).close()
+        own = f'[ledger]\nurl = "{url}"\nkeys = "keys"\nanchor = "anchor"'
+        write_data(tmp_path, after=own)
     with serving(tmp_path, "--workers", "2") as server:
         until(lambda: len(server.children()) == 2)
         ann = server.client("ann", Role.ANALYST)
@@ -31,8 +43,8 @@ def test_workers_share_a_port_a_ledger_and_plans_and_a_killed_one_is_replaced(tm
 
         with ThreadPoolExecutor(8) as pool:
             replies = list(pool.map(release, range(8)))
-        assert [one.status_code for one in replies] == [200] * 8
-        assert len({one.json()["id"] for one in replies}) == 1
+        assert [reply.status_code for reply in replies] == [200] * 8, replies[0].text
+        assert len({reply.json()["id"] for reply in replies}) == 1
         gone = server.children()[0]
         os.kill(gone, signal.SIGKILL)
         until(lambda: gone not in server.children() and len(server.children()) == 2)
@@ -40,6 +52,10 @@ def test_workers_share_a_port_a_ledger_and_plans_and_a_killed_one_is_replaced(tm
             assert release(0).json()["id"] == replies[0].json()["id"]
         history = ann.get("/v1/data/visits/history").json()["history"]
         assert len(history) == 1
+        officer = server.client("olga", Role.OFFICER)
+        assert {reply.status_code for reply in (officer.get("/readyz"), officer.get("/metrics"))} == {200}
+        labels = re.findall(r'process="(\d+)"', officer.get("/metrics").text)  # each counts its own
+        assert set(map(int, labels)) <= set(server.children())
         assert server.stop() == 0
         assert server.children() == [] if server.process.poll() is None else True
     lines = (tmp_path / "stderr").read_text().splitlines()

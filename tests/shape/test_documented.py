@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from lapwing.cli import main
 from lapwing.server.console.frame import menu
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from support.scripts import ROOT, load_script
 from support.served import Door, write_data
 
@@ -51,7 +51,7 @@ def test_every_route_of_a_server_is_on_the_page_with_words(tmp_path: Path) -> No
 
 
 def test_every_page_of_the_menu_is_in_the_guides() -> None:
-    everybody = Person("ann", {"visits": frozenset(Role)}, "session", "s")
+    everybody = Requester("ann", {"visits": frozenset(Role)}, "session", "s")
     pages = {item.label for item in menu(everybody, "visits", "")}
     assert len(pages) > 10
     text = GUIDE.read_text(encoding="utf-8")

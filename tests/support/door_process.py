@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from lapwing.server.people.people import People
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from lapwing.server.settings import STATE_FOLDER
 from lapwing.server.state import ServerState
 
@@ -32,7 +32,7 @@ def new_token(
         if people.accounts.find(name) is None:
             people.accounts.make(name)
         people.accounts.set_roles(name, data, frozenset(roles))
-        who = Person(name, {data: frozenset(roles)}, "session", "s")
+        who = Requester(name, {data: frozenset(roles)}, "session", "s")
         _, secret = people.tokens.make(
             who,
             name="a program",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 import duckdb
 import httpx
 
+from lapwing.audit.audit_run import AUDIT_FORMAT
+from lapwing.publish.bundle.manifest import FORM
 from lapwing.server.app import create_app
 from lapwing.server.data.answers import Answers
 from lapwing.server.data.plan_file import NAME, PlanFile
@@ -21,7 +24,7 @@ from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
 from lapwing.server.people.people import People
-from lapwing.server.people.person import EVERYWHERE, Person, Role
+from lapwing.server.people.person import EVERYWHERE, Requester, Role
 from lapwing.server.services import Services
 from lapwing.server.state import ServerState
 from support.server_people import client_of, settings_in
@@ -64,10 +67,10 @@ def write_data(
     return policy
 
 
-def person(name: str, *roles: Role, data: str = EVERYWHERE, token: bool = False) -> Person:
+def person(name: str, *roles: Role, data: str = EVERYWHERE, token: bool = False) -> Requester:
     """Somebody with roles, who came with a session or a token."""
     credential = "token" if token else "session"
-    return Person(name, {data: frozenset(roles)} if roles else {}, credential, f"{credential} of {name}")
+    return Requester(name, {data: frozenset(roles)} if roles else {}, credential, f"{credential} of {name}")
 
 
 ANN = person("ann", Role.ANALYST)
@@ -94,7 +97,7 @@ class Served:
     people: People
 
     def released(
-        self, who: Person = ANN, question: QuestionForm | None = None, data: str = "visits"
+        self, who: Requester = ANN, question: QuestionForm | None = None, data: str = "visits"
     ) -> str:
         """Plan and release a question; return the id of the answer."""
         made = self.plans.make(who, data, asked() if question is None else question)
@@ -117,6 +120,39 @@ def served(folder: Path) -> Iterator[Served]:
         file.close()
         sets.close()
         state.close()
+
+
+def write_works(door: Door) -> dict[str, tuple[str, str]]:
+    """Write a bundle, a run and an audit of the data "visits". Return the id and a file of each."""
+    folder, [data] = door.services.settings.folder, door.services.sets
+    ledger = data.curator.ledger
+    key = ledger.keys.signing.public.hex()
+    privacy = {"rho": "1/8", "epsilon": "1", "delta": "1/1000000000"}
+    manifest = {
+        "form": FORM, "name": "stays", "method": "independent", "ledger": ledger.id, "key": key,
+        "charge": 1, "answer": 1, "notes": [], "privacy": privacy, "files": {}, "signature": "",
+    }  # fmt: skip
+    card = {
+        "pipeline": "p", "run": 1, "charged": {"ledger": ledger.id, "stream": "visits", "analyst": "sue"},
+        "verdict": "accepted", "words": "", "attempts": [],
+        "privacy": {"run_epsilon_at_most": 0.5, "run_delta_at_most": 1e-9},
+    }  # fmt: skip
+    audit = {
+        "lapwing": "audit", "format": AUDIT_FORMAT, "passed": True, "started": "2026-01-01T00:00:00+00:00",
+        "version": "0", "cases": [], "self_check": [], "uncovered": [], "error_probability": 1e-9,
+        "key": key,
+    }  # fmt: skip
+    (folder / "pipe.toml").write_text('[pipeline]\nname = "p"\nstream = "visits.toml"\n')
+    for path, value in (
+        ("stays-bundle/bundle.json", manifest), ("pipe.runs/run-1/card.json", card), ("seen.json", audit)
+    ):  # fmt: skip
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    return {
+        "releases": ("stays-bundle", "bundle.json"),
+        "models": ("pipe.run-1", "card.json"),
+        "audits": ("seen", "seen.json"),
+    }
 
 
 def released_elsewhere(folder: Path, plan: str) -> str:
@@ -145,7 +181,7 @@ class Door:
         if people.accounts.find(name) is None:
             people.accounts.make(name)
         people.accounts.set_roles(name, data, frozenset(roles))
-        who = Person(name, {data: frozenset(roles)}, "session", "s")
+        who = Requester(name, {data: frozenset(roles)}, "session", "s")
         expires = datetime.now(UTC) + timedelta(days=1)
         _, secret = people.tokens.make(
             who, name="a program", data=None, most_epsilon=most_epsilon, expires=expires

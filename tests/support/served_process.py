@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from lapwing.server.people.people import People
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from lapwing.server.settings import STATE_FOLDER, ServerSettings, read_settings
 from lapwing.server.state import ServerState
 
@@ -56,7 +56,7 @@ class ServedProcess:
         """Return the client with a token of an account."""
         key = name, most_epsilon
         if key not in self.clients:
-            who = Person(name, {data: frozenset(Role)}, "session", "s")
+            who = Requester(name, {data: frozenset(Role)}, "session", "s")
             expires, most = datetime.now(UTC) + timedelta(days=1), None
             if most_epsilon is not None:
                 most = Fraction(most_epsilon)
@@ -99,13 +99,21 @@ class ServedProcess:
 
     def children(self) -> list[int]:
         """The processes that it started, without the one that Python keeps for shared memory."""
-        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(one) for one in listed if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")  # a thread starts those of jobs
+        listed = [child for task in tasks for child in task.read_text().split()]
+        return [int(child) for child in listed if _is_worker(Path(f"/proc/{child}/cmdline"))]
 
     def stop(self) -> int:
         """End it as a terminal does, and return its exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(60)
+
+
+def _is_worker(command: Path) -> bool:
+    try:
+        return b"spawn_main" in command.read_bytes()
+    except OSError:  # it ended meanwhile
+        return False
 
 
 @contextmanager

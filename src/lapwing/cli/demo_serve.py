@@ -26,7 +26,7 @@ from lapwing.publish import Publication
 from lapwing.publish.bundle.manifest import MANIFEST
 from lapwing.server.app import create_app
 from lapwing.server.data.question_form import QuestionForm
-from lapwing.server.people.person import EVERYWHERE, Person, Role
+from lapwing.server.people.person import EVERYWHERE, Requester, Role
 from lapwing.server.services import Services
 from lapwing.server.settings import read_settings
 from lapwing.survey import design, load
@@ -217,5 +217,5 @@ def _form(sql: str, epsilon: str) -> QuestionForm:
     return QuestionForm.read({"sql": sql, "epsilon": epsilon})
 
 
-def _person(services: Services, name: str) -> Person:
-    return Person(name, services.people.accounts.known(name).roles, "command", "")
+def _person(services: Services, name: str) -> Requester:
+    return Requester(name, services.people.accounts.known(name).roles, "command", "")

@@ -146,12 +146,12 @@ def token(
 ) -> None:
     """Make a token for programs of an account, and print it: once, and never again."""
     from lapwing.core.exact import exact
-    from lapwing.server.people.person import Person
+    from lapwing.server.people.person import Requester
 
     with _opened(folder) as (people, _):
         account = people.accounts.known(name)
         _, secret = people.tokens.make(
-            Person(account.name, account.roles, "command", ""),
+            Requester(account.name, account.roles, "command", ""),
             name=label,
             data=frozenset(data) if data else None,
             most_epsilon=None if most_epsilon is None else exact(most_epsilon, "most_epsilon"),

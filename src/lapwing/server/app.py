@@ -25,7 +25,14 @@ try:
 except ImportError:
     raise MissingExtra("server", "Serving data") from None
 from lapwing.server import web
-from lapwing.server.api import batch_routes, data_routes, job_routes, plan_routes
+from lapwing.server.api import (
+    batch_routes,
+    data_routes,
+    job_routes,
+    plan_routes,
+    survey_routes,
+    work_routes,
+)
 from lapwing.server.api.errors import error_reply
 from lapwing.server.api.open_api import description
 from lapwing.server.api.route import ApiRoute
@@ -44,6 +51,8 @@ ROUTES: tuple[ApiRoute, ...] = (
     *plan_routes.ROUTES,
     *batch_routes.ROUTES,
     *job_routes.ROUTES,
+    *survey_routes.ROUTES,
+    *work_routes.ROUTES,
 )
 DESCRIPTION = "/v1/openapi.json"
 OPEN_ROUTES = (

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from lapwing.errors import MissingExtra, TooManyRequests, Unavailable
 from lapwing.server.people.limits import RateLimit
 from lapwing.server.people.people import People
-from lapwing.server.people.person import Person
+from lapwing.server.people.person import Requester
 from lapwing.server.settings import ServerSettings
 from lapwing.web.connections import address_group
 
@@ -35,7 +35,7 @@ except ImportError:
 from lapwing.web.replies import CLOSE, CLOSING_STATUSES, cookie_name  # needs the extra, too
 
 COOKIE = "lapwing"
-PERSON = "lapwing.person"  # in the scope: the Person, or None
+PERSON = "lapwing.person"  # in the scope: the Requester, or None
 ADDRESS = "lapwing.address"  # in the scope: the group of the client's address, "" if it is not known
 SECRET_COOKIES = "lapwing.cookies"  # noqa: S105  in the scope: the cookies by name
 READING = frozenset({"GET", "HEAD"})
@@ -106,7 +106,7 @@ class Guards:
                 'Whoever runs it adds the name to `hosts` under [server] in "server.toml".',
             )
 
-    async def _identify(self, scope: Scope, given: _Given) -> Person | None:
+    async def _identify(self, scope: Scope, given: _Given) -> Requester | None:
         """Return the person whom a cookie or a token stands for, and note it in the scope."""
         cookies = cookie_parser("; ".join(given.all("cookie")))
         secret, authorization = cookies.get(self._cookie, ""), given.one("authorization")
@@ -133,7 +133,7 @@ class Guards:
         scope[SECRET_COOKIES] = cookies
         return person
 
-    def _limit(self, scope: Scope, given: _Given, person: Person | None) -> None:
+    def _limit(self, scope: Scope, given: _Given, person: Requester | None) -> None:
         address = scope[ADDRESS] = self._address(scope, given)
         try:
             if person is not None:
@@ -172,7 +172,7 @@ class Guards:
             "Open the page here and send it again; programs send a token and no cookie.",
         )
 
-    async def _body(self, given: _Given, receive: Receive, person: Person | None) -> bytes | None:
+    async def _body(self, given: _Given, receive: Receive, person: Requester | None) -> bytes | None:
         """Read the body of a request, if it has one; None if there is none."""
         length, coding = given.one("content-length"), given.one("transfer-encoding")
         if coding and length:  # a proxy in front may see the end of the body elsewhere
@@ -222,20 +222,20 @@ class _Given:
 
     @classmethod
     def of(cls, scope: Scope) -> _Given:
-        found: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
-            found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        return cls(found)
+            values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        return cls(values)
 
     def all(self, name: str) -> list[str]:
         return self.headers.get(name, [])
 
     def one(self, name: str) -> str:
         """Return a header that may come once; "" if it is missing."""
-        found = self.headers.get(name, [])
-        if len(found) > 1:
+        values = self.headers.get(name, [])
+        if len(values) > 1:
             raise GuardRefusal(400, "bad-request", "a header came twice", "Send it once.")
-        return found[0].strip() if found else ""
+        return values[0].strip() if values else ""
 
 
 def _limit(per_minute: int) -> RateLimit:

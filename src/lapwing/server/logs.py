@@ -23,7 +23,7 @@ from lapwing.errors import Unavailable
 from lapwing.server.api.route import RECEIPT, ROUTE
 from lapwing.server.guards import PERSON
 from lapwing.server.metrics import Counts, known_method
-from lapwing.server.people.person import Person
+from lapwing.server.people.person import Requester
 
 UNKNOWN = "(unknown)"  # the route of an address that there is not
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -91,7 +91,7 @@ class RequestLog:
         self._write(
             {
                 "time": slot_text(self._slot, time.time()),
-                "person": person.name if isinstance(person, Person) else None,
+                "person": person.name if isinstance(person, Requester) else None,
                 "method": method,
                 "route": route,
                 "status": status,

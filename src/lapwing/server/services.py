@@ -17,6 +17,8 @@ from lapwing.server.data.plans import Plans
 from lapwing.server.data.records import Records
 from lapwing.server.data.served_data import ServedDataSets
 from lapwing.server.data.signatures import Signatures
+from lapwing.server.data.surveys import Surveys
+from lapwing.server.data.work_files import WorkFiles
 from lapwing.server.jobs.job_queue import Jobs
 from lapwing.server.people.people import People
 from lapwing.server.settings import ServerSettings
@@ -37,6 +39,8 @@ class Services:
         answers: The stored answers.
         records: What was asked and charged.
         signatures: What officers noted that they signed.
+        surveys: Surveys in the served folder.
+        works: Releases, models and audits in the served folder.
         jobs: Long work.
     """
 
@@ -49,6 +53,8 @@ class Services:
     answers: Answers
     records: Records
     signatures: Signatures
+    surveys: Surveys
+    works: WorkFiles
     jobs: Jobs
     _closing: ExitStack = field(repr=False, compare=False)
 
@@ -75,7 +81,11 @@ class Services:
             people, answers = People.of(state, settings.open_id), Answers(sets)
             opened.callback(people.close)
             plans = Plans(sets, file, answers, people.tokens)
-            plans.after_release = BudgetNotices(state, sender(settings.webhook, settings.command)).look
+            notices = BudgetNotices(state, sender(settings.webhook, settings.command))
+            opened.callback(notices.close)
+            for data in sets:
+                notices.look(data)  # what a restart interrupted
+            plans.after_release = notices.look
             batch_file = PlanFile(settings.state_folder / BATCHES)
             opened.callback(batch_file.close)
             batches = Batches(sets, batch_file, people.tokens)
@@ -92,6 +102,8 @@ class Services:
                 answers,
                 Records(sets),
                 Signatures(state, sets),
+                Surveys(settings.folder, sets),
+                WorkFiles(settings.folder, sets),
                 jobs,
                 opened.pop_all(),
             )

@@ -142,23 +142,23 @@ def read_settings(
     if not folder.is_dir():
         raise BadParameter("folder", "there is no such folder. Name the folder that has the policies")
     path = folder / SETTINGS_FILE
-    found: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     if path.exists():
         values, mistakes = read_toml(
             path, what="settings of a server", example=SETTINGS_FILE, draft="lapwing serve --example"
         )
         file = read_table(ServerFile, values, mistakes)
-        found = file.fields(folder)
+        given = file.fields(folder)
         mistakes.complain()
     own = set() if host in ANY_ADDRESS else {f"[{host}]" if ":" in host else host.lower()}
-    hosts = LOOPBACK_HOSTS | own | found.pop("hosts", frozenset())
+    hosts = LOOPBACK_HOSTS | own | given.pop("hosts", frozenset())
     return ServerSettings(
         folder=folder,
         hosts=hosts,
         host=host,
         has_tls=has_tls,
         behind_tls_proxy=behind_tls_proxy,
-        **found,
+        **given,
     )
 
 
@@ -290,13 +290,13 @@ class ServerFile(FileTable):
 
     def fields(self, folder: Path) -> dict[str, Any]:
         """Return the settings that the file gives."""
-        found: dict[str, Any] = {}
+        given: dict[str, Any] = {}
         for table in (self.server, self.limits, self.notices):
             if table is not None:
-                found |= table.fields()
+                given |= table.fields()
         if self.open_id is not None:
-            found["open_id"] = self.open_id.settings(folder)
-        return found
+            given["open_id"] = self.open_id.settings(folder)
+        return given
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

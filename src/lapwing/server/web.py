@@ -35,7 +35,7 @@ from lapwing.server.people.managing import (
     token_json,
 )
 from lapwing.server.people.people import People
-from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Person, Role
+from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Requester, Role
 from lapwing.server.settings import SIGN_IN_SECONDS, ServerSettings
 
 try:
@@ -76,18 +76,18 @@ class PeopleServices(Protocol):
         """Accounts, and what they sign in with."""
 
 
-def person_of(request: Request) -> Person:
+def person_of(request: Request) -> Requester:
     """Return who sends a request, as the guards have found out from its cookie or its token.
 
     Raises NotSignedIn if nobody is signed in.
     """
     person = request.scope.get(PERSON)
-    if not isinstance(person, Person):
+    if not isinstance(person, Requester):
         raise NotSignedIn
     return person
 
 
-def signed_in_person(request: Request) -> Person:
+def signed_in_person(request: Request) -> Requester:
     """Return who sends a request, in a browser. Raises NotAllowed for a token: it manages nothing."""
     person = person_of(request)
     if person.credential != "session":
@@ -153,7 +153,7 @@ def begin_session(request: Request, name: str, *, device: str = "") -> CookieCha
     encrypted = services.settings.is_encrypted
     secret = services.people.sessions.begin(name)
     before = request.scope.get(PERSON)
-    if isinstance(before, Person) and before.credential == "session":
+    if isinstance(before, Requester) and before.credential == "session":
         services.people.sessions.end(before.credential_id)
     headers = [cookie_header(COOKIE, secret, has_tls=encrypted)]
     if device:

@@ -182,17 +182,17 @@ def plan_batch(
     return BatchPlan(tuple(plans), session, _charged(session, plans))
 
 
-def _with_options(one: Question) -> tuple[Any, Mapping[str, Any]]:
-    if not isinstance(one, tuple):
-        return one, {}
-    if len(one) != 2 or not isinstance(one[1], Mapping):
+def _with_options(question: Question) -> tuple[Any, Mapping[str, Any]]:
+    if not isinstance(question, tuple):
+        return question, {}
+    if len(question) != 2 or not isinstance(question[1], Mapping):
         raise BadParameter("questions", "must be SQL, or pairs of SQL and its options by name")
     known = (
         "epsilon", "within", "confidence", "delta", "noise", "rows", "n", "sampling", "where_first",
     )  # fmt: skip
-    if unknown := [name for name in one[1] if name not in known]:
+    if unknown := [name for name in question[1] if name not in known]:
         raise BadParameter("questions", f"have no option {unknown[0]!r}. Options: {', '.join(known)}")
-    return one[0], one[1]
+    return question[0], question[1]
 
 
 def _shares(weights: Sequence[Number] | None, size: int) -> list[Fraction]:
@@ -205,13 +205,13 @@ def _shares(weights: Sequence[Number] | None, size: int) -> list[Fraction]:
 def _charged(session: ReleaseSession, plans: Sequence[SessionPlan]) -> tuple[int, ...]:
     """Return the places of the plans that a release would charge."""
     known: set[_Identity] = set()
-    found = []
+    places = []
     for place, plan in enumerate(plans):
         what = _identity(session, plan)
         if what not in known and not session.has_answer(plan):
-            found.append(place)
+            places.append(place)
         known.add(what)
-    return tuple(found)
+    return tuple(places)
 
 
 def _identity(session: ReleaseSession, plan: SessionPlan) -> _Identity:
@@ -239,12 +239,14 @@ def _release(batch: BatchPlan, version: int | None) -> list[Answer]:
     with curator.keeping_open():
         for plan in batch.plans:
             session.require_same_data(plan)
-        first = min((plan.question for plan in batch.plans), key=lambda one: needs_new_ranks(one.source))
+        first = min(
+            (plan.question for plan in batch.plans), key=lambda question: needs_new_ranks(question.source)
+        )
         current = curator.data(first)
         data = current if version is None else replace(current, version=version)
-        found = [session.look_up(plan, data) for plan in batch.plans]
+        looked_up = [session.look_up(plan, data) for plan in batch.plans]
         wanted: dict[_Identity, _Asked] = {}
-        for plan, asked in found:
+        for plan, asked in looked_up:
             if asked.answer is None:
                 wanted.setdefault(_identity(session, plan), (plan, asked))
         if not wanted.keys() <= {_identity(session, batch.plans[place]) for place in batch.charged}:
@@ -257,7 +259,7 @@ def _release(batch: BatchPlan, version: int | None) -> list[Answer]:
             require_version(data.version, current.version)
         new = _charge(session, wanted, data) if wanted else None
         answers = []
-        for plan, asked in found:
+        for plan, asked in looked_up:
             answer = asked.answer
             if answer is None:
                 assert new is not None
@@ -282,7 +284,7 @@ class _Done:
         """Return what is known of a question, with the answers of its shape that stand before it here."""
         before = takewhile(lambda other: other != what, self.answers)
         alike = [self.answers[other] for other in before]
-        alike = [one for one in alike if one.request.shape == asked.request.shape]
+        alike = [plan for plan in alike if plan.request.shape == asked.request.shape]
         return asked._replace(earlier=[*asked.earlier, *alike])
 
 
@@ -299,7 +301,7 @@ def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data:
         is_fast &= curator.require_answerable(
             data.version, partial(Reader.require_plan, query=question), question, spending
         )
-    slowest = max(questions, key=lambda one: needs_new_ranks(one.source))
+    slowest = max(questions, key=lambda question: needs_new_ranks(question.source))
     noisy: list[list[NoisyGrouping]] = []
 
     def read() -> list[list[ExactGrouping]]:
@@ -311,7 +313,9 @@ def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data:
 
     def finish(exact: list[list[ExactGrouping]]) -> bytes:
         noisy.extend(add_noise_to_each([plan for plan, _ in wanted], exact))
-        return batch_to_bytes([(asked.request, one) for (_, asked), one in zip(wanted, noisy, strict=True)])
+        return batch_to_bytes(
+            [(asked.request, numbers) for (_, asked), numbers in zip(wanted, noisy, strict=True)]
+        )
 
     done = _released(
         session,
@@ -327,10 +331,10 @@ def _charge(session: ReleaseSession, asked_by: Mapping[_Identity, _Asked], data:
         finish,
     )
     session.require_few_failures(done.receipt.position)  # others may have failed meanwhile
-    numbers = [one for _, one in batch_from_bytes(done.answer)] if done.is_replay else noisy
+    numbers = [stored for _, stored in batch_from_bytes(done.answer)] if done.is_replay else noisy
     answers = {
-        what: EarlierAnswer(asked.request, one, done.receipt)
-        for (what, (_, asked)), one in zip(asked_by.items(), numbers, strict=True)
+        what: EarlierAnswer(asked.request, numbers_of_it, done.receipt)
+        for (what, (_, asked)), numbers_of_it in zip(asked_by.items(), numbers, strict=True)
     }
     return _Done(done, answers, is_fast)
 
@@ -346,13 +350,13 @@ def _released(session: ReleaseSession, charged_read: Any, read: Any, finish: Any
     """Release under the first number that no other batch has. Raises `Held` if this batch failed before."""
     for number in range(MOST_BATCHES):
         charged: ChargedRead = charged_read(number)
-        found = charged.find()
-        if found is not None:
+        status = charged.find()
+        if status is not None:
             mine = request_digest(str(charged.key), charged.spending.digest)
-            is_cleared = found.state not in (RequestState.ANSWERED, RequestState.OPEN) and not (
-                policy_ledger.is_held(session.curator.policy, found.receipt.position)
+            is_cleared = status.state not in (RequestState.ANSWERED, RequestState.OPEN) and not (
+                policy_ledger.is_held(session.curator.policy, status.receipt.position)
             )
-            if found.receipt.request != mine or is_cleared:
+            if status.receipt.request != mine or is_cleared:
                 continue
         try:
             return charged.release(read, finish)
@@ -371,7 +375,9 @@ def _spending(session: ReleaseSession, wanted: Sequence[_Asked]) -> Spending:
     reached = [curator.blocks_reached(plan.question.source) for plan in plans]
     if [] in reached:
         raise BadParameter("WHERE", "reaches no block: there is nothing to ask about")
-    blocks = None if None in reached else list(dict.fromkeys(one for some in reached for one in some or ()))
+    blocks = (
+        None if None in reached else list(dict.fromkeys(label for some in reached for label in some or ()))
+    )
     cost = _cost(plans)
     return Spending(
         targets=curator.targets_of_blocks(session.analyst, blocks),

@@ -108,12 +108,12 @@ class _Search:
             now, steps = waiting.pop(0)
             if offered and len(steps) > self._steps:
                 break
-            found = self._answerable(now, steps)
-            if not steps and any(one.why == "" for one in found):
+            offers = self._answerable(now, steps)
+            if not steps and any(correction.why == "" for correction in offers):
                 return ()  # it can be asked as it is
-            if found:
+            if offers:
                 self._steps = len(steps)
-                offered |= {one.sql + one.why: one for one in found}
+                offered |= {correction.sql + correction.why: correction for correction in offers}
             elif len(steps) < MOST_STEPS:
                 for other, why in _rewritings(now, self._session.curator.policy):
                     if (sql := _sql(other)) not in seen:
@@ -138,16 +138,18 @@ class _Search:
             return []
         if plan.is_stored or how_many_more(plan):
             return [self._offer(sql, steps)]
-        found = []
+        offers = []
         fitting = self._fitting(sql, plan)
         if fitting is not None:
-            found.append(self._offer(sql, (*steps, f"ε {text_up(fitting)} still fits the budget"), fitting))
+            offers.append(
+                self._offer(sql, (*steps, f"ε {text_up(fitting)} still fits the budget"), fitting)
+            )
         for other, words in _one_block(tree, plan):
             with suppress(BadParameter):  # a sub-query may not show the column of blocks
                 if how_many_more(self._plan(_sql(other))):
-                    found.append(self._offer(_sql(other), (*steps, words)))
+                    offers.append(self._offer(_sql(other), (*steps, words)))
                     break
-        return found
+        return offers
 
     def _offer(self, sql: str, steps: tuple[str, ...], epsilon: Fraction | None = None) -> Correction:
         if self._text is None:
@@ -221,7 +223,7 @@ def _rewritings(tree: exp.Query, policy: CheckedPolicy) -> Iterator[_Rewriting]:
 
 def _rule_names(tree: exp.Query, policy: CheckedPolicy) -> list[str]:
     """Write the names of tables and columns that are most alike to those that the policy has not."""
-    called = {one.alias.lower() for kind in (exp.Alias, exp.CTE) for one in tree.find_all(kind)}
+    called = {named.alias.lower() for kind in (exp.Alias, exp.CTE) for named in tree.find_all(kind)}
     columns, changes = [*_columns(policy), *called], []
     for table in tree.find_all(exp.Table):
         if table.args.get("db"):
@@ -260,15 +262,19 @@ def _rule_rows(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
     """Suggest counts of rows by their values, where single rows are asked for."""
     if not isinstance(tree, exp.Select) or tree.args.get("group") or _aggregates(tree):
         return
-    names = [one for one in tree.expressions if isinstance(one, exp.Column) and not one.find(exp.Star)]
+    names = [
+        column
+        for column in tree.expressions
+        if isinstance(column, exp.Column) and not column.find(exp.Star)
+    ]
     for part in ("distinct", "limit", "offset", "order", "having"):
         tree.set(part, None)
-    keys = [exp.column(one.name, table=one.table or None) for one in names]
-    for some in [keys, *([one] for one in keys if len(keys) > 1)]:
+    keys = [exp.column(column.name, table=column.table or None) for column in names]
+    for some in [keys, *([key] for key in keys if len(keys) > 1)]:
         if some:
             other = tree.copy()
-            other.set("expressions", [*(one.copy() for one in some), _count()])
-            other.set("group", exp.Group(expressions=[one.copy() for one in some]))
+            other.set("expressions", [*(column.copy() for column in some), _count()])
+            other.set("group", exp.Group(expressions=[column.copy() for column in some]))
             yield other, "rows are never shown: they are counted, by their values"
     tree.set("expressions", [_count()])
     yield tree, "rows are never shown: they are counted"
@@ -278,11 +284,11 @@ def _rule_group_by(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriti
     """Suggest to group by the columns that stand beside aggregates."""
     if not isinstance(tree, exp.Select) or not _aggregates(tree):
         return
-    plain = [one for one in tree.expressions if one.unalias().find(exp.AggFunc) is None]
+    plain = [item for item in tree.expressions if item.unalias().find(exp.AggFunc) is None]
     grouped = tree.args.get("group")
     if plain and not (grouped and len(grouped.expressions) >= len(plain)):
-        tree.set("group", exp.Group(expressions=[one.unalias().copy() for one in plain]))
-        named = ", ".join(one.unalias().sql("duckdb") for one in plain)
+        tree.set("group", exp.Group(expressions=[item.unalias().copy() for item in plain]))
+        named = ", ".join(item.unalias().sql("duckdb") for item in plain)
         yield tree, f"GROUP BY {named}, which stands beside aggregates"
 
 
@@ -294,9 +300,9 @@ def _rule_fewer_keys(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewri
     for key in list(grouped.expressions):
         other = tree.copy()
         name = key.name
-        kept = [one for one in grouped.expressions if one is not key]
-        other.set("group", exp.Group(expressions=[one.copy() for one in kept]) if kept else None)
-        shown = [one for one in other.expressions if one.unalias() != key and one.alias_or_name != name]
+        kept = [item for item in grouped.expressions if item is not key]
+        other.set("group", exp.Group(expressions=[item.copy() for item in kept]) if kept else None)
+        shown = [item for item in other.expressions if item.unalias() != key and item.alias_or_name != name]
         other.set("expressions", shown or [_count()])
         for part in ("order", "limit"):
             other.set(part, None)
@@ -313,13 +319,13 @@ def _rule_queries(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewritin
 def _rule_clauses(tree: exp.Query, _policy: CheckedPolicy) -> Iterator[_Rewriting]:
     """Suggest to leave out clauses and words that relate rows of different people."""
     inner = [one for one in tree.find_all(exp.Select) if one is not tree]
-    found = [
+    limited = [
         one for one in inner if any(one.args.get(part) for part in ("limit", "offset", "order", "distinct"))
     ]
-    for select in found:
+    for select in limited:
         for part in ("limit", "offset", "order", "distinct"):
             select.set(part, None)
-    if found:
+    if limited:
         yield tree.copy(), "without LIMIT, ORDER BY and DISTINCT in a sub-query"
     for window in (windows := list(tree.find_all(exp.Window))):
         window.replace(window.this)
@@ -365,12 +371,14 @@ def _count() -> exp.Count:
 
 
 def _aggregates(tree: exp.Select) -> bool:
-    return any(one.find(exp.AggFunc) is not None for one in tree.expressions)
+    return any(item.find(exp.AggFunc) is not None for item in tree.expressions)
 
 
 def _columns(policy: CheckedPolicy) -> list[str]:
     names = [name for table in policy.tables.values() for name in table.columns]
-    names += [one.unit.column for one in policy.private_tables if one.unit is not None and one.unit.column]
+    names += [
+        table.unit.column for table in policy.private_tables if table.unit is not None and table.unit.column
+    ]
     return [*dict.fromkeys(names), *([policy.blocks.column] if policy.blocks is not None else [])]
 
 

@@ -71,16 +71,18 @@ def sharpening(plan: SessionPlan, epsilons: Iterable[Number]) -> list[Sharpening
     question, before = plan.question, plan.before
     if not before or plan.sampling or not can_combine(question):
         return []
-    now, found = half_widths(before, plan.confidence), []
+    now, offers = half_widths(before, plan.confidence), []
     for epsilon in epsilons:
         shares = _shares(plan, epsilon, plan.shares.noise)
         if shares is None:
             continue
         then = half_widths([*before, shares], plan.confidence)
         if any(then[name] < now[name] for name in now):
-            is_stored = any((one.epsilon, one.delta, one.noise) == _price(shares) for one in before)
-            found.append(Sharpening(shares.epsilon, now, then, is_stored))
-    return found
+            is_stored = any(
+                (earlier.epsilon, earlier.delta, earlier.noise) == _price(shares) for earlier in before
+            )
+            offers.append(Sharpening(shares.epsilon, now, then, is_stored))
+    return offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def price_choices(
         >>> [one.spread["n"].half for one in price_choices(plan, ["0.1", 1])]
         [150.0, 15.0]
     """
-    found = []
+    choices = []
     for epsilon in epsilons:
         shares = _shares(plan, epsilon, noise)
         if shares is None:
@@ -132,7 +134,7 @@ def price_choices(
             belief.value: belief_bounds(cost.epsilon, cost.delta, belief=belief)
             for belief in beliefs_under(policy_ledger.RELATION)
         }
-        found.append(
+        choices.append(
             PriceChoice(
                 cost,
                 accuracy.spread(plan.question, shares, plan.confidence, n=plan.n),
@@ -140,7 +142,7 @@ def price_choices(
                 {belief: bounds.after(Fraction(1, 2))[1] for belief, bounds in moved.items()},
             )
         )
-    return found
+    return choices
 
 
 def how_many_more(plan: SessionPlan | BatchPlan) -> int:
@@ -167,7 +169,7 @@ def how_many_more(plan: SessionPlan | BatchPlan) -> int:
     quota = policy_ledger.quota_of(curator.policy, analyst)
     if not curator.has_ledger:
         terms = policy_ledger.declared_terms(curator.policy, analyst)
-        return min(one.how_many(one.price(loss)) for one in terms)
+        return min(budget.how_many(budget.price(loss)) for budget in terms)
     if policy_ledger.find_data_set(curator.ledger, curator.policy) is None:  # nothing was asked of it yet
         own = Target(account_label(curator.policy), plan.blocks or ())
         targets: Sequence[Target] = [own, *([Target(quota)] if quota else [])]

@@ -186,8 +186,22 @@ def serve(
         listening.listen(BACKLOG)
         scheme = "http" if certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
-        ready(f"{scheme}://{shown}:{listening.getsockname()[1]}/")
-        uvicorn.Server(config).run(sockets=[listening])
+        address = f"{scheme}://{shown}:{listening.getsockname()[1]}/"
+        ToldServer(config, lambda: ready(address)).run(sockets=[listening])
+
+
+class ToldServer(uvicorn.Server):
+    """A server that says when it serves: a signal that comes then ends it as at any later time."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._ready()
 
 
 class FailureKindHandler(logging.Handler):

@@ -5,6 +5,7 @@ Some names in addresses and bodies are replaced by names that exist, so that req
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -38,6 +39,27 @@ CHECKS = [
 ]
 SKIPPED = {("DELETE", "/session"), ("POST", "/v1/jobs")}  # the end of our session; processes that work
 LONG = {("GET", "/v1/data/{name}/report")}  # 1 second each
+PAGES = {  # forms of pages: their fields
+    **dict.fromkeys(
+        ("/d/visits/ask", "/d/visits/price", "/d/visits/release"),
+        ("sql", "epsilon", "within", "odds", "confidence", "delta", "noise", "fresh", "plan", "leads",
+         "use_epsilon", "use_sql", "as_planned"),
+    ),
+    "/d/visits/dashboard": ("sql", "epsilon"),
+    "/d/visits/jobs": ("kind", "sql", "epsilon", "file"),
+    "/d/visits/ledger/verify": ("text",),
+    "/people": ("name", "shown_name", "data", "role"),
+    "/people/guest/roles": ("data", "role"),
+    "/tokens": ("label", "most_epsilon", "ends", "data"),
+    "/password": ("key", "password", "again"),
+    "/sign-in": ("name", "password", "next"),
+}  # fmt: skip
+HOSTILE = ("", "\x00", "1e999", "NaN", "-1", "9" * 400, "'\"<>", "１", " ", "x" * 5000)
+GOOD = {"sql": COUNT, "epsilon": "0.1", "data": "visits", "role": "analyst", "label": "x", "name": "guest"}
+NUMBERS = ("0", "-1", str(2**63), "9" * 30, "9" * 5000, "x", "%00")
+PLACES = ("/d/visits/ledger/{}/proof", "/d/visits/ledger?receipt={}", "/answers/visits.{}", "/answers/{}",
+          "/d/visits/ask?epsilon={}", "/d/visits/ask/{}", "/people/{}", "/d/{}", "/d/visits/history?all={}",
+          "/sign-in?next={}", "/files/{}/style.css", "/d/visits/budget/chart/{}.svg")  # fmt: skip
 TEXTS = (
     COUNT,
     "SELECT AVG(stay) AS a FROM visits",
@@ -104,6 +126,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Fuzzed]:
     with pytest.MonkeyPatch.context() as patch:
         cheapen(patch)
         folder = tmp_path_factory.mktemp("served")
+        patch.setenv("LAPWING_STATE", str(folder / "state"))  # others have people with the same ids
         write_data(folder)
         opened = _Fuzzed(folder)
         yield opened
@@ -147,8 +170,9 @@ def _try(fuzzed: _Fuzzed, operation: Any, mode: GenerationMode, most: int) -> No
 
 @pytest.mark.parametrize("most", [3, slow(60)])
 def test_H16_no_request_fails_or_overspends(fuzzed: _Fuzzed, most: int) -> None:
-    for found in fuzzed.description.get_all_operations():
-        operation: Any = found.ok()
+    every: list[Any] = list(fuzzed.description.get_all_operations())
+    for found in every:
+        operation = found.ok()
         key = operation.method.upper(), operation.path
         if key in SKIPPED or (most < 10 and key in LONG):
             continue
@@ -160,3 +184,19 @@ def test_H16_no_request_fails_or_overspends(fuzzed: _Fuzzed, most: int) -> None:
     assert ledger.verify().findings == ()  # a second accountant: never above the cap
     left = fuzzed.browser.get("/v1/data/visits/left").json()
     assert 0 <= Fraction(left["epsilon"]) < Fraction(left["of"])
+
+
+@pytest.mark.slow
+def test_H16_no_form_of_a_page_makes_the_server_fail(fuzzed: _Fuzzed) -> None:
+    browser = fuzzed.browser
+    own = dict(browser.cookies)
+    for path, fields in PAGES.items():
+        good = {name: GOOD[name] for name in fields if name in GOOD}
+        for name, value in itertools.product(fields, HOSTILE):
+            browser.cookies.update(own)  # signing in as nobody must not end this
+            reply = browser.post(path, data={**good, name: value}, headers={"accept": "text/html"})
+            assert reply.status_code < 500, (path, name, value[:20])
+    for place, number in itertools.product(PLACES, NUMBERS):
+        reply = browser.get(place.format(number), headers={"accept": "text/html"})
+        assert reply.status_code < 500, (place, number[:20])
+    assert browser.get("/v1/me").json()["name"] == "root"

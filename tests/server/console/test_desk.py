@@ -56,7 +56,9 @@ def test_what_is_not_there_and_what_is_not_allowed_look_the_same(console: Consol
     assert len({page.text for page in pages}) == 1
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/d/visits/nothing", "/files/0/style.css"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/d/visits/nothing", "/files/0/style.css", f"/answers/visits.{'9' * 5000}"]
+)
 def test_addresses_that_are_not_there_have_a_page(console: ConsoleDoor, path: str) -> None:
     page = console.browser("ann").get(path)
     assert page.status_code == 404

@@ -8,7 +8,7 @@ import pytest
 
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.server.data.answers import StoredAnswer
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from support.served import ANN, BOB, OFFICER, STEWARD, STRANGER, Served, asked, person, served, write_data
 
 
@@ -62,7 +62,7 @@ def test_a_kept_content_is_given_only_to_who_may_read_now(
 ) -> None:
     mine, made = visits.released(), list[str]()
 
-    def content(who: Person = ANN) -> bytes:
+    def content(who: Requester = ANN) -> bytes:
         def make(stored: StoredAnswer) -> bytes:
             made.append(stored.id)
             return b"x"

@@ -12,7 +12,7 @@ import pytest
 from lapwing.errors import BadParameter, Held, OverBudget, TokenSpent
 from lapwing.server.data.plan_file import MOST_OF_A_PERSON, NAME, PlanFile
 from lapwing.server.data.question_form import QuestionForm
-from lapwing.server.people.person import NotAllowed, NotFound, Person, Role
+from lapwing.server.people.person import NotAllowed, NotFound, Requester, Role
 from lapwing.sql.reading.reader import Reader
 from support.served import ANN, BOB, STEWARD, STRANGER, Served, asked, person, served, write_data
 
@@ -135,7 +135,7 @@ def test_a_dry_run_costs_nothing(visits: Served) -> None:
     assert visits.charges() == 0
 
 
-def _token(visits: Served, most: str) -> Person:
+def _token(visits: Served, most: str) -> Requester:
     """Somebody with a token of a most ε."""
     visits.people.accounts.make("ann")
     expires = datetime.now(UTC) + timedelta(days=1)
@@ -146,7 +146,7 @@ def _token(visits: Served, most: str) -> Person:
     return replace(ANN, credential="token", credential_id=made.id)
 
 
-def _left(visits: Served, who: Person) -> Fraction | None:
+def _left(visits: Served, who: Requester) -> Fraction | None:
     return visits.people.tokens.known(who.credential_id).left
 
 

@@ -152,7 +152,7 @@ def test_a_release_and_its_bundle(tmp_path: Path) -> None:
         job = jobs.start(STEWARD, JobForm(data=data, kind=JobKind.PUBLISH, file=TOWN_ROWS))
         last = _ended(jobs, job)
         assert last.state is JobState.DONE, last.result
-        assert (tmp_path / last.result["bundle"] / "bundle.json").exists()
+        assert (tmp_path / last.result["release"] / "bundle.json").exists()
 
 
 def test_a_token_with_a_most_epsilon_starts_no_job_that_spends(tmp_path: Path) -> None:

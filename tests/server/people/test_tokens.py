@@ -11,7 +11,7 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.server.people.people import People
-from lapwing.server.people.person import NotFound, NotSignedIn, Person, Role
+from lapwing.server.people.person import NotFound, NotSignedIn, Requester, Role
 from lapwing.server.people.tokens import MOST_TOKENS, PREFIX
 from lapwing.server.state import ServerState
 from support.cases import each
@@ -24,7 +24,7 @@ def tomorrow() -> datetime:
 
 
 @pytest.fixture
-def ann(people: People) -> Person:
+def ann(people: People) -> Requester:
     """Somebody who signed in, an analyst of two data sets."""
     people.accounts.make("ann")
     for data in ("visits", "town"):
@@ -34,7 +34,7 @@ def ann(people: People) -> Person:
     return found.person
 
 
-def test_a_token_stands_for_its_account_within_its_scope(people: People, ann: Person) -> None:
+def test_a_token_stands_for_its_account_within_its_scope(people: People, ann: Requester) -> None:
     token, secret = people.tokens.make(
         ann, name="nightly", data=frozenset({"visits"}), most_epsilon=Fraction(1, 2), expires=tomorrow()
     )
@@ -52,7 +52,7 @@ def test_a_token_stands_for_its_account_within_its_scope(people: People, ann: Pe
         assert people.tokens.find(bad) is None
 
 
-def test_roles_that_the_account_loses_the_token_loses_too(people: People, ann: Person) -> None:
+def test_roles_that_the_account_loses_the_token_loses_too(people: People, ann: Requester) -> None:
     _, secret = people.tokens.make(ann, name="a", data=None, most_epsilon=None, expires=tomorrow())
     people.accounts.set_roles("ann", "town", frozenset())
     person = people.tokens.find(secret)
@@ -62,7 +62,7 @@ def test_roles_that_the_account_loses_the_token_loses_too(people: People, ann: P
 
 
 def test_a_token_ends_when_it_expires_or_is_revoked_in_all_processes(
-    people: People, ann: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    people: People, ann: Requester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, secret = people.tokens.make(ann, name="a", data=None, most_epsilon=None, expires=tomorrow())
     _, other = people.tokens.make(ann, name="b", data=None, most_epsilon=None, expires=tomorrow())
@@ -82,7 +82,7 @@ def test_a_token_ends_when_it_expires_or_is_revoked_in_all_processes(
     elsewhere.close()
 
 
-def test_a_token_never_makes_another(people: People, ann: Person) -> None:
+def test_a_token_never_makes_another(people: People, ann: Requester) -> None:
     _, secret = people.tokens.make(ann, name="a", data=None, most_epsilon=Fraction(1), expires=tomorrow())
     person = people.tokens.find(secret)
     assert person is not None
@@ -90,7 +90,7 @@ def test_a_token_never_makes_another(people: People, ann: Person) -> None:
         people.tokens.make(person, name="b", data=None, most_epsilon=None, expires=tomorrow())
 
 
-def test_a_token_is_for_data_that_its_owner_sees(people: People, ann: Person) -> None:
+def test_a_token_is_for_data_that_its_owner_sees(people: People, ann: Requester) -> None:
     with pytest.raises(NotFound):
         people.tokens.make(
             ann, name="a", data=frozenset({"visits", "other"}), most_epsilon=None, expires=tomorrow()
@@ -110,7 +110,7 @@ def test_a_token_is_for_data_that_its_owner_sees(people: People, ann: Person) ->
         ("expires", datetime(2026, 1, 1)),
     ],
 )
-def test_bad_values_are_refused(people: People, ann: Person, field: str, value: object) -> None:
+def test_bad_values_are_refused(people: People, ann: Requester, field: str, value: object) -> None:
     good = {"name": "a", "data": None, "most_epsilon": None, "expires": tomorrow()}
     with pytest.raises(BadParameter) as caught:
         people.tokens.make(ann, **{**good, field: value})  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def test_bad_values_are_refused(people: People, ann: Person, field: str, value: 
     assert people.tokens.all_of("ann") == []
 
 
-def test_an_account_has_a_limited_number_of_tokens(people: People, ann: Person) -> None:
+def test_an_account_has_a_limited_number_of_tokens(people: People, ann: Requester) -> None:
     made = [
         people.tokens.make(ann, name="a", data=None, most_epsilon=None, expires=tomorrow())[0]
         for _ in range(MOST_TOKENS)

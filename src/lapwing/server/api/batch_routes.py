@@ -23,7 +23,7 @@ def batch_json(stored: StoredBatch) -> dict[str, Any]:
         "cost": cost_json(plan.cost),
         "charged": list(plan.charged),
         "blocks": None if plan.blocks is None else list(plan.blocks),
-        "plans": [plan_values(one) for one in plan.plans],
+        "plans": [plan_values(planned) for planned in plan.plans],
     }
 
 
@@ -43,7 +43,7 @@ def release_batch(call: Call) -> Response:
     """Release a batch: one charge for all its answers, or none."""
     answers = call.services.batches.release(call.person, call.part("batch"))
     call.request.scope[RECEIPT] = answers[0].receipt.position
-    return json_reply({"answers": [stored_answer_json(one) for one in answers]})
+    return json_reply({"answers": [stored_answer_json(answer) for answer in answers]})
 
 
 ROUTES = (

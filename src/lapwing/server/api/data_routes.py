@@ -47,8 +47,8 @@ def list_data(call: Call) -> Response:
     return json_reply(
         {
             "data": [
-                {"name": one.name, "title": one.title, "roles": sorted(call.person.roles_for(one.name))}
-                for one in seen
+                {"name": data.name, "title": data.title, "roles": sorted(call.person.roles_for(data.name))}
+                for data in seen
             ]
         }
     )
@@ -84,13 +84,13 @@ def budget(call: Call) -> Response:
 def answers(call: Call) -> Response:
     """Return the person's newest stored answers."""
     listed = call.services.answers.all_of(call.person, call.part("name"), _last(call))
-    return json_reply({"answers": [summary_json(one) for one in listed]})
+    return json_reply({"answers": [summary_json(summary) for summary in listed]})
 
 
 def history(call: Call) -> Response:
     """Return the newest requests that the person may see."""
     lines = call.services.records.history(call.person, call.part("name"), _last(call))
-    return json_reply({"history": [history_json(one) for one in lines]})
+    return json_reply({"history": [history_json(request) for request in lines]})
 
 
 def entries(call: Call) -> Response:
@@ -101,12 +101,12 @@ def entries(call: Call) -> Response:
 
 def receipt(call: Call) -> Response:
     """Return a receipt."""
-    return json_reply(call.services.records.receipt(call.person, call.part("name"), call.number("receipt")))
+    return json_reply(call.services.records.receipt(call.person, call.part("name"), call.receipt_number()))
 
 
 def proof(call: Call) -> Response:
     """Return a proof that a receipt is in the ledger."""
-    return json_reply(call.services.records.proof(call.person, call.part("name"), call.number("receipt")))
+    return json_reply(call.services.records.proof(call.person, call.part("name"), call.receipt_number()))
 
 
 def statement(call: Call) -> Response:
@@ -130,7 +130,7 @@ def report(call: Call) -> Response:
 
 def clear_hold(call: Call) -> Response:
     """Let a question be asked again that was charged and failed. Its charge stays."""
-    served, position = call.data, call.number("receipt")
+    served, position = call.data, call.receipt_number()
     if not served.curator.has_ledger:
         raise NotFound(served.name)
     served.curator.clear_hold(position)

@@ -12,7 +12,6 @@ Test     tests/server/api/test_errors.py
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -32,6 +31,7 @@ from lapwing.errors import (
     WorkEnded,
     fields_of,
 )
+from lapwing.server.data.places import without_places
 from lapwing.server.people.person import IdentityNotBound, NotAllowed, NotFound, NotSignedIn
 
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = "not-signed-in", "not-allowed", "not-found"
@@ -54,7 +54,6 @@ _UNAVAILABLE = (
 _BROKEN = "the ledger or the machine here is not as it must be: the steward must look"
 _RETRY_SECONDS = {InProgress: "1", Unavailable: "5"}
 JSON = "application/json"
-_FOLDERS = re.compile(r"(?<![\w/.])/(?:[^\s/\"'`]+/)+")  # of an absolute path
 
 
 def status_of(error: Exception) -> int:
@@ -101,17 +100,6 @@ def error_json(error: Exception) -> dict[str, Any]:
     always = {"code": error.code, "message": str(error)}
     fields = {name: value for name, value in fields_of(error).items() if name not in always}
     return {"error": without_places({**always, **fields})}
-
-
-def without_places(value: Any) -> Any:
-    """Return a value without folders in its texts: of a path, the name of the file stays."""
-    if isinstance(value, str):
-        return _FOLDERS.sub("", value)
-    if isinstance(value, list):
-        return [without_places(part) for part in value]
-    if isinstance(value, dict):
-        return {name: without_places(part) for name, part in value.items()}
-    return value
 
 
 def error_reply(error: Exception) -> Response:

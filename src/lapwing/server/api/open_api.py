@@ -55,15 +55,15 @@ _ERROR_SCHEMA = {
 
 def description(app: FastAPI, routes: Iterable[ApiRoute]) -> bytes:
     """Return the description of an application's routes and of those of the API, as JSON."""
-    found = get_openapi(title=TITLE, version=version("lapwing"), description=ABOUT, routes=app.routes)
-    schemas = found.setdefault("components", {}).setdefault("schemas", {})
+    described = get_openapi(title=TITLE, version=version("lapwing"), description=ABOUT, routes=app.routes)
+    schemas = described.setdefault("components", {}).setdefault("schemas", {})
     schemas["Error"] = _ERROR_SCHEMA
-    found["components"]["securitySchemes"] = {
+    described["components"]["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer"},
         "session": {"type": "apiKey", "in": "cookie", "name": "__Host-lapwing"},
     }
-    found["security"] = [{"token": []}, {"session": []}]
-    paths = found.setdefault("paths", {})
+    described["security"] = [{"token": []}, {"session": []}]
+    paths = described.setdefault("paths", {})
     for route in routes:
         address = _PART.sub(r"{\1}", route.path)
         paths.setdefault(address, {})[route.method.lower()] = _operation(route, schemas)
@@ -71,7 +71,7 @@ def description(app: FastAPI, routes: Iterable[ApiRoute]) -> bytes:
         for operation in operations.values():
             for status, words in _ERRORS.items():
                 operation["responses"].setdefault(str(status), _error_reply(words))
-    return json.dumps(found, ensure_ascii=False).encode()
+    return json.dumps(described, ensure_ascii=False).encode()
 
 
 def _error_reply(words: str) -> dict[str, Any]:

@@ -67,9 +67,9 @@ def answer_json(answer: Answer, *, tells_left: bool = True) -> dict[str, Any]:
 
     `tells_left`: whether the reply says what is left of the budget now.
     """
-    found, charge = answer.to_json(), answer.charge
+    values, charge = answer.to_json(), answer.charge
     return {
-        "columns": found["columns"],
+        "columns": values["columns"],
         "rows": len(answer),
         "confidence": answer.confidence,
         "cost": None if charge is None else cost_json(charge.cost),
@@ -77,11 +77,11 @@ def answer_json(answer: Answer, *, tells_left: bool = True) -> dict[str, Any]:
         "is_replay": answer.is_replay,
         "is_fake": answer.is_fake,
         "combines": answer.of,
-        "truncation": found["truncation"],
-        "notes": found["notes"],
+        "truncation": values["truncation"],
+        "notes": values["notes"],
         "footer": answer.footer(tells_left=tells_left),
-        "earlier": [answer_json(one, tells_left=tells_left) for one in answer.earlier],
-        "receipt": found["receipt"],
+        "earlier": [answer_json(stored, tells_left=tells_left) for stored in answer.earlier],
+        "receipt": values["receipt"],
     }
 
 
@@ -117,22 +117,22 @@ def _cell(value: Any) -> Any:
     )
 
 
-def summary_json(one: AnswerSummary) -> dict[str, Any]:
+def summary_json(summary: AnswerSummary) -> dict[str, Any]:
     """Return a stored answer in a list."""
-    return asdict(one)
+    return asdict(summary)
 
 
-def history_json(one: LoggedRequest) -> dict[str, Any]:
+def history_json(request: LoggedRequest) -> dict[str, Any]:
     """Return one request of a history."""
-    line = one.line
+    line = request.line
     return {
         "receipt": line.number,
         "time": line.time,
         "person": line.principal,
-        "state": one.state,
-        "question": one.question,
+        "state": request.state,
+        "question": request.question,
         "what": line.what,
-        "price": one.price.words,
+        "price": request.price.words,
         "accounts": list(line.accounts),
     }
 
@@ -163,13 +163,13 @@ def _block_json(block: BlockLeft) -> dict[str, Any]:
     }
 
 
-def checked_json(found: CheckedText) -> dict[str, Any]:
+def checked_json(checked: CheckedText) -> dict[str, Any]:
     """Return what a check of a receipt, proof or statement found."""
     return {
-        "kind": found.kind,
-        "good": found.is_good,
-        "findings": list(found.findings),
-        "data": found.data,
-        "position": found.position,
-        "told": found.told,
+        "kind": checked.kind,
+        "good": checked.is_good,
+        "findings": list(checked.findings),
+        "data": checked.data,
+        "position": checked.position,
+        "told": checked.told,
     }

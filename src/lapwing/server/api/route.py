@@ -31,13 +31,13 @@ from lapwing.errors import BadParameter
 from lapwing.server.api.errors import error_reply
 from lapwing.server.api.replies import JSON, json_bytes
 from lapwing.server.data.question_form import CheckedForm
+from lapwing.server.data.records import receipt_number
 from lapwing.server.data.served_data import ServedData
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import Requester, Role
 from lapwing.server.services import Services
 from lapwing.server.web import person_of
 
 ROUTE, RECEIPT = "lapwing.route", "lapwing.receipt"  # in the scope, for the log
-LONGEST_NUMBER = 18  # digits: every ledger can look such a number up
 AT_ONCE = 32  # releases of one process; others wait, and do not keep plans and reads waiting
 ANALYST = frozenset({Role.ANALYST})
 STEWARD = frozenset({Role.STEWARD})
@@ -51,7 +51,7 @@ class Call:
     """One request, as the function of a route gets it."""
 
     services: Services
-    person: Person
+    person: Requester
     request: Request
     body: bytes
 
@@ -64,12 +64,9 @@ class Call:
         """The data set that the address names. The route has asked for the role."""
         return self.services.sets.require(self.person, self.part("name"))
 
-    def number(self, name: str) -> int:
-        """Return a whole number that is a part of the address. Raises NotFound for one that is none."""
-        text = self.part(name)
-        if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
-            raise NotFound(text)
-        return int(text)
+    def receipt_number(self) -> int:
+        """Return the number of a receipt that is a part of the address. Raises NotFound if it is none."""
+        return receipt_number(self.part("receipt"))
 
     def option(self, name: str, default: str) -> str:
         """Return an option of the address."""
@@ -118,7 +115,7 @@ class ApiRoute:
 
     @property
     def route(self) -> Route:
-        """The route of the web application. Numbers are read by `Call.number`, which has a limit."""
+        """The route of the web application. Numbers are read where they are used."""
         return Route(self.path.replace(":int", ""), Endpoint(self), methods=[self.method])
 
 

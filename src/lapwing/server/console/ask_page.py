@@ -28,6 +28,7 @@ from lapwing.server.console.parts import FREE_AGAIN, Fix, Price
 from lapwing.server.console.schema_view import SchemaView, examples_for, schema_view
 from lapwing.server.console.words import title_of
 from lapwing.server.data.question_form import QuestionForm
+from lapwing.server.data.records import receipt_number
 from lapwing.server.people.person import NotFound, Role
 from lapwing.sql.corrections import corrections
 
@@ -326,10 +327,9 @@ def _sharpen(desk: Desk, served: Any, stored: Any) -> answer_view.Sharpen | None
 
 def _receipt_page(desk: Desk, answer_id: str) -> Response:
     data, _, number = answer_id.rpartition(".")
-    if not number.isdecimal():
-        raise NotFound(answer_id)
+    position = receipt_number(number)
     served = desk.services.sets.require(desk.person, data)
-    told = desk.services.records.receipt(desk.person, data, int(number))
+    told = desk.services.records.receipt(desk.person, data, position)
     return desk.page(
         "receipt.html",
         f"Receipt {number}",

@@ -39,7 +39,7 @@ from lapwing.server.console.frame import (
 )
 from lapwing.server.console.parts import Gauge
 from lapwing.server.console.rendering import Pages
-from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Person, Role
+from lapwing.server.people.person import NotAllowed, NotFound, NotSignedIn, Requester, Role
 from lapwing.server.web import person_of
 from lapwing.sql import policy_ledger
 from lapwing.sql.pricing.cost import BudgetLeft
@@ -63,7 +63,7 @@ class Desk:
     request: Request
     services: Any
     pages: Pages
-    person: Person
+    person: Requester
 
     def roles(self, data: str) -> frozenset[Role]:
         """Return the person's roles for a data set."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lapwing.server.console.parts import Gauge
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 
 ROLE_WORDS = {
     Role.STEWARD: "steward",
@@ -83,7 +83,7 @@ def role_words(roles: Iterable[Role]) -> str:
 
 
 def menu(
-    person: Person, data: str, current: str, counts: dict[str, int] | None = None
+    person: Requester, data: str, current: str, counts: dict[str, int] | None = None
 ) -> tuple[MenuItem, ...]:
     """Return the links that a person's roles for a data set allow. `current` is the page's label."""
     roles = person.roles_for(data)

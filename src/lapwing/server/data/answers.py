@@ -20,7 +20,7 @@ from lapwing.core.spread import checked_confidence
 from lapwing.ledger import Receipt
 from lapwing.ledger.request_log import ANSWERED, LoggedRequest, each_request
 from lapwing.server.data.served_data import ServedDataSets
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
@@ -81,22 +81,22 @@ class Answers:
         self._kept: OrderedDict[tuple[str, ...], _KeptContent] = OrderedDict()
         self._keeping = threading.Lock()
 
-    def find(self, person: Person, answer_id: str, *, confidence: str = "0.95") -> StoredAnswer:
+    def find(self, person: Requester, answer_id: str, *, confidence: str = "0.95") -> StoredAnswer:
         """Return an answer by its id, with intervals at a confidence.
 
         Raises:
             NotFound: If there is none that this person may see.
             BadParameter: If the confidence is not valid.
         """
-        found = _ID.fullmatch(answer_id)
-        if found is None:
+        matched = _ID.fullmatch(answer_id)
+        if matched is None:
             raise NotFound(answer_id)
         level = checked_confidence(confidence)
-        return self.at(person, found[1], int(found[2]), level, place=int(found[3] or 0))
+        return self.at(person, matched[1], int(matched[2]), level, place=int(matched[3] or 0))
 
     def content(
         self,
-        person: Person,
+        person: Requester,
         answer_id: str,
         confidence: str,
         form: str,
@@ -140,7 +140,7 @@ class Answers:
 
     def at(
         self,
-        person: Person,
+        person: Requester,
         data: str,
         receipt: int,
         confidence: Fraction = CONFIDENCE,
@@ -156,32 +156,32 @@ class Answers:
             raise NotFound(f"{data}.{receipt}")
         return StoredAnswer.of(data, *stored, place=place)
 
-    def all_of(self, person: Person, data: str, most: int = 50) -> list[AnswerSummary]:
+    def all_of(self, person: Requester, data: str, most: int = 50) -> list[AnswerSummary]:
         """Return the newest own answers of a person, newest first."""
         served = self._sets.require(person, data, Role.ANALYST)
         own = [
-            one
-            for one in own_requests(served.curator, person.name)
-            if one.state == ANSWERED and one.question
+            request
+            for request in own_requests(served.curator, person.name)
+            if request.state == ANSWERED and request.question
         ]
-        return [_summary(data, one) for one in own[-most:][::-1]]
+        return [_summary(data, request) for request in own[-most:][::-1]]
 
 
 def own_requests(curator: Any, name: str) -> Sequence[LoggedRequest]:
     """Return all requests of one person that were charged to a data set's account, oldest first."""
-    found: list[LoggedRequest] = []
+    requests: list[LoggedRequest] = []
 
-    def tell(one: LoggedRequest) -> None:
-        if one.line.principal == name:
-            found.append(one)
+    def tell(request: LoggedRequest) -> None:
+        if request.line.principal == name:
+            requests.append(request)
 
     if curator.has_ledger:
         each_request(curator.ledger, tell, words_of=stored_question, account=account_label(curator.policy))
-    return found
+    return requests
 
 
-def _summary(data: str, one: LoggedRequest) -> AnswerSummary:
-    line = one.line
+def _summary(data: str, request: LoggedRequest) -> AnswerSummary:
+    line = request.line
     return AnswerSummary(
-        f"{data}.{line.number}", one.question or "", line.time, one.price.words, line.number
+        f"{data}.{line.number}", request.question or "", line.time, request.price.words, line.number
     )

@@ -28,7 +28,7 @@ from lapwing.server.data.question_form import (
 )
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.data.waiting import PATIENCE, OneAtATime, waited_for
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.server.people.tokens import Tokens
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.answering.stored_answers import requests_in
@@ -103,7 +103,7 @@ class Batches:
         self._running = OneAtATime()
         self.after_release: Callable[[ServedData], None] = lambda _: None
 
-    def make(self, person: Person, form: BatchForm) -> StoredBatch:
+    def make(self, person: Requester, form: BatchForm) -> StoredBatch:
         """Plan a batch and keep the plan. Nothing is charged, and no private row is read."""
         served = self._sets.require(person, form.data, Role.ANALYST)
         plan = _planned(served, person, form)
@@ -118,7 +118,7 @@ class Batches:
         )
         return StoredBatch(row.id, served.name, form, plan)
 
-    def find(self, person: Person, batch_id: str) -> StoredBatch:
+    def find(self, person: Requester, batch_id: str) -> StoredBatch:
         """Return a batch of a person.
 
         Raises:
@@ -127,21 +127,23 @@ class Batches:
         """
         return self._stored(person, self._row(person, batch_id))
 
-    def _row(self, person: Person, batch_id: str) -> PlanRow:
+    def _row(self, person: Requester, batch_id: str) -> PlanRow:
         row = self._file.find(batch_id) if _ID.fullmatch(batch_id) else None
         if row is None or row.person != person.name:
             raise NotFound(batch_id)
         self._sets.require(person, row.data, Role.ANALYST)
         return row
 
-    def _stored(self, person: Person, row: PlanRow) -> StoredBatch:
+    def _stored(self, person: Requester, row: PlanRow) -> StoredBatch:
         served = self._sets.require(person, row.data, Role.ANALYST)
         form = BatchForm.read(row.form.encode())
         plan = _planned(served, person, form)
         require_promise(row, plan.plans, None)  # the price is less once answers are stored
         return StoredBatch(row.id, row.data, form, plan)
 
-    def release(self, person: Person, batch_id: str, *, patience: float = PATIENCE) -> list[StoredAnswer]:
+    def release(
+        self, person: Requester, batch_id: str, *, patience: float = PATIENCE
+    ) -> list[StoredAnswer]:
         """Release a batch: charge it once, and return its answers as often as they are asked for.
 
         Args:
@@ -182,10 +184,14 @@ def _place(served: ServedData, plan: SessionPlan, answer: Answer) -> int:
     wanted = {
         (form, request.rows, request.price) for _, form in both.values()
     }  # whatever columns are called
-    return next(place for place, one in enumerate(asked, 1) if (one.form, one.rows, one.price) in wanted)
+    return next(
+        place
+        for place, question in enumerate(asked, 1)
+        if (question.form, question.rows, question.price) in wanted
+    )
 
 
-def _planned(served: ServedData, person: Person, form: BatchForm) -> BatchPlan:
+def _planned(served: ServedData, person: Requester, form: BatchForm) -> BatchPlan:
     return served.session(person).batch(
         [question.asked for question in form.questions],
         epsilon=form.epsilon,

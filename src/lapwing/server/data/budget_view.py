@@ -82,11 +82,11 @@ def budget_view(curator: Curator, *, people: str | None, with_forecast: bool = T
         ledger = curator.ledger
         blocks = _blocks(ledger, label)
         quotas = tuple(_quota(ledger, policy, name) for name, _ in _quotas(policy, people))
-        family = [one for one in ledger.accounts() if one.root == ledger.account(label).number]
-        terms = [one.terms for one in family] or [ledger.account(label).terms]
+        family = [line for line in ledger.accounts() if line.root == ledger.account(label).number]
+        terms = [line.terms for line in family] or [ledger.account(label).terms]
         total = (
-            sum((one.epsilon for one in terms), Fraction(0)),
-            sum((one.delta for one in terms), Fraction(0)),
+            sum((each.epsilon for each in terms), Fraction(0)),
+            sum((each.delta for each in terms), Fraction(0)),
         )
         forecast = _forecast(ledger, label) if with_forecast and family else None
         unit = curator.unit.value
@@ -97,10 +97,12 @@ def odds_of(epsilon: Fraction, delta: Fraction) -> tuple[str, ...]:
     """Return what an (ε, δ) can do to somebody's belief about one unit, as sentences."""
     relation = policy_ledger.RELATION
     bounds = [
-        (one.value, belief_bounds(epsilon, delta, belief=one, relation=relation))
-        for one in beliefs_under(relation)
+        (belief.value, belief_bounds(epsilon, delta, belief=belief, relation=relation))
+        for belief in beliefs_under(relation)
     ]
-    return tuple(f"{text[:1].upper()}{text[1:]}." for text in (even_odds(*one) for one in bounds))
+    return tuple(
+        f"{text[:1].upper()}{text[1:]}." for text in (even_odds(*bounds_of) for bounds_of in bounds)
+    )
 
 
 def how_many_like(session: ReleaseSession, plan: Plan) -> int:
@@ -127,13 +129,13 @@ def _quota(ledger: Ledger, policy: CheckedPolicy, name: str) -> BlockLeft:
 
 
 def _blocks(ledger: Ledger, label: str) -> tuple[BlockLeft, ...]:
-    root, found = ledger.account(label), []
+    root, blocks = ledger.account(label), []
     for block in ledger.blocks(label):
         terms = ledger.numbered(block.account).terms  # as raised, if it was
         delta = terms.largest_delta(block.taken(terms)) if block.is_open else Fraction(0)
         name = block_name(block.label, root.slices)
-        found.append(BlockLeft(name, block.left(terms), terms.epsilon, delta, block.is_open))
-    return tuple(found)
+        blocks.append(BlockLeft(name, block.left(terms), terms.epsilon, delta, block.is_open))
+    return tuple(blocks)
 
 
 def _forecast(ledger: Ledger, label: str) -> Forecast | None:

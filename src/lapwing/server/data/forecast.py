@@ -53,7 +53,7 @@ def forecast_of(history: BudgetHistory, now: datetime) -> Forecast | None:
     if not history.blocks:
         return None
     column = min(range(len(history.blocks)), key=lambda k: float(history.left[-1, k]))
-    left = [float(one) for one in history.left[:, column]]
+    left = [float(value) for value in history.left[:, column]]
     moments = [
         (time, value) for time, value in zip(history.times, left, strict=True) if not math.isnan(value)
     ]

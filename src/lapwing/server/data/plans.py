@@ -35,7 +35,7 @@ from lapwing.server.data.plan_file import PlanFile, PlanRow, promise_of, require
 from lapwing.server.data.question_form import QuestionForm
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.data.waiting import PATIENCE, OneAtATime, waited_for
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.server.people.tokens import Tokens
 from lapwing.sql.answering.answers import Answer
 from lapwing.sql.releasing import SessionPlan
@@ -73,7 +73,7 @@ class Plans:
         self._questions = OneAtATime()
         self.after_release: Callable[[ServedData], None] = lambda _: None  # it may send notices
 
-    def make(self, person: Person, data: str, question: QuestionForm) -> StoredPlan:
+    def make(self, person: Requester, data: str, question: QuestionForm) -> StoredPlan:
         """Plan a question and keep the plan. Nothing is charged, and no private row is read.
 
         Raises:
@@ -93,7 +93,7 @@ class Plans:
         )
         return self._keep(StoredPlan(row.id, row.person, row.data, question, plan, row.made))
 
-    def find(self, person: Person, plan_id: str) -> StoredPlan:
+    def find(self, person: Requester, plan_id: str) -> StoredPlan:
         """Return a plan of a person.
 
         Raises:
@@ -103,14 +103,14 @@ class Plans:
         """
         return self._planned(person, self._row(person, plan_id))
 
-    def _row(self, person: Person, plan_id: str) -> PlanRow:
+    def _row(self, person: Requester, plan_id: str) -> PlanRow:
         row = self._file.find(plan_id) if _ID.fullmatch(plan_id) else None
         if row is None or row.person != person.name:
             raise NotFound(plan_id)
         self._sets.require(person, row.data, Role.ANALYST)
         return row
 
-    def _planned(self, person: Person, row: PlanRow) -> StoredPlan:
+    def _planned(self, person: Requester, row: PlanRow) -> StoredPlan:
         with self._keeping:
             kept = self._kept.get(row.id)
             if kept is not None:
@@ -129,11 +129,11 @@ class Plans:
                 self._kept.popitem(last=False)
         return stored
 
-    def dry_run(self, person: Person, plan_id: str) -> Answer:
+    def dry_run(self, person: Requester, plan_id: str) -> Answer:
         """Return an answer of a plan from generated rows. It costs nothing and means nothing."""
         return self.find(person, plan_id).plan.dry_run()
 
-    def release(self, person: Person, plan_id: str, *, patience: float = PATIENCE) -> StoredAnswer:
+    def release(self, person: Requester, plan_id: str, *, patience: float = PATIENCE) -> StoredAnswer:
         """Release a plan: charge it once, and return its answer as often as it is asked for.
 
         If the same question is being answered elsewhere, wait for that answer.
@@ -164,14 +164,14 @@ class Plans:
             self.after_release(self._sets.require(person, row.data))
         return StoredAnswer.of(row.data, stored.form.sql, answer)
 
-    def _booked(self, person: Person, stored: StoredPlan) -> AbstractContextManager[None]:
+    def _booked(self, person: Requester, stored: StoredPlan) -> AbstractContextManager[None]:
         """Book a plan's price on the token that it is released with, unless its answer is stored."""
         plan = stored.plan
         is_stored = not stored.form.fresh and person.credential == "token" and plan.session.has_answer(plan)
         key = self._sets.require(person, stored.data).booking_key(stored.id)
         return booked(self._tokens, person, key, Fraction(0) if is_stored else plan.cost.epsilon)
 
-    def _waited_for(self, person: Person, row: PlanRow, stored: StoredPlan, patience: float) -> Answer:
+    def _waited_for(self, person: Requester, row: PlanRow, stored: StoredPlan, patience: float) -> Answer:
         """Release a plan, or wait until a process that answers the same question has stored its answer."""
         session = self._sets.require(person, row.data, Role.ANALYST).session(person).session
         version = row.version
@@ -184,7 +184,7 @@ class Plans:
 
 
 @contextmanager
-def booked(tokens: Tokens, person: Person, key: str, epsilon: Fraction) -> Iterator[None]:
+def booked(tokens: Tokens, person: Requester, key: str, epsilon: Fraction) -> Iterator[None]:
     """Book a price on the token that a person came with, if any; take it back if the charge was refused."""
     if person.credential != "token" or not epsilon:
         yield

@@ -28,11 +28,12 @@ from lapwing.server.data.answers import own_requests
 from lapwing.server.data.budget_view import BudgetView, budget_view
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.data.spending import PastSpending, spending_of
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.sql.answering.stored_answers import stored_question
 from lapwing.sql.policy.policy import account_label
 
 MOST_LINES = 1_000
+LONGEST_NUMBER = 18  # digits of a receipt's number: every ledger can look it up
 LONGEST_RECEIPT = 1 << 20  # bytes of a receipt, a proof or a statement that somebody brings
 _SEES_ALL = (Role.STEWARD, Role.OFFICER)
 View = TypeVar("View")
@@ -63,7 +64,7 @@ class Records:
         self._spendings: dict[tuple[str, str | None], tuple[int, PastSpending]] = {}
         self._viewing = threading.Lock()
 
-    def history(self, person: Person, data: str, most: int = 50) -> list[LoggedRequest]:
+    def history(self, person: Requester, data: str, most: int = 50) -> list[LoggedRequest]:
         """Return the newest requests, newest first: the own ones, or all for stewards and officers.
 
         Officers see what was charged, and no words of questions.
@@ -72,19 +73,20 @@ class Records:
         most = min(most, MOST_LINES)
         if not person.can(data, *_SEES_ALL):
             return [*own_requests(served.curator, person.name)[-most:][::-1]]
-        found: list[LoggedRequest] = []
+        requests: list[LoggedRequest] = []
         if served.curator.has_ledger:
             label = account_label(served.curator.policy)
             each_request(
-                served.curator.ledger, found.append, words_of=stored_question, last=most, account=label
+                served.curator.ledger, requests.append, words_of=stored_question, last=most, account=label
             )
         if not person.can(data, Role.STEWARD):
-            found = [
-                one if one.line.principal == person.name else replace(one, question=None) for one in found
+            requests = [
+                request if request.line.principal == person.name else replace(request, question=None)
+                for request in requests
             ]
-        return found[::-1]
+        return requests[::-1]
 
-    def entries(self, person: Person, data: str, most: int = 50) -> list[LogLine]:
+    def entries(self, person: Requester, data: str, most: int = 50) -> list[LogLine]:
         """Return the newest entries of the ledger that are about a data set's account, newest first."""
         served = self._sets.require(person, data, *_SEES_ALL)
         if not served.curator.has_ledger:
@@ -93,19 +95,19 @@ class Records:
         lines = log_lines(served.curator.ledger, last=min(most, MOST_LINES))
         return [line for line in lines[::-1] if not line.accounts or label in line.accounts]
 
-    def receipt(self, person: Person, data: str, position: int) -> dict[str, Any]:
+    def receipt(self, person: Requester, data: str, position: int) -> dict[str, Any]:
         """Return a receipt as plain values: an own one, or any for stewards and officers."""
         served = self._charged(person, data, position)
         status = status_at(served.curator.ledger, position)
         assert status is not None, "it was found before"
-        found: dict[str, Any] = json.loads(status.receipt.to_json())
-        return found
+        record: dict[str, Any] = json.loads(status.receipt.to_json())
+        return record
 
-    def proof(self, person: Person, data: str, position: int) -> dict[str, Any]:
+    def proof(self, person: Requester, data: str, position: int) -> dict[str, Any]:
         """Return a proof that a receipt is in the ledger. Whose receipts: as in `receipt`."""
         return prove_entry(self._charged(person, data, position).curator.ledger, position)
 
-    def statement(self, person: Person, data: str) -> bytes:
+    def statement(self, person: Requester, data: str) -> bytes:
         """Return the whole history, as anybody can check it, without names."""
         served = self._sets.require(person, data, *_SEES_ALL)
         if not served.curator.has_ledger:
@@ -115,7 +117,7 @@ class Records:
             export_statement(served.curator.ledger, path)
             return path.read_bytes()
 
-    def budget(self, person: Person, data: str, *, with_forecast: bool = True) -> BudgetView:
+    def budget(self, person: Requester, data: str, *, with_forecast: bool = True) -> BudgetView:
         """Return the budget, with all quotas for stewards and officers, else with the own one."""
         served = self._sets.require(person, data)
         people = None if person.can(data, *_SEES_ALL) else person.name
@@ -123,7 +125,7 @@ class Records:
             return budget_view(served.curator, people=people, with_forecast=False)
         return self._kept(self._views, served, people, lambda: budget_view(served.curator, people=people))
 
-    def spending(self, person: Person, data: str) -> PastSpending:
+    def spending(self, person: Requester, data: str) -> PastSpending:
         """Return what was paid over time: by all people for stewards and officers, else the own prices."""
         served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
         people = None if person.can(data, *_SEES_ALL) else person.name
@@ -151,7 +153,7 @@ class Records:
             views[key] = place, view
         return view
 
-    def verify(self, person: Person, text: bytes) -> CheckedText:
+    def verify(self, person: Requester, text: bytes) -> CheckedText:
         """Check a receipt, a proof or a statement that somebody brought, against the ledgers here.
 
         Data sets may share a ledger. Only the name of one that the person has a role for is told.
@@ -170,20 +172,20 @@ class Records:
             path = Path(folder) / "text"
             path.write_bytes(text)
             try:
-                found = verify(str(path))
+                verified = verify(str(path))
             except BadParameter:
                 raise BadParameter("file", "is no receipt, no proof and no statement") from None
-        told, findings = found.to_json(), list(found.findings)
-        mine = self._of_ledger(found.ledger)
+        told, findings = verified.to_json(), list(verified.findings)
+        mine = self._of_ledger(verified.ledger)
         if mine is None:
             findings.append("no ledger here has this id: nothing says who signed it")
-        elif mine.curator.ledger.keys.signing.public.hex() != found.key:
+        elif mine.curator.ledger.keys.signing.public.hex() != verified.key:
             findings.append("it is signed with another key than that of the ledger here")
         position = int(told["entry"]["number"]) if told["entry"] else 0
-        name = self._shown_name(person, found.ledger, position)
-        return CheckedText(found.kind, not findings, tuple(findings), name, position, told)
+        name = self._shown_name(person, verified.ledger, position)
+        return CheckedText(verified.kind, not findings, tuple(findings), name, position, told)
 
-    def _shown_name(self, person: Person, ledger_id: str, position: int) -> str:
+    def _shown_name(self, person: Requester, ledger_id: str, position: int) -> str:
         """Return the name of the data set that a charge, or a ledger, is about; "" for others' data."""
         seen = [
             data
@@ -194,7 +196,7 @@ class Records:
             seen = [data for data in seen if account_label(data.curator.policy) in _charged(data, position)]
         return seen[0].name if seen else ""
 
-    def _checked_receipt(self, person: Person, record: dict[str, Any]) -> CheckedText:
+    def _checked_receipt(self, person: Requester, record: dict[str, Any]) -> CheckedText:
         mine = self._of_ledger(str(record["ledger"]))
         position = record["position"]
         if mine is None:
@@ -217,7 +219,7 @@ class Records:
         with_ledger = (data for data in self._sets if data.curator.has_ledger)
         return next((data for data in with_ledger if data.curator.ledger.id == ledger_id), None)
 
-    def _charged(self, person: Person, data: str, position: int) -> ServedData:
+    def _charged(self, person: Requester, data: str, position: int) -> ServedData:
         """Return the data set of a charge that a person may see."""
         served = self._sets.require(person, data, Role.ANALYST, *_SEES_ALL)
         status = None
@@ -230,6 +232,13 @@ class Records:
         if label not in charged or not (is_own or person.can(data, *_SEES_ALL)):
             raise NotFound(f"{data}.{position}")
         return served
+
+
+def receipt_number(text: str) -> int:
+    """Return the number of a receipt from an address. Raises NotFound for what no ledger can have."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+        raise NotFound(text)
+    return int(text)
 
 
 def _charged(served: ServedData, position: int) -> set[str]:
@@ -248,12 +257,17 @@ def _newest(served: ServedData) -> int:
 
 def _record(text: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
-def history_line(one: LoggedRequest) -> dict[str, Any]:
+def history_line(request: LoggedRequest) -> dict[str, Any]:
     """Return a line of a history as plain values."""
-    return {**asdict(one.line), "state": one.state, "question": one.question, "price": one.price.words}
+    return {
+        **asdict(request.line),
+        "state": request.state,
+        "question": request.question,
+        "price": request.price.words,
+    }

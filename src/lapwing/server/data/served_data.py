@@ -21,7 +21,7 @@ import pyarrow as pa
 from lapwing.core.exact import short_down, short_up
 from lapwing.errors import BadParameter
 from lapwing.ledger import DataSet
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.sql import policy_ledger
 from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
@@ -60,20 +60,20 @@ class ServedData:
 
     def schema(self) -> dict[str, Any]:
         """Return tables, columns, bounds and units, as the policy declares them. All of it is public."""
-        found, policy = schema_json(self.curator.policy), self.curator.policy
+        declared, policy = schema_json(self.curator.policy), self.curator.policy
         exact = {
             "epsilon": policy.epsilon,
             "delta": policy.delta,
             "delta_per_query": policy.delta_per_query,
             "least_epsilon": policy.least_epsilon,
         }
-        return {**found, "budget": {name: price_text(value) for name, value in exact.items()}}
+        return {**declared, "budget": {name: price_text(value) for name, value in exact.items()}}
 
     def example_rows(self, table: str, rows: int) -> pa.Table:
         """Return generated rows of a table, from the policy alone, to write code for."""
         return generated_rows.example_rows(self.curator.policy, table, rows)
 
-    def session(self, person: Person) -> Dataset:
+    def session(self, person: Requester) -> Dataset:
         """Return the session of an analyst, under whose name charges are made."""
         return Dataset(self.curator, analyst=person.name)
 
@@ -90,7 +90,7 @@ class ServedData:
         cleared = len(registration.cleared_holds(self.curator.policy))
         return f"{name}.{cleared}" if cleared else name
 
-    def require_allowed(self, person: Person) -> None:
+    def require_allowed(self, person: Requester) -> None:
         """Refuse an analyst who may not read answers now: too many failed, or the quota is gone.
 
         Raises:
@@ -102,7 +102,7 @@ class ServedData:
         if policy.shares_answers:
             policy_ledger.quota_of(policy, person.name)
 
-    def left(self, person: Person) -> BudgetLeft:
+    def left(self, person: Requester) -> BudgetLeft:
         """Return what is left of the budget, and of the person's quota if there is one."""
         return self.session(person).left()
 
@@ -166,11 +166,11 @@ class ServedDataSets:
     def __iter__(self) -> Iterator[ServedData]:
         return iter(self._sets.values())
 
-    def visible_to(self, person: Person) -> list[ServedData]:
+    def visible_to(self, person: Requester) -> list[ServedData]:
         """Return the data sets for which a person has a role."""
         return [data for data in self if person.roles_for(data.name)]
 
-    def require(self, person: Person, name: str, *roles: Role) -> ServedData:
+    def require(self, person: Requester, name: str, *roles: Role) -> ServedData:
         """Return a data set for which a person has one of the roles; any role if none is named.
 
         Raises:

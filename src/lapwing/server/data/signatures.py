@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from lapwing.errors import BadParameter
 from lapwing.ledger.readiness import entry_hash, newest_position
 from lapwing.server.data.served_data import ServedData, ServedDataSets
-from lapwing.server.people.person import Person, Role
+from lapwing.server.people.person import Requester, Role
 from lapwing.server.state import ServerState
 
 
@@ -54,7 +54,7 @@ class Signatures:
     def __init__(self, state: ServerState, sets: ServedDataSets) -> None:
         self._state, self._sets = state, sets
 
-    def find(self, person: Person, data: str) -> SignedUpTo:
+    def find(self, person: Requester, data: str) -> SignedUpTo:
         """Return an officer's note for a data set."""
         served = self._require(person, data)
         newest = newest_position(served.curator.ledger) if served.curator.has_ledger else 0
@@ -67,7 +67,7 @@ class Signatures:
         holds = bool(newest) and entry_hash(served.curator.ledger, entry) == digest
         return SignedUpTo(entry, newest, datetime.fromtimestamp(at, UTC), holds)
 
-    def note(self, person: Person, data: str, entry: int) -> None:
+    def note(self, person: Requester, data: str, entry: int) -> None:
         """Note that an officer has signed a statement up to an entry.
 
         Raises:
@@ -85,5 +85,5 @@ class Signatures:
                 (person.name, data, entry, digest, int(time.time())),
             )
 
-    def _require(self, person: Person, data: str) -> ServedData:
+    def _require(self, person: Requester, data: str) -> ServedData:
         return self._sets.require(person, data, Role.OFFICER)

@@ -44,7 +44,6 @@ MAY_START: dict[JobKind, frozenset[Role]] = {
     JobKind.TRAIN: frozenset({Role.STEWARD}),
     JobKind.AUDIT: frozenset({Role.STEWARD, Role.OFFICER}),
 }
-
 SPENDING = frozenset({JobKind.PUBLISH, JobKind.TRAIN})
 
 
@@ -61,6 +60,7 @@ class JobForm(CheckedForm):
     )
     sql: str = Field(default="", max_length=LONGEST_SQL, description="To audit: the question.")
     epsilon: PositiveText = Field(default="1", description="To audit: the ε that the question claims.")
+    seconds: int = Field(default=60, ge=1, le=600, description="To audit: time for drawing samples.")
 
 
 @dataclass(frozen=True, slots=True)

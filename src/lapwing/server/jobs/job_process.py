@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.server.api.errors import without_places
+from lapwing.server.data.places import without_places
 from lapwing.server.jobs.job import JobKind, JobState
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
 
 LOCKS = "jobs"  # a folder in the state's: whoever works on a job holds its lock
-AUDIT_SECONDS = 60.0
 Advance = Callable[[], None]
 
 
@@ -124,7 +123,7 @@ def _publish(folder: Path, person: str, wanted: dict[str, Any], advance: Advance
         advance()
         manifest = publication.run(out)
         advance()
-    return {"bundle": out.name, "name": manifest["name"], "method": manifest["method"]}
+    return {"release": out.name, "name": manifest["name"], "method": manifest["method"]}
 
 
 def _train(folder: Path, person: str, wanted: dict[str, Any], advance: Advance) -> dict[str, Any]:
@@ -139,7 +138,8 @@ def _train(folder: Path, person: str, wanted: dict[str, Any], advance: Advance) 
         advance()
         files = learn.write_outputs(outcome, stream.policy, place)
         advance()
-    return {"end": outcome.end.name.lower(), "files": sorted(file.name for file in files.values())}
+    run = files["card"].parent.name
+    return {"model": f"{path.stem}.{run}", "end": outcome.end.value, "words": outcome.words}
 
 
 def _audit(folder: Path, person: str, wanted: dict[str, Any], advance: Advance) -> dict[str, Any]:
@@ -151,17 +151,17 @@ def _audit(folder: Path, person: str, wanted: dict[str, Any], advance: Advance) 
 
     case = case_of_query(folder / wanted["policy"], wanted["sql"], epsilon=wanted["epsilon"])
     advance()
-    report = run_audit([case], StageBudget(seconds=AUDIT_SECONDS, is_thorough=False))
+    report = run_audit([case], StageBudget(seconds=wanted["seconds"], is_thorough=False))
     advance()
     told = report.to_json()
     with Curator(folder / wanted["policy"]) as curator:
         if curator.has_ledger:
             told = signed_run(told, curator.ledger.keys.signing)
-    name = f"audit-{wanted['id'][:8]}.json"
-    with suppress(FileExistsError), new_private_file(folder / name, mode=PUBLIC) as file:
+    name = f"audit-{wanted['id'][:8]}"
+    with suppress(FileExistsError), new_private_file(folder / f"{name}.json", mode=PUBLIC) as file:
         file.write(json.dumps(told, ensure_ascii=False, indent=2).encode())
     advance()
-    return {"passed": report.passed, "file": name}
+    return {"audit": name, "passed": report.passed, "verdict": report.verdict}
 
 
 WORK: dict[JobKind, Callable[[Path, str, dict[str, Any], Advance], dict[str, Any]]] = {

@@ -22,11 +22,11 @@ from contextlib import suppress
 from typing import Any
 
 from lapwing.core.noise import random_bytes
-from lapwing.errors import BadParameter, TooManyRequests
+from lapwing.errors import BadParameter, LapwingError, TooManyRequests
 from lapwing.server.data.served_data import ServedData, ServedDataSets
 from lapwing.server.jobs.job import MAY_START, SPENDING, Job, JobForm, JobKind, JobState
 from lapwing.server.jobs.job_process import checked_file, lock_path, run_job, slot_now, try_lock
-from lapwing.server.people.person import NotFound, Person, Role
+from lapwing.server.people.person import NotFound, Requester, Role
 from lapwing.server.people.tokens import Tokens
 from lapwing.server.settings import ServerSettings
 from lapwing.server.state import ServerState
@@ -55,7 +55,7 @@ class Jobs:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
-    def start(self, person: Person, form: JobForm) -> Job:
+    def start(self, person: Requester, form: JobForm) -> Job:
         """Put a job into the queue.
 
         Raises:
@@ -86,7 +86,7 @@ class Jobs:
         self._wake.set()
         return self.find(person, job)
 
-    def _require_no_limit(self, person: Person, kind: JobKind) -> None:
+    def _require_no_limit(self, person: Requester, kind: JobKind) -> None:
         """Refuse to spend for a token with a most ε: a job books nothing on it."""
         if kind not in SPENDING or person.credential != "token":
             return
@@ -106,7 +106,8 @@ class Jobs:
             case JobKind.AUDIT:
                 if not form.sql:
                     raise BadParameter("sql", "is missing: an audit is of a question")
-                return {**settings, "sql": form.sql, "epsilon": form.epsilon}
+                asked = {"sql": form.sql, "epsilon": form.epsilon, "seconds": form.seconds}
+                return {**settings, **asked}
             case _:
                 path = checked_file(self._settings.folder, form.file, form.kind)
                 if self._policy_of(form.kind, path) != policy:
@@ -124,7 +125,7 @@ class Jobs:
 
         return load_release(path).policy
 
-    def find(self, person: Person, job_id: str) -> Job:
+    def find(self, person: Requester, job_id: str) -> Job:
         """Return a job: an own one, or any about data that the person is steward of."""
         rows = self._state.rows(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", job_id)  # noqa: S608
         if not rows:
@@ -137,7 +138,7 @@ class Jobs:
             raise NotFound(job_id)
         return job
 
-    def all_of(self, person: Person) -> list[Job]:
+    def all_of(self, person: Requester) -> list[Job]:
         """Return the newest jobs that a person may see, newest first."""
         rows = self._state.rows(
             f"SELECT {_COLUMNS} FROM jobs ORDER BY made DESC, id LIMIT {10 * MOST_KEPT}"  # noqa: S608
@@ -150,7 +151,7 @@ class Jobs:
         ]
         return seen[:MOST_KEPT]
 
-    def events(self, person: Person, job_id: str, *, every: float = _LOOK_EVERY) -> Iterator[Job]:
+    def events(self, person: Requester, job_id: str, *, every: float = _LOOK_EVERY) -> Iterator[Job]:
         """Yield a job whenever it has changed, until it has ended."""
         last: Job | None = None
         while True:
@@ -184,8 +185,8 @@ class Jobs:
         while not self._stops.is_set():
             if turn is None:  # one of all processes of the server works at a time
                 turn = try_lock(lock_path(self._settings, "turn"))
-            if turn is not None:
-                job = self._next()
+            with suppress(LapwingError, OSError):  # such as a full disk: it looks again
+                job = None if turn is None else self._next()
                 if job is not None:
                     self._run(job)
                     continue

@@ -94,14 +94,14 @@ class Accounts:
 
     def find(self, name: str) -> ServerAccount | None:
         """Return an account by its name, or None."""
-        found = self._some("WHERE name = ?", name)
-        return found[0] if found else None
+        accounts = self._some("WHERE name = ?", name)
+        return accounts[0] if accounts else None
 
     def known(self, name: str) -> ServerAccount:
         """Return an account by its name. Raises NotFound if there is none."""
-        if (found := self.find(name)) is None:
+        if (account := self.find(name)) is None:
             raise NotFound(name)
-        return found
+        return account
 
     def all(self) -> list[ServerAccount]:
         """Return all accounts by name, the disabled ones too."""
@@ -185,10 +185,10 @@ class Accounts:
 
         Raises TooManyRequests if too many passwords wait to be checked.
         """
-        found = self._state.rows(
+        rows = self._state.rows(
             "SELECT name, password FROM accounts WHERE name = ? AND NOT is_disabled", typed_name(name)
         )
-        own, stored = found[0] if found else (None, None)
+        own, stored = rows[0] if rows else (None, None)
         return own if self._passwords.matches(stored, password) else None
 
     def bind(self, name: str, issuer: str, subject: str) -> None:
@@ -221,13 +221,13 @@ class Accounts:
 
     def with_identity(self, issuer: str, subject: str) -> str | None:
         """Return the name of the account to which an identity is bound, or None."""
-        found = self._state.rows(
+        rows = self._state.rows(
             "SELECT name FROM identities JOIN accounts USING (name) "
             "WHERE issuer = ? AND subject = ? AND NOT is_disabled",
             issuer,
             subject,
         )
-        return found[0][0] if found else None
+        return rows[0][0] if rows else None
 
 
 def checked_account_name(name: str) -> str:
@@ -255,10 +255,10 @@ def checked_subject(subject: str) -> str:
 
 def roles_by_data(rows: Iterable[tuple[str, str]]) -> dict[str, frozenset[Role]]:
     """Return roles by data set from pairs (data, role)."""
-    found: dict[str, set[Role]] = {}
+    roles_of: dict[str, set[Role]] = {}
     for data, role in rows:
-        found.setdefault(data, set()).add(_ROLES[role])
-    return {data: frozenset(roles) for data, roles in found.items()}
+        roles_of.setdefault(data, set()).add(_ROLES[role])
+    return {data: frozenset(roles) for data, roles in roles_of.items()}
 
 
 _ROLES = {role.value: role for role in Role}

@@ -86,15 +86,15 @@ class Links:
 
     def name_of(self, secret: str, kind: LinkKind) -> str:
         """Return the account of a link that is not used yet. Raises NotSignedIn for all others."""
-        found = self._state.rows(
+        rows = self._state.rows(
             "SELECT name FROM links WHERE hash = ? AND kind = ? AND NOT is_used AND ends > ?",
             hash_of(secret),
             kind,
             int(time.time()),
         )
-        if not found:
+        if not rows:
             raise NotSignedIn
-        return str(found[0][0])
+        return str(rows[0][0])
 
     def use(self, secret: str, kind: LinkKind) -> str:
         """Use a link up, and return its account. Raises NotSignedIn if it is not good."""
@@ -115,11 +115,11 @@ class Links:
 
 def use_link(run: RunStatement, secret: str, kind: LinkKind) -> str:
     """Use a link up within a transaction, and return its account. Raises NotSignedIn if it is not good."""
-    found = run(
+    row = run(
         "UPDATE links SET is_used = 1 WHERE hash = ? AND kind = ? AND NOT is_used AND ends > ? "
         "RETURNING name",
         (hash_of(secret), kind, int(time.time())),
     ).fetchall()
-    if not found:
+    if not row:
         raise NotSignedIn
-    return str(found[0][0])
+    return str(row[0][0])

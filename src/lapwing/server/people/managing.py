@@ -14,7 +14,7 @@ from typing import Any
 from lapwing.errors import BadParameter
 from lapwing.server.people.accounts import ServerAccount
 from lapwing.server.people.people import People
-from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, Person, Role
+from lapwing.server.people.person import EVERYWHERE, NotAllowed, NotFound, Requester, Role
 from lapwing.server.people.tokens import Token
 
 READERS = (Role.STEWARD, Role.OFFICER)  # of the list of people
@@ -28,7 +28,7 @@ def roles_named(names: list[str]) -> frozenset[Role]:
     return frozenset(known[name] for name in names)
 
 
-def require_steward(person: Person, data: str) -> None:
+def require_steward(person: Requester, data: str) -> None:
     """Require that a person may give roles for a data set, or for all of them."""
     if data == EVERYWHERE:
         if Role.STEWARD not in _everywhere(person):
@@ -37,7 +37,7 @@ def require_steward(person: Person, data: str) -> None:
         person.require(data, Role.STEWARD)
 
 
-def manages(person: Person, account: ServerAccount) -> bool:
+def manages(person: Requester, account: ServerAccount) -> bool:
     """Return whether a person may end an account: all its roles lie where the person is steward."""
     if Role.STEWARD in _everywhere(person):
         return True
@@ -48,7 +48,7 @@ def manages(person: Person, account: ServerAccount) -> bool:
     return all(person.can(data, Role.STEWARD) for data in account.roles)
 
 
-def seen_account(person: Person, people: People, name: str) -> ServerAccount:
+def seen_account(person: Requester, people: People, name: str) -> ServerAccount:
     """Return an account that a person may see. Raises NotFound for all others."""
     account = people.accounts.known(name)
     if not _is_seen(person, account):
@@ -56,7 +56,7 @@ def seen_account(person: Person, people: People, name: str) -> ServerAccount:
     return account
 
 
-def managed_account(person: Person, people: People, name: str) -> ServerAccount:
+def managed_account(person: Requester, people: People, name: str) -> ServerAccount:
     """Return an account that a person may end. Raises NotFound or NotAllowed."""
     account = seen_account(person, people, name)
     if not manages(person, account):
@@ -64,28 +64,28 @@ def managed_account(person: Person, people: People, name: str) -> ServerAccount:
     return account
 
 
-def _reads(person: Person, data: str) -> bool:
+def _reads(person: Requester, data: str) -> bool:
     if data == EVERYWHERE:
         return bool(_everywhere(person).intersection(READERS))
     return person.can(data, *READERS)
 
 
-def _everywhere(person: Person) -> frozenset[Role]:
+def _everywhere(person: Requester) -> frozenset[Role]:
     return frozenset() if person.scope is not None else person.roles.get(EVERYWHERE, frozenset())
 
 
-def seen_accounts(person: Person, people: People) -> list[ServerAccount]:
+def seen_accounts(person: Requester, people: People) -> list[ServerAccount]:
     """Return the accounts that a person sees. Raises NotAllowed without a role that reads them."""
     if not any(_reads(person, data) for data in person.roles):
         raise NotAllowed("people")
     return [account for account in people.accounts.all() if _is_seen(person, account)]
 
 
-def _is_seen(person: Person, account: ServerAccount) -> bool:
+def _is_seen(person: Requester, account: ServerAccount) -> bool:
     return manages(person, account) or any(_reads(person, data) for data in account.roles)
 
 
-def seen_tokens(person: Person, people: People, account: ServerAccount) -> list[Token]:
+def seen_tokens(person: Requester, people: People, account: ServerAccount) -> list[Token]:
     """Return the tokens of an account that concern only data sets which the person reads."""
     tokens = people.tokens.all_of(account.name)
     if manages(person, account):
@@ -97,14 +97,14 @@ def seen_tokens(person: Person, people: People, account: ServerAccount) -> list[
     ]
 
 
-def own_tokens(person: Person, people: People) -> list[Token]:
+def own_tokens(person: Requester, people: People) -> list[Token]:
     """Return the tokens of the own account, newest first. Whoever comes with a token sees it alone."""
     tokens = people.tokens.all_of(person.name)
     is_token = person.credential == "token"
     return [token for token in tokens if not is_token or token.id == person.credential_id]
 
 
-def account_json(person: Person, account: ServerAccount) -> dict[str, Any]:
+def account_json(person: Requester, account: ServerAccount) -> dict[str, Any]:
     """Return an account as a person may see it: with the roles for data sets that the person reads."""
     mine = account.name == person.name
     roles = {data: sorted(roles) for data, roles in account.roles.items() if mine or _reads(person, data)}

@@ -165,10 +165,10 @@ class OpenIdClient:
             form["client_secret"] = own.client_secret
         elif own.client_secret:
             login = httpx.BasicAuth(quote_plus(own.client_id), quote_plus(own.client_secret))
-        status, found = self._asked("POST", provider.token_endpoint, data=form, auth=login)
+        status, fields = self._asked("POST", provider.token_endpoint, data=form, auth=login)
         if status in (400, 401, 403):  # the code is wrong, or used, or another client's
             raise NotSignedIn
-        token = found.get("id_token") if status == 200 else None
+        token = fields.get("id_token") if status == 200 else None
         if not isinstance(token, str):
             raise Unavailable("the sign-in provider gave no ID token")
         return token
@@ -186,11 +186,11 @@ class OpenIdClient:
             sub={"essential": True},
         )
         try:
-            found = jwt.decode(token, self._key, algorithms=ALGORITHMS)
-            wanted.validate(found.claims)
+            decoded = jwt.decode(token, self._key, algorithms=ALGORITHMS)
+            wanted.validate(decoded.claims)
         except (JoseError, ValueError, TypeError, KeyError):
             raise NotSignedIn from None
-        claims = found.claims
+        claims = decoded.claims
         audience, party = claims["aud"], claims.get("azp")
         is_shared = not isinstance(audience, str) and len(audience) != 1
         if (party is None and is_shared) or party not in (None, self.settings.client_id):
@@ -230,18 +230,18 @@ class OpenIdClient:
 
     def _discovered(self, now: float) -> Provider:
         issuer = self.settings.issuer
-        found = self._json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        if found.get("issuer") != issuer:
+        fields = self._json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if fields.get("issuer") != issuer:
             raise Unavailable("the sign-in provider says that it is another one")
-        if not all(self._is_safe(found.get(name)) for name in _FIELDS):
+        if not all(self._is_safe(fields.get(name)) for name in _FIELDS):
             raise Unavailable("the sign-in provider names an address that is not encrypted")
-        methods = found.get("token_endpoint_auth_methods_supported")
+        methods = fields.get("token_endpoint_auth_methods_supported")
         return Provider(
-            found["authorization_endpoint"],
-            found["token_endpoint"],
-            _keys(self._json(found["jwks_uri"])),
+            fields["authorization_endpoint"],
+            fields["token_endpoint"],
+            _keys(self._json(fields["jwks_uri"])),
             isinstance(methods, list) and "client_secret_basic" not in methods,
-            found.get("authorization_response_iss_parameter_supported") is True,
+            fields.get("authorization_response_iss_parameter_supported") is True,
             now,
         )
 
@@ -253,10 +253,10 @@ class OpenIdClient:
         return (parts.scheme == "https" or local) and bool(parts.hostname) and not parts.fragment
 
     def _json(self, address: str) -> dict[str, Any]:
-        status, found = self._asked("GET", address)
+        status, fields = self._asked("GET", address)
         if status != 200:
             raise Unavailable("the sign-in provider gave no answer that is understood")
-        return found
+        return fields
 
     def _asked(self, method: str, address: str, **more: Any) -> tuple[int, dict[str, Any]]:
         """Ask the provider, and return the status and the JSON object of its answer."""
@@ -271,32 +271,34 @@ class OpenIdClient:
         except httpx.HTTPError:
             raise Unavailable("the sign-in provider cannot be reached") from None
         try:
-            found = json.loads(content)
+            fields = json.loads(content)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            fields = None
+        if not isinstance(fields, dict):
             if status == 200:
                 raise Unavailable("the sign-in provider gave no answer that is understood")
-            found = {}
-        return status, found
+            fields = {}
+        return status, fields
 
 
-def _keys(found: Mapping[str, Any]) -> dict[str, RSAKey | ECKey]:
+def _keys(document: Mapping[str, Any]) -> dict[str, RSAKey | ECKey]:
     """Return the provider's keys for signatures by their names. Keys of other kinds are left out."""
-    listed = found.get("keys")
+    listed = document.get("keys")
     keys: dict[str, RSAKey | ECKey] = {}
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict) or one.get("use", "sig") != "sig":
+    for key_fields in listed if isinstance(listed, list) else ():
+        if not isinstance(key_fields, dict) or key_fields.get("use", "sig") != "sig":
             continue
-        if one.get("kty") not in ("RSA", "EC"):  # never a secret that both sides know
+        if key_fields.get("kty") not in ("RSA", "EC"):  # never a secret that both sides know
             continue
-        public = {name: value for name, value in one.items() if name not in ("d", "p", "q", "key_ops")}
+        public = {
+            name: value for name, value in key_fields.items() if name not in ("d", "p", "q", "key_ops")
+        }
         try:
             key = next(iter(KeySet.import_key_set({"keys": [public]}).keys))
         except (JoseError, ValueError, TypeError, KeyError):
             continue
         if isinstance(key, RSAKey | ECKey):
-            keys[str(one.get("kid", ""))] = key
+            keys[str(key_fields.get("kid", ""))] = key
     if not keys:
         raise Unavailable("the sign-in provider has no key for signatures that is understood")
     return keys

@@ -54,7 +54,7 @@ class IdentityNotBound(LapwingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Requester:
     """The account that sends a request, and the credential that it came with.
 
     Args:

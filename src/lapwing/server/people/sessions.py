@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lapwing.server.people.accounts import roles_by_data
 from lapwing.server.people.credentials import hash_of, new_id, new_secret
-from lapwing.server.people.person import NotSignedIn, Person
+from lapwing.server.people.person import NotSignedIn, Requester
 from lapwing.server.state import ServerState
 
 IDLE_SECONDS = 30 * 60
@@ -26,7 +26,7 @@ NOTED_EVERY = 60  # seconds between two writes of "last seen"
 class FoundSession:
     """A valid session: the person, and whether its "last seen" is to be written."""
 
-    person: Person
+    person: Requester
     is_to_note: bool
 
 
@@ -60,18 +60,18 @@ class Sessions:
     def find(self, secret: str) -> FoundSession | None:
         """Return the session of a secret, or None if it has ended or never was."""
         now = int(time.time())
-        found = self._state.rows(
+        rows = self._state.rows(
             "SELECT id, name, shown_name, seen FROM sessions JOIN accounts USING (name) "
             "WHERE hash = ? AND seen > ? AND began > ? AND NOT is_disabled",
             hash_of(secret),
             now - IDLE_SECONDS,
             now - LIFE_SECONDS,
         )
-        if not found:
+        if not rows:
             return None
-        [(public_id, name, shown_name, seen)] = found
+        [(public_id, name, shown_name, seen)] = rows
         roles = roles_by_data(self._state.rows("SELECT data, role FROM roles WHERE name = ?", name))
-        person = Person(name, roles, "session", public_id, None, shown_name)
+        person = Requester(name, roles, "session", public_id, None, shown_name)
         return FoundSession(person, now - seen >= NOTED_EVERY)
 
     def note(self, public_id: str) -> None:

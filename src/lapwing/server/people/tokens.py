@@ -26,7 +26,7 @@ from lapwing.core.exact import positive
 from lapwing.errors import BadParameter, KeyReused, TokenSpent
 from lapwing.server.people.accounts import roles_by_data
 from lapwing.server.people.credentials import hash_of, new_id, new_secret
-from lapwing.server.people.person import NotFound, NotSignedIn, Person
+from lapwing.server.people.person import NotFound, NotSignedIn, Requester
 from lapwing.server.state import ServerState
 
 PREFIX = "lapwing_"  # so that programs which look for lost secrets recognise it
@@ -75,7 +75,7 @@ class Tokens:
 
     def make(
         self,
-        person: Person,
+        person: Requester,
         *,
         name: str,
         data: frozenset[str] | None,
@@ -104,9 +104,9 @@ class Tokens:
         label, now = checked_label(name, "name"), datetime.now(UTC)
         if data is not None and not data:
             raise BadParameter("data", "must name at least one data set, or be left out for all")
-        for one in data or ():
-            if not person.roles_for(one):
-                raise NotFound(one)
+        for dataset in data or ():
+            if not person.roles_for(dataset):
+                raise NotFound(dataset)
         most = None if most_epsilon is None else positive(most_epsilon, "most_epsilon")
         if expires.tzinfo is None or not now < expires <= now + LONGEST_LIFE:
             raise BadParameter("expires", f"must be within {LONGEST_LIFE.days} days from now")
@@ -134,19 +134,19 @@ class Tokens:
             )  # fmt: skip
         return self.known(public_id), secret
 
-    def find(self, secret: str) -> Person | None:
+    def find(self, secret: str) -> Requester | None:
         """Return the person that a token stands for, or None if the token has ended or never was."""
-        found = self._state.rows(
+        rows = self._state.rows(
             "SELECT id, name, shown_name, data FROM tokens JOIN accounts USING (name) "
             "WHERE hash = ? AND NOT is_revoked AND expires > ? AND NOT is_disabled",
             hash_of(secret),
             int(time.time()),
         )
-        if not found:
+        if not rows:
             return None
-        [(public_id, name, shown_name, data)] = found
+        [(public_id, name, shown_name, data)] = rows
         roles = roles_by_data(self._state.rows("SELECT data, role FROM roles WHERE name = ?", name))
-        return Person(name, roles, "token", public_id, _scope(data), shown_name)
+        return Requester(name, roles, "token", public_id, _scope(data), shown_name)
 
     def all_of(self, name: str) -> list[Token]:
         """Return the tokens of an account, newest first; also those that have ended."""
@@ -154,9 +154,9 @@ class Tokens:
 
     def known(self, token_id: str) -> Token:
         """Return a token by its public id. Raises NotFound if there is none."""
-        if not (found := self._some("WHERE id = ?", token_id)):
+        if not (tokens := self._some("WHERE id = ?", token_id)):
             raise NotFound(token_id)
-        return found[0]
+        return tokens[0]
 
     def _some(self, which: str, *values: object) -> list[Token]:
         rows = self._state.rows(f"SELECT {_COLUMNS} FROM tokens {which}", *values)  # noqa: S608  our own text

@@ -98,7 +98,7 @@ class PricedText:
             )
         if self.unit_column is None:
             return
-        units = [(one.table, policy.tables[one.table].unit) for one in scans_of(query.source)]
+        units = [(scan.table, policy.tables[scan.table].unit) for scan in scans_of(query.source)]
         others = {
             table: unit.column if unit is not None and unit.column else "(one row)"
             for table, unit in units
@@ -126,19 +126,19 @@ def priced_text(question: Any) -> PricedText | None:
         return None
     sql = question
     words = words_of(sql)
-    found = clauses_in(words)
-    if not found:  # it is a text or a name
+    places = clauses_in(words)
+    if not places:  # it is a text or a name
         return None
     first = _outermost(words)
-    for at in found:
+    for at in places:
         if at != first:
             raise Refused(
                 f"WITH {CLAUSE} may follow the first SELECT of the whole query only",
                 "Write it once, at the SELECT whose columns are shown",
                 place_of(words[at + 1]),
             )
-    options, end = _options(words, found[0] + 3)
-    start, stop = words[found[0] + 1].start, words[end - 1].end + 1
+    options, end = _options(words, places[0] + 3)
+    start, stop = words[places[0] + 1].start, words[end - 1].end + 1
     blank = "".join(letter if letter in "\r\n" else " " for letter in sql[start:stop])
     plain = f"{sql[:start]}{blank}{sql[stop:]}"
     most, unit = options.pop(MOST_ROWS, None), options.pop(UNIT_COLUMN, None)
@@ -167,12 +167,12 @@ def _outermost(words: Sequence[Token]) -> int | None:
 
 def _options(words: Sequence[Token], at: int) -> tuple[dict[str, Any], int]:
     """Return the options of a clause after `WITH DIFFERENTIAL_PRIVACY`, from `at` on, and its end."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if not _is(words, at, "OPTIONS") or _kind(words, at + 1) is not _OPENING:
-        return found, at
+        return options, at
     at += 2
     while _kind(words, at) is not _CLOSING:
-        if found:
+        if options:
             if _kind(words, at) is not TokenType.COMMA:
                 raise _misread(words, at)
             at += 1
@@ -185,10 +185,10 @@ def _options(words: Sequence[Token], at: int) -> tuple[dict[str, Any], int]:
                 raise _misread(words, at)
             at += 1
         _require_known(name, place)
-        if name in found:
+        if name in options:
             raise Refused(f"{name} is given twice", "Write it once", place)
-        found[name] = _value(name, words[start:at], place)
-    return found, at + 1
+        options[name] = _value(name, words[start:at], place)
+    return options, at + 1
 
 
 def _require_known(name: str, place: SqlPosition | None) -> None:

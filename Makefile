@@ -44,10 +44,11 @@ fast quick test-all: export PYTHONDONTWRITEBYTECODE =
 test: $(READY) browser
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
-# A worker costs 16 seconds of computing to import what tests import, and up to 2 GB. One after the other each
-# takes a part of the tests that lie together, so that a browser or Spark is mostly started once.
+# Four workers on two cores: many tests wait for processes. A worker costs 8 seconds of computing to import what
+# tests import, and up to 2 GB. Each takes a part of the tests that lie together, so that a browser or Spark is
+# mostly started once.
 fast:
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 4 --dist worksteal -m 'not slow'
 
 # While you work: the tests of one part (`make quick PART=sql/pricing`), and those of the shape of all.
 PART ?= core

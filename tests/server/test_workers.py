@@ -20,7 +20,7 @@ from support.served import COUNT, write_data
 from support.served_process import serving, until
 
 
-@pytest.mark.parametrize("ledger", ["SQLite", "PostgreSQL"])
+@pytest.mark.parametrize("ledger", ["SQLite", pytest.param("PostgreSQL", marks=pytest.mark.slow)])
 def test_workers_share_a_port_a_ledger_and_plans_and_a_killed_one_is_replaced(
     tmp_path: Path, ledger: str
 ) -> None:

@@ -106,6 +106,7 @@ def _percents(arrived: list[bytes]) -> list[int]:
     return [json.loads(content)["percent"] for content in arrived]
 
 
+@pytest.mark.slow
 def test_a_slow_address_gets_each_threshold_once_from_all_workers_also_after_a_kill(tmp_path: Path) -> None:
     write_data(tmp_path)
     slow = 3.0

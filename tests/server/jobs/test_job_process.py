@@ -71,6 +71,7 @@ def _write_stream(folder: Path, *, target: float = 10.0, most: float = 0.2) -> N
         stream.append()
 
 
+@pytest.mark.slow
 def test_training_to_its_end_and_who_gets_the_model(tmp_path: Path) -> None:
     _write_stream(tmp_path)
     door = Door(tmp_path)
@@ -108,6 +109,7 @@ def test_training_to_its_end_and_who_gets_the_model(tmp_path: Path) -> None:
     door.close()
 
 
+@pytest.mark.slow
 def test_publishing_own_data_and_an_audit_to_their_ends(door: Door, tmp_path: Path) -> None:
     (tmp_path / "stays.toml").write_text(RELEASE)
     steward, ann = door.client("sue", Role.STEWARD), door.ann()

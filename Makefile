@@ -86,6 +86,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/audit.py
 	$(BIN)/python benchmarks/parties.py
 	$(BIN)/python -m benchmarks.learn
+	$(BIN)/python -m benchmarks.serve
 
 pictures: $(READY)
 	$(BIN)/python docs/draw_pictures.py docs/pictures

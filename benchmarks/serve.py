@@ -3,7 +3,7 @@
 The data are tiny, so that the engine has little to do. CPU time is that of the server's process, read from
 /proc before and after a run of requests. Both sides of each figure are printed.
 
-    .venv/bin/python benchmarks/serve.py [--requests 100]
+    .venv/bin/python -m benchmarks.serve [--requests 100]
 """
 
 from __future__ import annotations

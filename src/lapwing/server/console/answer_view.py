@@ -72,7 +72,7 @@ class AnswerTable:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the table needs the whole width of a page."""
+        """True if the table needs the whole width of a page."""
         return len(self.headings) > WIDE_COLUMNS
 
 

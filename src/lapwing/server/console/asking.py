@@ -96,7 +96,7 @@ class AskView:
 
 @dataclass(frozen=True, slots=True)
 class AskForm:
-    """What the page's form says: the SQL, and the field of the chooser that leads.
+    """Values of the page's form: the SQL, and the field of the chooser that leads.
 
     The chooser sends all three fields. The one that differs from what the page showed leads; the page
     shows them from the plan whose id comes along.

@@ -44,7 +44,7 @@ QUOTAS_ADD_UP = "Quotas may add up to more than the budget: whoever asks first, 
 
 @dataclass(frozen=True, slots=True)
 class BudgetLine:
-    """What is left of one budget or quota."""
+    """Budget or quota that is left, as a line of the page."""
 
     name: str
     href: str
@@ -66,7 +66,7 @@ class BlockColumn:
 
 @dataclass(frozen=True, slots=True)
 class SpendingRow:
-    """What each person paid in a month, and what counted as spent at its end."""
+    """Prices that each person paid in a month, and the loss that counted as spent at its end."""
 
     month: str
     prices: tuple[str, ...]

@@ -60,7 +60,7 @@ class AnswerLine:
 
 @dataclass(frozen=True, slots=True)
 class FitLine:
-    """How many answers like this still fit."""
+    """Number of answers like an earlier one that still fit."""
 
     times: str
     title: str

@@ -220,7 +220,7 @@ def _ledger_page(
 
 @dataclass(frozen=True, slots=True)
 class SignedView:
-    """What is new since an officer's last signature."""
+    """Entries that are new since an officer's last signature."""
 
     title: str
     words: str

@@ -39,7 +39,7 @@ FREE_AGAIN = Price("free, released before", is_free=True)
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """What is left of a budget: filled is left, hatched is what an action takes.
+    """Gauge of a budget: filled is left, hatched is what an action takes.
 
     Args:
         left: The position of the end of what is left afterwards.
@@ -219,7 +219,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an entry, with a sign and words. `kind` is "good", "caution", "bad" or "soft"."""
+    """Outcome of an entry, with a sign and words. `kind` is "good", "caution", "bad" or "soft"."""
 
     words: str
     kind: str = "good"

@@ -26,7 +26,7 @@ from lapwing.sql.releasing import ReleaseSession
 
 @dataclass(frozen=True, slots=True)
 class BlockLeft:
-    """What is left of one block, or of one person's quota."""
+    """Budget that is left of one block, or of one person's quota."""
 
     name: str
     epsilon: Fraction  # the largest ε that one more answer without δ may cost

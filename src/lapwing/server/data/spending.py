@@ -35,7 +35,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True)
 class MonthSpending:
-    """What each person paid in a month, and what counted as spent at its end."""
+    """Prices that each person paid in a month, and the loss that counted as spent at its end."""
 
     first: date
     prices: tuple[Fraction, ...]

@@ -1,9 +1,13 @@
 """Who may manage whom: rules for stewards, and how accounts and tokens are shown.
 
-Claim    whoever manages people gets no power over data beyond the data sets that they are steward of.
+Claim    managing an account that has a role elsewhere gives nobody power over data beyond the data sets
+         that they are steward of.
 Because  a steward gives roles for own data sets alone, and ends, binds or sets anew only accounts whose
          roles all lie there. A token manages nobody: it cannot make itself stronger.
 Test     tests/server/test_web_people.py
+
+This does not hold for what came before: a password, a session, a token or an identity that a steward got
+for an account of theirs stays good when another steward gives that account a role. See docs/limits.md.
 """
 
 from __future__ import annotations
